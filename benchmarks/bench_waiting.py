@@ -32,7 +32,7 @@ from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.processors import count
 from pliant.core.values.sizes import Sizes
 from pliant.strategies import load_strategy
-from pliant.strategies.policies.availability import needs
+from pliant.strategies.policies.start_estimate import needs
 
 WAITING, TURNS = 4_800, 100
 PROCESSORS = 128

@@ -53,12 +53,12 @@ from pliant.server.support.clock import CLOCK_KEY, resume_clock
 from pliant.server.support.rate_limit import RateLimiter
 from pliant.server.users.accept import UserSocketServer
 from pliant.server.users.authorisation import AccessControl
-from pliant.server.users.availability import AvailabilityQueries
-from pliant.server.users.commands import Commands
+from pliant.server.users.availability_queries import AvailabilityQueries
+from pliant.server.users.changing_requests import Commands
 from pliant.server.users.job_lookup import JobLookup
-from pliant.server.users.operations import Operations
+from pliant.server.users.operation_table import Operations
+from pliant.server.users.reading_requests import ServerInfo, StateQueries
 from pliant.server.users.refused_requests import RefusedRequests
-from pliant.server.users.state_queries import ServerInfo, StateQueries
 from pliant.server.users.submissions import Submissions
 
 log = logging.getLogger(__name__)

@@ -63,15 +63,13 @@ if TYPE_CHECKING:
         parse_sizes,
         parse_speedup,
     )
-    from pliant.strategies.policies.availability import (
-        beyond_minima,
-        now_or_later,
-        too_few,
-        too_wide,
-    )
     from pliant.strategies.policies.fair_share import (
         Member,
         share,
+    )
+    from pliant.strategies.policies.free_processors_profile import (
+        Profile,
+        releases,
     )
     from pliant.strategies.policies.placement import (
         Placer,
@@ -83,16 +81,18 @@ if TYPE_CHECKING:
     from pliant.strategies.policies.preemption import (
         Preemption,
     )
-    from pliant.strategies.policies.profile import (
-        Profile,
-        releases,
-    )
     from pliant.strategies.policies.queue_order import (
         in_order,
     )
-    from pliant.strategies.policies.with_size_requests import (
+    from pliant.strategies.policies.size_requests import (
         served,
         with_size_requests,
+    )
+    from pliant.strategies.policies.start_estimate import (
+        beyond_minima,
+        now_or_later,
+        too_few,
+        too_wide,
     )
     from pliant.strategies.registry import (
         UnknownStrategyError,
@@ -187,7 +187,7 @@ __getattr__ = lazy_names(
         "Plan": "interface.types",
         "Preemption": "policies.preemption",
         "ProcessorMap": "interface.types",
-        "Profile": "policies.profile",
+        "Profile": "policies.free_processors_profile",
         "PromisedJob": "interface.types",
         "Reason": "interface.types",
         "Rejection": "interface.types",
@@ -205,7 +205,7 @@ __getattr__ = lazy_names(
         "WaitCode": "interface.types",
         "WaitReason": "interface.types",
         "WaitingJob": "interface.types",
-        "beyond_minima": "policies.availability",
+        "beyond_minima": "policies.start_estimate",
         "block": "interface.types",
         "cluster_of": "policies.placement",
         "count": "interface.types",
@@ -219,18 +219,18 @@ __getattr__ = lazy_names(
         "known_strategies": "registry",
         "load_strategy": "registry",
         "lowest": "interface.types",
-        "now_or_later": "policies.availability",
+        "now_or_later": "policies.start_estimate",
         "parse_sizes": "interface.types",
         "parse_speedup": "interface.types",
         "place": "policies.placement",
         "processors_by_cluster": "policies.placement",
-        "releases": "policies.profile",
-        "served": "policies.with_size_requests",
+        "releases": "policies.free_processors_profile",
+        "served": "policies.size_requests",
         "share": "policies.fair_share",
         "strategy_options": "registry",
-        "too_few": "policies.availability",
-        "too_wide": "policies.availability",
+        "too_few": "policies.start_estimate",
+        "too_wide": "policies.start_estimate",
         "usable_processors": "policies.placement",
-        "with_size_requests": "policies.with_size_requests",
+        "with_size_requests": "policies.size_requests",
     },
 )

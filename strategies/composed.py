@@ -13,12 +13,12 @@ from pliant.core.model.views_and_plans import Availability, Plan, View, WaitingJ
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.values.processors import count
 from pliant.strategies.interface.base import Strategy
-from pliant.strategies.policies.availability import too_few, too_wide
 from pliant.strategies.policies.backfill import WALKS, Backfill, plan, preferred
+from pliant.strategies.policies.free_processors_profile import Profile, releases
 from pliant.strategies.policies.placement import Placer
 from pliant.strategies.policies.preemption import Preempted, Preemption
-from pliant.strategies.policies.profile import Profile, releases
 from pliant.strategies.policies.queue_order import Dynp, DynpMemory, QueueOrder, in_order
+from pliant.strategies.policies.start_estimate import too_few, too_wide
 
 #: Why all jobs but the first one wait.
 BEHIND = WaitReason(WaitCode.QUEUE)

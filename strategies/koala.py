@@ -20,10 +20,10 @@ from pliant.core.model.views_and_plans import (
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies.interface.base import Strategy
-from pliant.strategies.policies.availability import too_few, too_wide
 from pliant.strategies.policies.malleability_policies import Egs, Fpsma, MalleabilityPolicy
 from pliant.strategies.policies.placement import cluster_of, processors_by_cluster
 from pliant.strategies.policies.precedence import Initial, Precedence, Round
+from pliant.strategies.policies.start_estimate import too_few, too_wide
 
 
 class Koala(Strategy):

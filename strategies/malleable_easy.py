@@ -33,8 +33,8 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies.composed import Composed, Resizing
 from pliant.strategies.policies.donors import DonorLimits, PlannedShrinks, donors_of
+from pliant.strategies.policies.early_starts import Agreement, start_promised
 from pliant.strategies.policies.placement import Placer
-from pliant.strategies.policies.reserved_starts import Agreement, start_promised
 
 
 class MalleableEasyPolicy(Resizing):

@@ -11,7 +11,7 @@ from typing import Any
 from pliant.core.support.errors import PliantError
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.interface.options import OptionError, StrategyOption, convert, describe
-from pliant.strategies.policies.with_size_requests import WithSizeRequests
+from pliant.strategies.policies.size_requests import WithSizeRequests
 
 GROUP = "pliant.strategies"
 #: Options that every strategy has, because ``WithSizeRequests`` handles them.

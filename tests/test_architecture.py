@@ -91,7 +91,7 @@ ORDER = {
         connection submission
         waiting cluster
         api demo commands
-        check
+        resize_check
     """,
     "server": """
         locks shutdown support security registry

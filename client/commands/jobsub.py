@@ -335,7 +335,7 @@ def _refuse_with_query(options: argparse.Namespace) -> None:
 
 def _query(options: argparse.Namespace, job: dict[str, Any]) -> int:
     """Print the strategy's answer; 1 if it would not accept the job, or cannot say."""
-    from pliant.client.terminal.availability import answer_text
+    from pliant.client.terminal.availability_answer import answer_text
 
     with Connection() as link:
         answer = link.request("query", job=job)

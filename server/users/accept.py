@@ -24,7 +24,7 @@ from pliant.server.database.row_codecs import UnreadableRowError
 from pliant.server.support.threads import start_thread
 from pliant.server.users.answers import encode_pieces
 from pliant.server.users.authorisation import RequestingUser
-from pliant.server.users.operations import Operations
+from pliant.server.users.operation_table import Operations
 from pliant.server.users.submission_schema import UserRequestError
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from pliant.core.model.views_and_plans import View, WaitingJob
-from pliant.strategies.policies.profile import Profile, Release, releases
+from pliant.strategies.policies.free_processors_profile import Profile, Release, releases
 
 Backfill = Literal["none", "easy", "conservative"]
 #: A job and the size it starts with now.

@@ -12,7 +12,8 @@ and wait in the queue again. The rules:
   from making any progress.
 - Jobs are suspended only if the waiting job can certainly start then: the free processors and those
   of leaving and suspended jobs must suffice for its smallest size. Later jobs in the queue do not
-  get these processors, because backfilling counts leaving jobs as ended (``profile.releases``).
+  get these processors, because backfilling counts leaving jobs as ended
+  (``free_processors_profile.releases``).
 - Jobs of the lowest priority are chosen first. Among equals it is the job that started latest,
   because it has spent the least time in its present run. In the end, jobs that are not needed are
   left out, the highest priority first.

@@ -14,7 +14,7 @@ from pliant.core.events import NodeRegistered
 from pliant.core.values.ids import NodeName
 from pliant.core.values.timeouts import Timeouts
 from pliant.server.users.authorisation import RequestingUser
-from pliant.server.users.operations import Operations
+from pliant.server.users.operation_table import Operations
 from serverkit.scripted import Shell
 
 ANN = RequestingUser(1000, "ann")

@@ -18,7 +18,7 @@ from pliant.core.values.timeouts import Timeouts
 from pliant.server.config import ConfigError, check_config
 from pliant.server.users.answers import encode_pieces
 from pliant.server.users.authorisation import REQUIRED_ROLE, AccessControl, RequestingUser, Role
-from pliant.server.users.operations import Operations
+from pliant.server.users.operation_table import Operations
 from pliant.server.users.submission_schema import UserRequestError
 from serverkit.scripted import Shell
 from testkit import wait_until

@@ -19,7 +19,7 @@ from pliant.strategies import (
 )
 from pliant.strategies.composed import Composed
 from pliant.strategies.interface.options import convert, describe
-from pliant.strategies.policies.with_size_requests import WithSizeRequests
+from pliant.strategies.policies.size_requests import WithSizeRequests
 
 
 class Example:

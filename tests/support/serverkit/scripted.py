@@ -42,11 +42,11 @@ from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.security.app_tokens import AppTokens
 from pliant.server.support.clock import HybridClock
 from pliant.server.users.authorisation import AccessControl
-from pliant.server.users.commands import Commands
+from pliant.server.users.changing_requests import Commands
 from pliant.server.users.job_lookup import JobLookup
-from pliant.server.users.operations import Operations
+from pliant.server.users.operation_table import Operations
+from pliant.server.users.reading_requests import ServerInfo, StateQueries
 from pliant.server.users.refused_requests import RefusedRequests
-from pliant.server.users.state_queries import ServerInfo, StateQueries
 from pliant.server.users.submissions import Submissions
 
 

@@ -16,7 +16,7 @@ from pliant.core.values.processors import NONE, count, from_indices
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, known_strategies, load_strategy
 from pliant.strategies.interface.plan_check import find_fault
-from pliant.strategies.policies.with_size_requests import WithSizeRequests, with_size_requests
+from pliant.strategies.policies.size_requests import WithSizeRequests, with_size_requests
 
 
 def asks(job: RunningJob, sizes: str, since: float = 900.0, *, ready: bool = True) -> RunningJob:

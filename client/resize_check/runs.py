@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from pliant.client.api import Client, Job
-from pliant.client.check.compare import ProgramRun
 from pliant.client.errors import RequestError
+from pliant.client.resize_check.compare import ProgramRun
 
 #: Variable that makes a program wait at its first safe points for this number of resizes.
 RESIZES = "PLIANT_CHECK_RESIZES"

@@ -13,13 +13,13 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from pliant.client.check.compare import ProgramRun, failed_run, find_problems, lost_variables
-from pliant.client.check.runs import ProgramRunner
 from pliant.client.cluster import process_table
 from pliant.client.cluster.cluster_spec import ClusterSpec
 from pliant.client.cluster.local_cluster import LocalCluster
 from pliant.client.cluster.shutdown import stop
 from pliant.client.errors import UsageError
+from pliant.client.resize_check.compare import ProgramRun, failed_run, find_problems, lost_variables
+from pliant.client.resize_check.runs import ProgramRunner
 from pliant.client.terminal import number_arguments
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
 from pliant.client.terminal.output import INTERRUPTED, Parser, print_error, print_text, run_command

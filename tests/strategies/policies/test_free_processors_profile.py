@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from corekit.views import make_view, running
 from pliant.core.model.views_and_plans import View
 from pliant.core.values.processors import NONE
-from pliant.strategies.policies.profile import Profile, releases
+from pliant.strategies.policies.free_processors_profile import Profile, releases
 
 END = 60
 

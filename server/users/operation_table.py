@@ -1,7 +1,8 @@
 """The table of operations on the users' socket, and who carries each of them out.
 
-Runs in the event loop of the accept thread. `state_queries` holds the requests that only look,
-`commands` those that change something, `submissions` the way of a new job into the database.
+Runs in the event loop of the accept thread. `reading_requests` holds the requests that only look,
+`changing_requests` those that change something, `submissions` the way of a new job into the
+database.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from pliant.server.support.clock import HybridClock
 from pliant.server.users.authorisation import REQUIRED_ROLE, AccessControl, RequestingUser, Role
-from pliant.server.users.availability import AvailabilityQueries
-from pliant.server.users.commands import Commands
+from pliant.server.users.availability_queries import AvailabilityQueries
+from pliant.server.users.changing_requests import Commands
+from pliant.server.users.reading_requests import ServerInfo, StateQueries
 from pliant.server.users.refused_requests import RefusedRequests
 from pliant.server.users.request_fields import Answer, Request
-from pliant.server.users.state_queries import ServerInfo, StateQueries
 from pliant.server.users.submission_schema import UserRequestError
 from pliant.server.users.submissions import Submissions
 

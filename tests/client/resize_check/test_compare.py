@@ -9,10 +9,10 @@ from typing import cast
 import pytest
 
 from pliant.client.api import Event, Job
-from pliant.client.check import command, runs
-from pliant.client.check.compare import ProgramRun, failed_run, find_problems, lost_variables
-from pliant.client.check.runs import ProgramRunner
 from pliant.client.errors import RequestError
+from pliant.client.resize_check import command, runs
+from pliant.client.resize_check.compare import ProgramRun, failed_run, find_problems, lost_variables
+from pliant.client.resize_check.runs import ProgramRunner
 
 ONE = ProgramRun("undisturbed on 2 processes", 0, None, "sum 1.0\nseconds 3.1\n")
 TWO = ProgramRun("undisturbed on 4 processes", 0, None, "sum 1.0000000001\nseconds 2.7\n")

@@ -13,8 +13,8 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, count, from_indices
 from pliant.core.values.sizes import Sizes
 from pliant.strategies import load_strategy
+from pliant.strategies.policies.early_starts import Agreement, released, start_promised
 from pliant.strategies.policies.placement import Placer
-from pliant.strategies.policies.reserved_starts import Agreement, released, start_promised
 
 
 def promise(number: int, *processors: int, donors: tuple[int, ...] = ()) -> PromisedJob:
