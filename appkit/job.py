@@ -11,17 +11,17 @@ from mpi4py import MPI
 from pliant.appkit.coordinator.offers import OnOffer
 from pliant.appkit.coordinator.requests import Request
 from pliant.appkit.data.handle import Handle
-from pliant.appkit.data_registration import DataRegistration
 from pliant.appkit.errors import DistributionError, LoopError
-from pliant.appkit.kinds.job_data import JobData
+from pliant.appkit.kinds.all_job_data import JobData
 from pliant.appkit.loop_exit_check import REMEDY, left_alone, waiting_for_others
 from pliant.appkit.loops import Loops, Position
 from pliant.appkit.mpi.derived_communicators import Derive, DerivedComm
 from pliant.appkit.mpi.membership import MembershipPhase
 from pliant.appkit.performance.timing import site_of
-from pliant.appkit.registration import Registration
+from pliant.appkit.register_arrays import DataRegistration
+from pliant.appkit.register_other_data import Registration
 from pliant.appkit.resize.hooks import ResizeInfo, check_callable
-from pliant.appkit.resize.message_serialization import pack_message, unpack_message
+from pliant.appkit.resize.rank_messages import pack_message, unpack_message
 from pliant.appkit.resize.safe_point import SafePointMessage
 from pliant.appkit.runtime import Runtime
 from pliant.appkit.serialization import decode, encode

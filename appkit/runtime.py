@@ -33,7 +33,7 @@ from pliant.appkit.coordinator.requests import Requests
 from pliant.appkit.environment import Environment
 from pliant.appkit.errors import JobLeave, ResizeFailed
 from pliant.appkit.json_lines import open_control, serve
-from pliant.appkit.kinds.job_data import JobData
+from pliant.appkit.kinds.all_job_data import JobData
 from pliant.appkit.loops import Loops, Position
 from pliant.appkit.mpi.blocking_wait import blocking_waits
 from pliant.appkit.mpi.connect import warm_up_connections
@@ -43,9 +43,9 @@ from pliant.appkit.performance.timing import ResizeTiming
 from pliant.appkit.resize.executor import Executor
 from pliant.appkit.resize.hooks import ResizeInfo, call, format_error
 from pliant.appkit.resize.joiner import Joiner
-from pliant.appkit.resize.message_serialization import from_plain, to_plain
 from pliant.appkit.resize.preallocate import PreallocateOrder, Preallocator
 from pliant.appkit.resize.prefetch import Prefetcher, PrefetchOrder
+from pliant.appkit.resize.rank_messages import from_plain, to_plain
 from pliant.appkit.resize.safe_point import ActionSelector, JoinState, SafePointMessage
 from pliant.core.values.sizes import Sizes
 from pliant.faults import failpoint, message

@@ -72,8 +72,8 @@ ORDER = {
         storage
         environment data
         coordinator kinds
-        registration performance checkpoint
-        data_registration resize
+        register_other_data performance checkpoint
+        register_arrays resize
         runtime
         job
         decorator

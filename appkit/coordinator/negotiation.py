@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pliant.appkit.coordinator.messages import Answer, Offer, RequestRecord, RequestState
-from pliant.appkit.coordinator.negotiation_templates import offer_from_template, reply_template
+from pliant.appkit.coordinator.offer_conversion import offer_from_template, reply_template
 from pliant.core.model.negotiation import (
     PROPOSALS,
     Negotiation,

@@ -22,7 +22,7 @@ from pliant.appkit.coordinator.messages import (
     NegotiationMessage,
     RequestRecord,
 )
-from pliant.appkit.coordinator.watchdog import WelcomeWatchdog
+from pliant.appkit.coordinator.welcome_timeout import WelcomeWatchdog
 from pliant.faults import message
 
 if TYPE_CHECKING:
@@ -185,13 +185,13 @@ class _Connection:
         Raises:
             UnprovenServerError: the other side does not know it.
         """
-        from pliant.appkit.coordinator import wire
+        from pliant.appkit.coordinator import protobuf_codec
         from pliant.protos import app_pb2_grpc
         from pliant.protos.handshake import ClientHandshake, application
 
         hello = self._coordinator.begin_stream()
         shaking = ClientHandshake(hello.token, application(hello.job, hello.run))
-        reports = _with_clock(self._reports(wire.hello_to_wire(hello)))
+        reports = _with_clock(self._reports(protobuf_codec.hello_to_wire(hello)))
         call = app_pb2_grpc.AppServiceStub(channel).Session(reports, metadata=shaking.metadata)
         self._call = call
         self._proof.put(shaking.proof(call.initial_metadata()))
@@ -213,7 +213,7 @@ class _Connection:
         return left
 
     def _reports(self, hello: "app_pb2.AppReport") -> Iterator["app_pb2.AppReport"]:
-        from pliant.appkit.coordinator import wire
+        from pliant.appkit.coordinator import protobuf_codec
         from pliant.protos import app_pb2
 
         proof = self._proof.get()
@@ -229,14 +229,14 @@ class _Connection:
                 due = time.monotonic() + PROGRESS_INTERVAL_S
                 progress = self._coordinator.progress()
                 if progress is not None:
-                    yield wire.progress_to_wire(progress)
+                    yield protobuf_codec.progress_to_wire(progress)
                 continue
             if report is None:
                 return
-            yield wire.report_to_wire(report)
+            yield protobuf_codec.report_to_wire(report)
 
     def _dispatch(self, order: "app_pb2.AppOrder") -> None:
-        from pliant.appkit.coordinator import wire
+        from pliant.appkit.coordinator import protobuf_codec
         from pliant.protos.codec import answer_from_proto
 
         match order.WhichOneof("body"):
@@ -245,11 +245,13 @@ class _Connection:
                     self._on_offer(order.offer)
             case "go":
                 for _ in message("appkit.go.heard"):
-                    self._coordinator.go(wire.decision_from_wire(order.go))
+                    self._coordinator.go(protobuf_codec.decision_from_wire(order.go))
             case "withdraw":
                 self._coordinator.withdraw(order.withdraw.resize)
             case "suspend":
-                self._coordinator.suspension.on_order(*wire.suspension_from_wire(order.suspend))
+                self._coordinator.suspension.on_order(
+                    *protobuf_codec.suspension_from_wire(order.suspend)
+                )
             case "request_answer":
                 self._coordinator.on_request_answer(answer_from_proto(order.request_answer))
             case "refused":

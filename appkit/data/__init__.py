@@ -1,5 +1,5 @@
 """What all registered data have in common: entries, handles, cell types, metadata.
 
-`registered_data` is the interface that a resize calls. The kinds of data that programs register are
+`kind_base` is the interface that a resize calls. The kinds of data that programs register are
 in `pliant.appkit.kinds`.
 """

@@ -13,7 +13,7 @@ import numpy as np
 from mpi4py import MPI
 
 from pliant.appkit.data.handle import Handle
-from pliant.appkit.data.registered_data import Description, GatheredMetadata, RegisteredData
+from pliant.appkit.data.kind_base import Description, GatheredMetadata, RegisteredData
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.plan import (

@@ -10,9 +10,9 @@ from typing import Any
 
 from mpi4py import MPI
 
-from pliant.appkit.data.registered_data import GatheredMetadata, RegisteredData
+from pliant.appkit.data.kind_base import GatheredMetadata, RegisteredData
 from pliant.appkit.errors import AppkitError, DistributionError
-from pliant.appkit.mpi import death_watch, tags
+from pliant.appkit.mpi import joining_rank_watch, tags
 from pliant.appkit.redistribution.plan import RankMap
 from pliant.faults import failpoint
 
@@ -42,8 +42,8 @@ def gather_metadata(
         failpoint("appkit.census")
         facts, error = _collect_local(entries, rank_map, comm.rank, gathered, step, error)
         try:
-            told = death_watch.allgather(comm, (error, facts))
-        except (MPI.Exception, death_watch.JoiningRankLost) as fault:
+            told = joining_rank_watch.allgather(comm, (error, facts))
+        except (MPI.Exception, joining_rank_watch.JoiningRankLost) as fault:
             return [tuple(each) for each in gathered], str(fault)
         error = next((text for text, _ in told if text), "")
         if error:

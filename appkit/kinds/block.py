@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 
 from pliant.appkit.data.fill import assign_initial
 from pliant.appkit.data.handle import BlockHandle, Handle
-from pliant.appkit.data.registered_data import Description, GatheredMetadata
+from pliant.appkit.data.kind_base import Description, GatheredMetadata
 from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.kinds.csr import CsrMatrix
 from pliant.appkit.mpi.membership import Membership

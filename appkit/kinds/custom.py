@@ -7,7 +7,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from pliant.appkit.data.registered_data import Description, GatheredMetadata, RegisteredData
+from pliant.appkit.data.kind_base import Description, GatheredMetadata, RegisteredData
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.packed import exchange_buffers

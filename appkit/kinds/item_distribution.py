@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from pliant.appkit.data.registered_data import GatheredMetadata
+from pliant.appkit.data.kind_base import GatheredMetadata
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.redistribution.exchange import Array, RangeBuffer, exchange_ranges
 from pliant.appkit.redistribution.layout import BlockLayout, Layout, UnevenLayout

@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from pliant.appkit.data.registered_data import Description, GatheredMetadata, RegisteredData
+from pliant.appkit.data.kind_base import Description, GatheredMetadata, RegisteredData
 from pliant.appkit.errors import CheckpointError
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.exchange import RangeBuffer, exchange_ranges

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from mpi4py import MPI
 
-from pliant.appkit.mpi import death_watch
+from pliant.appkit.mpi import joining_rank_watch
 
 #: Timeout of Accept and Connect, seconds.
 JOIN_TIMEOUT_S = 10
@@ -67,4 +67,4 @@ def _exchange_empty(comm: MPI.Comm, greeted: Iterable[int], greeting: Iterable[i
     nothing = np.empty(0, dtype=np.int8)
     sent = [comm.Isend(nothing, rank, _TAG) for rank in greeted]
     heard = [comm.Irecv(nothing, rank, _TAG) for rank in greeting]
-    death_watch.wait([*heard, *sent])
+    joining_rank_watch.wait([*heard, *sent])

@@ -13,7 +13,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from pliant.appkit.errors import DistributionError
-from pliant.appkit.mpi import death_watch
+from pliant.appkit.mpi import joining_rank_watch
 from pliant.appkit.redistribution.plan import RangePlan, RangeTransfer
 
 #: Explains why both ends of a message planned different lengths.
@@ -41,7 +41,7 @@ class MessageBatch:
     def send(self, spec: list[Any], target: int) -> None:
         """Begin to send a buffer, which must not change before ``wait`` returns."""
         begun = [*self._receives, *self._sends]
-        self._sends.append(death_watch.send(self._comm, spec, target, self._tag, begun))
+        self._sends.append(joining_rank_watch.send(self._comm, spec, target, self._tag, begun))
 
     def wait(self) -> None:
         """Wait until all messages are complete.
@@ -53,7 +53,7 @@ class MessageBatch:
         """
         statuses: list[MPI.Status] = []
         try:
-            death_watch.wait([*self._receives, *self._sends], statuses)
+            joining_rank_watch.wait([*self._receives, *self._sends], statuses)
         except MPI.Exception as fault:
             raise _underlying_error(fault, statuses) from fault
         for status, length in zip(statuses, self._lengths, strict=False):

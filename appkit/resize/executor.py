@@ -12,12 +12,12 @@ from typing import Any
 from mpi4py import MPI
 
 from pliant.appkit.coordinator.messages import Decision
+from pliant.appkit.data.kind_base import Description
 from pliant.appkit.data.metadata import error_text, gather_metadata
-from pliant.appkit.data.registered_data import Description
 from pliant.appkit.errors import AppkitError, JobLeave, RegistrationMismatch, ResizeFailed
-from pliant.appkit.kinds.job_data import JobData
+from pliant.appkit.kinds.all_job_data import JobData
 from pliant.appkit.kinds.state import pack, unpack
-from pliant.appkit.mpi import death_watch
+from pliant.appkit.mpi import joining_rank_watch
 from pliant.appkit.mpi.connect import connect_and_merge
 from pliant.appkit.mpi.disconnect import disconnect
 from pliant.appkit.mpi.membership import MembershipPhase
@@ -25,7 +25,7 @@ from pliant.appkit.performance.timing import ResizeTiming
 from pliant.appkit.process_exit import end_now
 from pliant.appkit.redistribution.exchange import NOT_ALIKE
 from pliant.appkit.redistribution.plan import RankMap, TransferPlan
-from pliant.appkit.resize.agreement import compare_registrations, vote
+from pliant.appkit.resize.votes import compare_registrations, vote
 from pliant.faults import failpoint
 
 #: Plan checksums are reduced together with their negation; 62 bits keep that representable.
@@ -125,7 +125,7 @@ class Executor:
         old = self._communicator()
         processors = (*self._member.allocation[1], *decision.joining)
         failpoint("appkit.grow.accept")
-        with death_watch.watching(death_watch.JoinWatch(old, lost)):
+        with joining_rank_watch.watching(joining_rank_watch.JoinWatch(old, lost)):
             merged = self._accept(old)
             failpoint("appkit.grow.joined")
             timing.end_step("join")
@@ -181,7 +181,7 @@ class Executor:
             failpoint("appkit.newcomer.connect")
             merged = self._connect(port)
             failpoint("appkit.newcomer.joined")
-            header = header_from_plain(death_watch.bcast(merged, None))
+            header = header_from_plain(joining_rank_watch.bcast(merged, None))
             before = header.before if isinstance(header, Header) else 1
             rank_map = RankMap.expand(before, merged.size)
             self._transfer(merged, None, rank_map, header, ResizeTiming(), report_refusal)
@@ -208,7 +208,7 @@ class Executor:
         error, merged = "", MPI.COMM_NULL
         try:
             merged = connect_and_merge(lambda info: old.Accept(self._port, info, 0), high=False)
-        except (MPI.Exception, death_watch.JoiningRankLost) as fault:
+        except (MPI.Exception, joining_rank_watch.JoiningRankLost) as fault:
             # The port stays open. Otherwise the next port would get the same tag, and messages of
             # the next joining ranks would match the receive that ucx leaves behind after this
             # failed Accept, so that the next growth would fail as well.
@@ -298,8 +298,8 @@ class Executor:
     ) -> tuple[Header | str | None, str]:
         """Return the header from rank 0, and an error text if it could not be received."""
         try:
-            return header_from_plain(death_watch.bcast(comm, header_to_plain(header))), ""
-        except death_watch.JoiningRankLost as fault:
+            return header_from_plain(joining_rank_watch.bcast(comm, header_to_plain(header))), ""
+        except joining_rank_watch.JoiningRankLost as fault:
             return None, str(fault)
 
     def _check(

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 
 from pliant.appkit.data.fill import touch_pages
-from pliant.appkit.data.registered_data import RegisteredData, Registry
+from pliant.appkit.data.kind_base import RegisteredData, Registry
 from pliant.appkit.errors import AppkitError
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.exchange import Array

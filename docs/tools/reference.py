@@ -19,7 +19,7 @@ import pliant.appkit as kit
 from pliant.appkit import job
 from pliant.appkit.coordinator import offers
 from pliant.appkit.data import handle
-from pliant.appkit.data import registered_data as registry
+from pliant.appkit.data import kind_base as registry
 from pliant.appkit.kinds import block, csr, custom, item_distribution, items, partition
 from pliant.appkit.kinds import cyclic as grids
 from pliant.appkit.mpi import derived_communicators

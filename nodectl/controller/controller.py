@@ -19,9 +19,9 @@ import msgspec
 import psutil
 
 from pliant.faults import failpoint, message
-from pliant.nodectl.controller import lease
+from pliant.nodectl.controller import confirmed_contact
 from pliant.nodectl.controller.generation import ServerStart, read_generation, write_generation
-from pliant.nodectl.controller.kill import KillWatcher
+from pliant.nodectl.controller.kill_orders import KillWatcher
 from pliant.nodectl.controller.launcher_client import LauncherCallbacks, LauncherClient
 from pliant.nodectl.controller.local_world import (
     LocalWorld,
@@ -234,11 +234,11 @@ class Controller:
 
     def needs_contact(self) -> bool:
         """Return whether a world here may run only while the server is in contact."""
-        return any(map(lease.is_limited, self._worlds.values()))
+        return any(map(confirmed_contact.is_limited, self._worlds.values()))
 
     def on_contact(self, at: float) -> None:
         """Tell the shims that the server has received what was sent at this time."""
-        lease.send_contact(self._worlds.values(), at)
+        confirmed_contact.send_contact(self._worlds.values(), at)
 
     def carry_out(self, order: wire.NodeOrder) -> None:
         """Carry out an order, which may be a repeated one."""
@@ -266,7 +266,7 @@ class Controller:
             ended = "a world of this name has ended here already"
             self._server.report(refusal_report(order, f"{self._settings.name}: {ended}"))
             return
-        if late := lease.expired_order(order, self._server.contact.at):
+        if late := confirmed_contact.expired_order(order, self._server.contact.at):
             logger.error("not started: %s: %s", order.world, late)
             self._server.report(
                 refusal_report(order, f"{self._settings.name}: {late}", cut_off=True)
@@ -369,7 +369,7 @@ class Controller:
         if sent["fence"] is not None:
             self._on_fence(world, sent["fence"])
         self._report_exits(world, sent["exits"])
-        lease.send_contact((world,), self._server.contact.at)
+        confirmed_contact.send_contact((world,), self._server.contact.at)
         writer.writelines(world.unsent)
         world.unsent.clear()
         self._shim_called.set()

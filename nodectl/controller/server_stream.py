@@ -19,7 +19,7 @@ import psutil
 
 from pliant.core.support.errors import PliantError
 from pliant.faults import message
-from pliant.nodectl.controller.lease import ConfirmedContact
+from pliant.nodectl.controller.confirmed_contact import ConfirmedContact
 from pliant.protos import node_pb2 as wire
 from pliant.protos import versions
 from pliant.protos.address import dial_target, parse_address

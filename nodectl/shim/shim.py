@@ -31,7 +31,7 @@ from pliant.nodectl.shim.event_loop import (
 )
 from pliant.nodectl.shim.exec import become_subreaper, set_process_name
 from pliant.nodectl.shim.exits import ExitCallbacks, ExitTracker
-from pliant.nodectl.shim.lease import Lease
+from pliant.nodectl.shim.lease_enforcement import Lease
 from pliant.nodectl.shim.pmi import Abort, Barrier, Effect, Finalized, PmiServer, Reply
 from pliant.nodectl.shim.ranks import Rank
 from pliant.nodectl.spool import Spool, SpooledExit, StartRequest

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pliant.core.commands import Note
 from pliant.simulator.inputs.settings import Settings
 from pliant.simulator.inputs.workload import SimJob, WorkloadError
-from pliant.simulator.run.engine import Engine
 from pliant.simulator.run.result import Result
+from pliant.simulator.run.simulation_loop import Engine
 
 #: The number of new objects between two garbage collections.
 _OBJECTS = 500_000

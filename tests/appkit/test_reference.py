@@ -8,7 +8,7 @@ import re
 import reference
 
 import pliant.appkit as kit
-from pliant.appkit.data_registration import DataRegistration
+from pliant.appkit.register_arrays import DataRegistration
 from testkit import ROOT
 
 PAGE = ROOT / "docs" / "appkit-reference.md"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.appkit.coordinator import wire
+from pliant.appkit.coordinator import protobuf_codec
 from pliant.appkit.coordinator.messages import CheckpointReport
 from pliant.core.events import SaveReported, SuspensionHeld
 from pliant.core.model.checkpoint import SaveStep, SaveWord
@@ -21,7 +21,7 @@ from pliant.protos.codec import CodecError
 
 @pytest.mark.parametrize("word", SaveWord)
 def test_every_word_arrives(word: SaveWord) -> None:
-    said = wire.report_to_wire(CheckpointReport(3, word, "why", 40, 1 << 40, 1.5)).save
+    said = protobuf_codec.report_to_wire(CheckpointReport(3, word, "why", 40, 1 << 40, 1.5)).save
     expected = SaveReported(JobId(7), 2, ResizeId(3), word, "why", 40, 1 << 40, 1.5)
     assert save_from_proto(JobId(7), 2, said) == expected
     hello = pb.Hello(job=7, run=2, saving=said)
@@ -36,7 +36,7 @@ def test_a_hello_without_a_suspension_says_so() -> None:
 @pytest.mark.parametrize("step", SaveStep)
 def test_every_step_arrives(step: SaveStep) -> None:
     order = pb.Suspend(number=3, step=suspend_step_to_proto(step))
-    assert wire.suspension_from_wire(order) == (3, step)
+    assert protobuf_codec.suspension_from_wire(order) == (3, step)
 
 
 def test_nonsense_is_named() -> None:

@@ -21,7 +21,7 @@ from pliant.appkit.checkpoint.store import (
     Manifest,
     registration_difference,
 )
-from pliant.appkit.data.registered_data import RegisteredData
+from pliant.appkit.data.kind_base import RegisteredData
 from pliant.appkit.errors import CheckpointError
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.kinds.state import unpack

@@ -244,13 +244,13 @@ def test_long_or_invalid_reasons_of_a_program_do_not_break_the_stream(
 
 @pytest.mark.parametrize("text", ["grid of file \udcff", "x" * (5 << 20)])
 def test_what_a_hello_and_a_save_report_say_can_be_sent(text: str) -> None:
-    from pliant.appkit.coordinator import wire
+    from pliant.appkit.coordinator import protobuf_codec
 
     saving = CheckpointReport(1, SaveWord.FAILED, text)
     hello = replace(
         Desk().begin_stream(), saving=saving, asked=RequestRecord(1, parse_sizes("4"), text, 0.0)
     )
-    sent = pb.AppReport.FromString(wire.report_to_wire(hello).SerializeToString()).hello
+    sent = pb.AppReport.FromString(protobuf_codec.report_to_wire(hello).SerializeToString()).hello
     assert sent.request.reason == sent.saving.reason == sanitize_text(text)
 
 

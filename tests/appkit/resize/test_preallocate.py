@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pliant.appkit.data.registered_data import Registry
+from pliant.appkit.data.kind_base import Registry
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.kinds.undivided_arrays import ReplicatedArray
 from pliant.appkit.redistribution.splitting import LengthSplit

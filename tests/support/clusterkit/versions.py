@@ -33,7 +33,7 @@ CHANGES = (
     ("nodectl/spool.py", "    lease_s: float = 0.0\n", "    contact_lease_s: float = 0.0\n"),
     ("nodectl/controller/start.py", "lease_s=order.lease_s",
      "contact_lease_s=order.lease_s"),
-    ("nodectl/shim/lease.py", "request.lease_s", "request.contact_lease_s"),
+    ("nodectl/shim/lease_enforcement.py", "request.lease_s", "request.contact_lease_s"),
     ("nodectl/spool.py", "    node_fault: bool = False\n", "    unfit: bool = False\n"),
     ("nodectl/controller/local_world.py", "end.node_fault", "end.unfit"),
     ("nodectl/controller/local_world.py", "time.time(), node_fault=node_fault",

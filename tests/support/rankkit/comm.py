@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from pliant.appkit.mpi import death_watch, tags
+from pliant.appkit.mpi import joining_rank_watch, tags
 from pliant.appkit.redistribution import exchange, packed
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ def _instead_of_mpi() -> Iterator[None]:
     request = SimpleNamespace(Waitall=_wait_all)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packed, "MPI", SimpleNamespace(BYTE=MPI.BYTE))
-        patch.setattr(death_watch, "MPI", SimpleNamespace(Request=request, BYTE=MPI.BYTE))
+        patch.setattr(joining_rank_watch, "MPI", SimpleNamespace(Request=request, BYTE=MPI.BYTE))
         mpi = SimpleNamespace(Request=request, Exception=MPI.Exception, BYTE=MPI.BYTE)
         patch.setattr(exchange, "MPI", mpi)
         yield

@@ -27,8 +27,8 @@ from pliant.simulator.inputs.costs import cycle_cost
 from pliant.simulator.inputs.errors import NoProgressError, StrategyFaultError
 from pliant.simulator.inputs.settings import Settings
 from pliant.simulator.inputs.workload import SimJob
+from pliant.simulator.run.command_effects import SimulatedJobs
 from pliant.simulator.run.event_queue import ARRIVAL, EventQueue
-from pliant.simulator.run.simulated_jobs import SimulatedJobs
 from pliant.simulator.run.simulated_nodes import SimulatedNodes
 from pliant.strategies import Strategy, is_own, load_strategy, with_size_requests
 from pliant.strategies.interface.plan_check import find_fault, find_wrong_kind

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from pliant.appkit.mpi import blocking_wait, death_watch
-from pliant.appkit.mpi.death_watch import JoiningRankLost, JoinWatch, watching
+from pliant.appkit.mpi import blocking_wait, joining_rank_watch
+from pliant.appkit.mpi.joining_rank_watch import JoiningRankLost, JoinWatch, watching
 
 pytestmark = pytest.mark.mpi
 
@@ -38,7 +38,7 @@ class DeadEnd:
 
 
 def begin(comm: DeadEnd, begun: list[MPI.Request]) -> None:
-    death_watch.send(cast(MPI.Intracomm, comm), np.zeros(1), 1, 3, begun)
+    joining_rank_watch.send(cast(MPI.Intracomm, comm), np.zeros(1), 1, 3, begun)
 
 
 def test_a_send_that_cannot_begin_is_tried_again() -> None:
@@ -58,7 +58,7 @@ def test_a_send_is_given_up_when_a_joining_rank_has_died() -> None:
         watching(JoinWatch(MPI.COMM_SELF, lambda: "rank 2 died" if len(comm.limits) > 5 else "")),
     ):
         begin(comm, begun)
-    assert any(begun[0] is kept for kept in death_watch._given_up)
+    assert any(begun[0] is kept for kept in joining_rank_watch._given_up)
     assert attempts() == before
 
 

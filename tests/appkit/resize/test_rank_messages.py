@@ -17,14 +17,14 @@ from pliant.appkit.performance.cost_model import ResizeRecord
 from pliant.appkit.performance.monitor import PerformanceHistory
 from pliant.appkit.performance.timing import Samples
 from pliant.appkit.resize.executor import Header, header_from_plain, header_to_plain
-from pliant.appkit.resize.message_serialization import (
+from pliant.appkit.resize.preallocate import PreallocateOrder
+from pliant.appkit.resize.prefetch import PrefetchOrder, Step
+from pliant.appkit.resize.rank_messages import (
     from_plain,
     pack_message,
     to_plain,
     unpack_message,
 )
-from pliant.appkit.resize.preallocate import PreallocateOrder
-from pliant.appkit.resize.prefetch import PrefetchOrder, Step
 from pliant.appkit.resize.safe_point import JoinState, SafePointMessage
 from pliant.core.values.sizes import parse_sizes
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.nodectl import lease_expiry
-from pliant.nodectl.controller.lease import ConfirmedContact, expired_order
-from pliant.nodectl.shim import lease as shim_lease
+from pliant.nodectl.controller.confirmed_contact import ConfirmedContact, expired_order
+from pliant.nodectl.shim import lease_enforcement as shim_lease
 from pliant.nodectl.shim.event_loop import ScheduledCall
-from pliant.nodectl.shim.lease import Lease
+from pliant.nodectl.shim.lease_enforcement import Lease
 from pliant.nodectl.spool import StartRequest
 from pliant.protos import node_pb2 as wire
 

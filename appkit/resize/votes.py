@@ -6,9 +6,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from pliant.appkit.data.registered_data import Description
+from pliant.appkit.data.kind_base import Description
 from pliant.appkit.errors import RegistrationMismatch, ResizeFailed
-from pliant.appkit.mpi import death_watch
+from pliant.appkit.mpi import joining_rank_watch
 
 
 def vote(
@@ -42,7 +42,7 @@ def vote(
     else:
         well, error = _reduce_over_joined(comm, well, error)
     if home is not None and home is not comm:
-        death_watch.wait_for_old_ranks(home)
+        joining_rank_watch.wait_for_old_ranks(home)
         home.Allreduce(MPI.IN_PLACE, well, op=MPI.MIN)
     if well[0]:
         least, most = well[1 : 1 + mine.size], -well[1 + mine.size :]
@@ -59,8 +59,8 @@ def _reduce_over_joined(
 ) -> tuple[NDArray[np.int64], str]:
     """Reduce to the minimum over ``comm``; if that fails, return the own values and the error."""
     try:
-        return death_watch.minimum(comm, mine), error
-    except (MPI.Exception, death_watch.JoiningRankLost) as fault:
+        return joining_rank_watch.minimum(comm, mine), error
+    except (MPI.Exception, joining_rank_watch.JoiningRankLost) as fault:
         mine[0] = 0
         return mine, error or str(fault)
 
