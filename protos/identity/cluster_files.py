@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 
 from pliant.protos.daemons.files import sync_folder, write_private
 from pliant.protos.daemons.private_paths import UntrustedPathError, open_private, read_private
@@ -117,11 +118,16 @@ def load_identity(directory: Path) -> ClusterIdentity:
         identity = read_identity(server[0])
     except CertificateError as error:
         raise _damaged(directory / SERVER, error) from None
-    if (
-        more
-        or identity.role is not Role.SERVER
-        or server_key.public_key() != server[0].public_key()
-    ):
+    # The issuing authority may have been renewed after it issued the server's certificate.
+    authorities = [issuer, *server[1:]]
+    fits = (
+        identity.role is Role.SERVER
+        and not more
+        and server_key.public_key() == server[0].public_key()
+        and _is_issued_by(server[0], server[1:])
+        and all(_is_issued_by(each, roots) for each in authorities)
+    )
+    if not fits:
         raise StoredIdentityError(
             f"{directory}: the files do not belong together; restore the directory from a copy"
         )
@@ -204,6 +210,16 @@ def _check_unused(directory: Path) -> None:
         )
     # Even an empty one: it may have another owner or mode, or be somebody's current directory.
     raise StoredIdentityError(f"{directory} exists already: name a new directory")
+
+
+def _is_issued_by(certificate: x509.Certificate, issuers: Sequence[x509.Certificate]) -> bool:
+    for issuer in issuers:
+        try:
+            certificate.verify_directly_issued_by(issuer)
+        except (ValueError, TypeError, InvalidSignature):
+            continue
+        return True
+    return False
 
 
 def _has_root_key(directory: Path) -> bool:

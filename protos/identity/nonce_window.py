@@ -55,7 +55,7 @@ class NonceWindow:
         if len(nonce) != NONCE_BYTES or nonce == _FLOOR:
             raise ValueError(f"expected a nonce of {NONCE_BYTES} random bytes")
         with self._locked():
-            file = self._open(now)
+            file = self._open()
             try:
                 floor, used = self._read(file)
                 if nonce in used:
@@ -86,11 +86,12 @@ class NonceWindow:
         finally:
             os.close(descriptor)
 
-    def _open(self, now: float) -> int:
+    def _open(self) -> int:
         try:
             return open_private_file(self._path, os.O_RDWR)
         except FileNotFoundError:
-            write_private(self._path, _record(_FLOOR, now))
+            # The clock may be wrong, so a new file does not refuse what ended before now.
+            write_private(self._path, _record(_FLOOR, 0.0))
             return open_private_file(self._path, os.O_RDWR)
 
     def _read(self, file: int) -> tuple[float, dict[bytes, float]]:

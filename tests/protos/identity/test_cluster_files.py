@@ -211,7 +211,11 @@ def test_files_of_different_clusters_are_not_mixed(directory: Path, tmp_path: Pa
     create(directory)
     other = tmp_path / "other"
     create(other)
-    for names in (["server.key"], ["issuer.key"], ["order.pub"], ["order.key"]):
+    mixtures = (
+        *(["server.key"], ["issuer.key"], ["order.pub"], ["order.key"], ["roots.pem"]),
+        *(["server.key", "server.pem"], ["issuer.key", "issuer.pem"]),
+    )
+    for names in mixtures:
         mixed = shutil.copytree(directory, tmp_path / "mixed")
         for name in names:
             shutil.copy(other / name, mixed / name)

@@ -89,6 +89,12 @@ def test_expired_nonces_are_forgotten_and_their_orders_stay_refused(
     assert use(path, new_nonce(), life_s=300.0)
 
 
+def test_a_clock_that_was_ahead_at_first_does_not_block_a_node(path: Path) -> None:
+    year_s = 365 * 86400.0
+    assert use(path, new_nonce(), now=NOW + year_s, life_s=year_s + 120)
+    assert use(path, new_nonce())
+
+
 @pytest.mark.parametrize("tail", [b"\0", b"x" * 27, bytes(28), b"x" * 28], ids=len)
 def test_a_record_whose_write_was_interrupted_does_not_count(path: Path, tail: bytes) -> None:
     nonces = [new_nonce() for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Real TLS between members: who is accepted as what, with the TLS of Python and that of gRPC."""
+"""Real TLS between members: who is accepted as what. test_grpc_tls.py does the same with gRPC."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pliant.protos.identity.authority import DAY_S, Authority
 from pliant.protos.identity.certificates import format_certificates
 from pliant.protos.identity.names import SERVER_DNS_NAME, Role
 from pliant.protos.identity.trust_bundle import Bundle, add_root
-from testkit import run_python
 
 from .conftest import NOW, Member, make_member
 
@@ -129,28 +128,3 @@ def test_during_a_roll_over_members_of_both_roots_accept_each_other(
             assert len(connect(server, node, both, both, tmp_path)) == 2
     with pytest.raises(ssl.SSLCertVerificationError):
         connect(servers[1], nodes[0], (new_root.certificate,), both, tmp_path)
-
-
-@pytest.mark.parametrize(("versions", "old"), [("all", "accepted"), ("1.3", "refused")])
-def test_grpc_refuses_tls_1_2_if_no_suite_of_it_fits_the_certificate(
-    root: Authority, member: Make, tmp_path: Path, versions: str, old: str
-) -> None:
-    (tmp_path / "roots.pem").write_text(format_certificates([root.certificate]))
-    server = member(Role.SERVER, "server", addresses=["127.0.0.1"]).write(tmp_path)
-    node = member(Role.NODE).write(tmp_path)
-    done = run_python(
-        str(Path(__file__).with_name("tls_versions.py")),
-        versions,
-        *server,
-        str(tmp_path / "roots.pem"),
-        *node,
-    )
-    found = dict(line.split(maxsplit=2)[:2] for line in done.stdout.splitlines())
-    assert found == {"TLSv1_2": old, "TLSv1_3": "accepted", "gRPC": "accepted"}
-
-
-def test_the_suites_are_set_before_grpc_is_loaded() -> None:
-    call = "from pliant.protos.identity.grpc_tls import require_tls_1_3 as call; call()"
-    done = run_python("-c", f"import grpc\n{call}", check=False)
-    assert "before grpc is imported" in done.stderr
-    assert run_python("-c", f"{call}\nimport grpc\ncall()").returncode == 0
