@@ -16,6 +16,7 @@ from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer, WriterStoppedError
 from pliant.server.execution.connections import Connections
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
+from pliant.server.rpc import barriers
 from pliant.server.rpc.barriers import BarrierService, BarrierTable
 
 A, B = NodeName("a"), NodeName("b")
@@ -28,6 +29,11 @@ def database_error(code: int) -> sqlite3.OperationalError:
     return error
 
 
+@pytest.fixture(autouse=True)
+def _retries_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(barriers, "RETRY_S", 0.0)
+
+
 class Stand:
     """A writer that fails as ordered, and connections that record which nodes were answered."""
 
@@ -38,7 +44,6 @@ class Stand:
         self.relay = BarrierService(
             cast(Connections, self), worlds, BarrierTable(), cast(Writer, self)
         )
-        self.relay._retry_s = 0.0
 
     def commit(self, _: Sequence[Write]) -> Future[None]:
         future: Future[None] = Future()
@@ -55,7 +60,7 @@ class Stand:
     async def arrive(self, *nodes: NodeName) -> None:
         for node in nodes:
             self.relay.take(node, node_pb2.Fence(world=NAME, sequence=1, pairs={node: "x"}))
-        await asyncio.gather(*self.relay._tasks)
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
 
 
 @pytest.mark.parametrize(
@@ -74,13 +79,13 @@ def test_every_node_is_answered(faults: list[Exception]) -> None:
     assert not stand.faults
 
 
-def test_who_asks_again_meanwhile_is_answered_once() -> None:
+def test_a_repeated_fence_is_answered_once() -> None:
     stand = Stand(database_error(sqlite3.SQLITE_BUSY))
     asyncio.run(stand.arrive(A, B, A))
     assert sorted(stand.told) == ["a1", "b1"]
 
 
-def test_a_server_that_stops_leaves_it_to_the_next() -> None:
+def test_a_server_that_stops_leaves_the_answer_to_the_next_one() -> None:
     stand = Stand(WriterStoppedError("stops"))
     asyncio.run(stand.arrive(A, B))
     assert stand.told == []
