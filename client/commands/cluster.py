@@ -94,7 +94,7 @@ def _init(options: argparse.Namespace) -> int:
     lines = [
         f"cluster {made.cluster}: keys and certificates are in {directory}",
         f"fingerprint of the root: {_fingerprints(made)[0]}",
-        _describe_certificates(made, now),
+        *_describe_certificates(made, now),
         f"{root_key} is needed once a year, for the next issuing certificate.",
         "It may be moved offline, to two places. The other files stay here, for their owner only.",
     ]
@@ -117,14 +117,14 @@ def _show(options: argparse.Namespace) -> int:
         f"cluster {found.cluster}, in {directory}",
         *(f"fingerprint of the root: {each}" for each in _fingerprints(found)),
         f"key of the root ({ROOT_KEY}): {root_key}",
-        _describe_certificates(found, now),
+        *_describe_certificates(found, now),
     ]
     _print_lines(lines)
     return 0
 
 
 def _print_lines(lines: list[str]) -> None:
-    for line in "\n".join(lines).splitlines():
+    for line in lines:
         print_text(clean(line))
 
 
@@ -155,20 +155,19 @@ def _members(found: ClusterIdentity) -> list[tuple[str, Certificate]]:
     return [*roots, ("issuing authority", found.issuer), ("server", found.server[0])]
 
 
-def _describe_certificates(found: ClusterIdentity, now: float) -> str:
-    """Return a table of the certificates."""
+def _describe_certificates(found: ClusterIdentity, now: float) -> list[str]:
+    """Return the lines of a table of the certificates, and what is wrong with their time."""
+    records = [_certificate(kind, each, now) for kind, each in _members(found)]
     rows = [
-        (kind, _format_day(record["ends"]), _format_day(record["renew_at"]), record["state"])
-        for kind, record in (
-            (kind, _certificate(kind, each, now)) for kind, each in _members(found)
-        )
+        (each["kind"], _format_day(each["ends"]), _format_day(each["renew_at"]), each["state"])
+        for each in records
     ]
-    server = _certificate("server", found.server[0], now)
-    lines = [
-        table(("CERTIFICATE", "VALID UNTIL", "RENEW AT", "STATE"), rows),
+    server = records[-1]
+    return [
+        *table(("CERTIFICATE", "VALID UNTIL", "RENEW AT", "STATE"), rows).splitlines(),
         f"the server is {server['identity']}, at {', '.join(server['addresses'])}",
+        *(each["problem"] for each in records if each["problem"]),
     ]
-    return "\n".join(lines)
 
 
 def _format_day(seconds: float) -> str:
@@ -193,10 +192,12 @@ def _certificate(kind: str, certificate: Certificate, now: float) -> dict[str, A
     from pliant.protos.identity.authority import server_addresses
     from pliant.protos.identity.errors import ClockSkewError
 
+    problem = None
     try:
-        reading.check_time(certificate, kind, now)
+        reading.check_time(certificate, f"the certificate of the {kind}", now)
         state = "valid" if now < reading.renew_at(certificate) else "renew"
-    except ClockSkewError:
+    except ClockSkewError as error:
+        problem = str(error)
         state = "not valid yet" if now < reading.starts_at(certificate) else "expired"
     is_server = kind == "server"
     return {
@@ -208,4 +209,5 @@ def _certificate(kind: str, certificate: Certificate, now: float) -> dict[str, A
         "renew_at": reading.renew_at(certificate),
         "ends": reading.ends_at(certificate),
         "state": state,
+        "problem": problem,
     }

@@ -77,6 +77,15 @@ def test_states_of_certificates(
         assert main(["show", *words]) == 0
         found = json.loads(capsys.readouterr().out)["certificates"]
         assert found[-1]["state"] == expected
+        assert main(["show", *words[:2]]) == 0
+        shown = capsys.readouterr().out
+        assert expected in shown
+        assert ("set it with NTP" in shown) == (expected != "renew")
+
+
+def test_a_strange_directory_cannot_write_to_the_terminal(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["init", "--name", "blue", "--directory", str(tmp_path / "a\n\x1b[2Jb")]) == 0
+    assert "\x1b" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
