@@ -88,6 +88,7 @@ def create_identity(
         if draft.is_dir() and not draft.is_symlink():
             shutil.rmtree(draft)
         draft.mkdir(mode=0o700)
+        draft.chmod(0o700)  # the umask may have removed some of it
         try:
             for name, text in files.items():
                 write_private(draft / name, text.encode("ascii"))
