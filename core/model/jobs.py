@@ -356,8 +356,8 @@ class Job:
         """Return whether an offer can be sent to the job now, at least one that it requested."""
         return (
             self.state in RESIZABLE_STATES
-            and self.connected
             and self.resize is None
+            and self.connected
             and not self.size_fixed_by_operator
             and not self.sizes.fixed
             and now >= self.no_offers_until

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from pliant.core.model.negotiation import Negotiation, NegotiationState
+from pliant.core.support.fast_dataclass import fast_init
 from pliant.core.values.ids import ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap, from_indices
 
@@ -25,6 +26,7 @@ class ResizeStage(StrEnum):
     RELEASING = "release"
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class CounterOffer:
     """The terms that an application proposes."""
@@ -90,6 +92,7 @@ class Go:
     name: ClassVar = ResizeStage.GO
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Begun:
     """The application is at its safe point and moves data. The deadline runs."""
@@ -102,6 +105,7 @@ class Begun:
     reason: str = ""
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Withdrawing:
     """The server withdrew the resize after GO. The application has not confirmed it yet."""
@@ -173,7 +177,8 @@ class Resize:
     )
 
     def __post_init__(self) -> None:
-        self._check(self.stage)
+        if type(self.stage) is not Negotiating:
+            self._check_agreement(self.stage)
 
     def enter(self, stage: Stage) -> None:
         """Continue with the next stage.
@@ -185,12 +190,12 @@ class Resize:
             raise IllegalStageError(
                 f"resize {self.id}: {stage.name} cannot follow {self.stage.name}"
             )
-        self._check(stage)
+        if type(stage) is Agreed:
+            self._check_agreement(stage)
         self.stage = stage
 
-    def _check(self, stage: Stage) -> None:
-        agreed = self.negotiation.state is NegotiationState.AGREED
-        if not agreed and type(stage) is not Negotiating:
+    def _check_agreement(self, stage: Stage) -> None:
+        if self.negotiation.state is not NegotiationState.AGREED:
             raise IllegalStageError(
                 f"resize {self.id}: {stage.name} needs an agreement, and the negotiation is "
                 f"{self.negotiation.state}"
