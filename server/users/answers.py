@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-#: Objects that are encoded in one piece: 1 to 3 ms.
+#: Objects that are encoded in one piece. For jobs of usual size, this takes 1 to 3 ms.
 OBJECTS_AT_ONCE = 250
 _encode = msgspec.json.Encoder().encode
 
 
 class Objects:
-    """An array of an answer whose objects are created when they are sent."""
+    """An array of an answer whose objects are created when they are sent, which is once."""
 
     def __init__(self, values: Iterable[object]) -> None:
         self._values = iter(values)
@@ -42,7 +42,10 @@ def encode(value: object) -> bytes:
 
 
 def encode_pieces(answer: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield an answer as one line of JSON, in pieces between which others may be served."""
+    """Yield an answer as one line of JSON, in pieces between which others may be served.
+
+    Arrays of `Objects` come last, wherever their key is in the answer.
+    """
     plain = {key: value for key, value in answer.items() if not isinstance(value, Objects)}
     line = encode(plain)
     arrays = {key: value for key, value in answer.items() if isinstance(value, Objects)}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from fractions import Fraction
 from random import Random
 
 from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY
@@ -19,19 +20,24 @@ def parse_priorities(text: str) -> Shares:
     Raises:
         SettingsError: the text is not valid, or a value is out of bounds.
     """
-    shares = []
+    shares: list[tuple[float, int]] = []
+    total = Fraction(0)  # floats of 0.2, 83.9 and 15.9 add up to more than 100
     for part in text.split(","):
         match = _SHARE.fullmatch(part.strip())
         if match is None:
             raise SettingsError(
-                f"priorities {text!r}: write PERCENT:PRIORITY,..., as in 10:5,20:-1"
+                f"priorities {text!r}: {part.strip()!r} is not of the form PERCENT:PRIORITY; write "
+                "PERCENT:PRIORITY,..., as in 10:5,20:-1"
             )
         priority = int(match[2])
         if not MIN_PRIORITY <= priority <= MAX_PRIORITY:
             raise SettingsError(f"priority {priority}: expected {MIN_PRIORITY} to {MAX_PRIORITY}")
         shares.append((float(match[1]), priority))
-    if sum(share for share, _ in shares) > 100:
-        raise SettingsError(f"priorities {text!r}: the shares are more than 100 percent together")
+        total += Fraction(match[1])
+    if total > 100:
+        raise SettingsError(
+            f"priorities {text!r}: the shares are {float(total):g} percent together, more than 100"
+        )
     return tuple(shares)
 
 

@@ -11,6 +11,8 @@ from pliant.simulator.inputs.models.kumar import kumar
 from pliant.simulator.inputs.models.lublin import lublin
 from pliant.simulator.inputs.workload import Workload, WorkloadError
 
+#: Each function takes keyword parameters with defaults. Their types are ``int``, ``float``, ``str``
+#: or a ``Literal`` of texts, from which the texts of users are converted.
 MODELS: Mapping[str, Callable[..., Workload]] = types.MappingProxyType(
     {"downey": downey, "ghafoor": ghafoor, "kumar": kumar, "lublin": lublin}
 )
@@ -90,7 +92,9 @@ def _model(name: str) -> Callable[..., Workload]:
 def _convert(what: str, value: object, kind: type) -> object:
     if get_origin(kind) is Literal:
         if value not in get_args(kind):
-            raise WorkloadError(f"{what}: expected one of {', '.join(get_args(kind))}")
+            raise WorkloadError(
+                f"{what}: expected one of {', '.join(get_args(kind))}, not {value!r}"
+            )
         return value
     try:
         number = kind(str(value))
