@@ -11,7 +11,8 @@ import errno
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from pliant.client.cluster import process_table
 from pliant.client.cluster.cluster_spec import ClusterSpec, save_spec
@@ -30,7 +31,14 @@ from pliant.client.errors import ClientError
 from pliant.client.paths import run_dir, state_dir
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
 from pliant.client.terminal.number_arguments import bounded_int
-from pliant.client.terminal.output import INTERRUPTED, Parser, print_error, run_command
+from pliant.client.terminal.output import (
+    INTERRUPTED,
+    Parser,
+    describe,
+    discard_stdout,
+    print_error,
+    run_command,
+)
 from pliant.core.support.plural import plural
 
 
@@ -129,18 +137,25 @@ def _absolute(path: str) -> str:
 
 
 class _Progress:
-    """A line that is rewritten on a terminal; elsewhere one line for each news."""
+    """A line that is rewritten on a terminal; elsewhere one line for each news.
+
+    An stderr that cannot be written does not matter: the work continues without these lines.
+    """
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
 
     def __call__(self, text: str) -> None:
-        sys.stderr.write(f"\r\x1b[K{text}" if self._terminal else f"{text}\n")
-        sys.stderr.flush()
+        self._write(f"\r\x1b[K{text}" if self._terminal else f"{text}\n")
 
     def end(self) -> None:
         if self._terminal:
-            sys.stderr.write("\r\x1b[K")
+            self._write("\r\x1b[K")
+
+    @staticmethod
+    def _write(text: str) -> None:
+        with suppress(OSError):
+            sys.stderr.write(text)
             sys.stderr.flush()
 
 
@@ -150,43 +165,101 @@ def _up(options: argparse.Namespace) -> int:
         if not options.detach:
             process_table.adopt_orphans()
         try:
-            with cluster.locked():
-                cluster.reload_spec()  # another `pliant up` may have run while this one waited
-                cluster.check_owner()
-                spec = _requested_spec(options, cluster.spec)
-                if spec != cluster.spec or not cluster.running():
-                    cluster.check(spec)
-                cluster.configure(spec)
-                with interrupts.shielded():
-                    cluster.start_missing()
-                cluster.wait_up(progress)
-                save_spec(cluster.state, spec)
-                kept = cluster.remove_surplus()
+            warnings = _bring_up(cluster, options, interrupts, progress)
             is_up = True
-            progress.end()
-            for text in [*kept, *library.warnings()]:
-                print_error("pliant up", f"warning: {text}")
-            print(_up_message(cluster, options), flush=True)
             if options.detach:
+                # From here on neither a signal nor an output that cannot be written ends daemons.
+                interrupts.ignore()
                 cluster.detach()
-                return 0
-            _wait_for_interrupt(cluster)
+            else:
+                _print_if_possible(cluster, options, [*warnings, *library.warnings()])
+                _wait_for_interrupt(cluster)
         except Interrupted:
             interrupts.ignore()
             progress.end()
             if options.detach:
-                cluster.end_started()
+                _end_started(cluster)
                 return INTERRUPTED
-        except (ClientError, OSError) as error:
-            interrupts.ignore()
-            progress.end()
-            cluster.end_started()
-            if isinstance(error, OSError):
-                raise _unusable(cluster, error) from None
-            raise
-        code = _take_down(cluster, progress)
+        if options.detach:
+            _print_up(cluster, options, [*warnings, *library.warnings()])
+            return 0
+        with _storage_errors_explained(cluster):
+            code = _take_down(cluster, progress)
         process_table.reap_children()
         return code if is_up else INTERRUPTED
+
+
+def _bring_up(
+    cluster: LocalCluster, options: argparse.Namespace, interrupts: Interrupts, progress: _Progress
+) -> list[str]:
+    """Start what is missing, and wait until it is up; if it fails, end what was started.
+
+    Returns:
+        Why some nodes of an earlier cluster could not be removed.
+
+    Raises:
+        ClientError: the cluster did not come up, or a directory is unusable.
+    """
+    try:
+        with _storage_errors_explained(cluster), cluster.locked():
+            cluster.reload_spec()  # another `pliant up` may have run while this one waited
+            cluster.check_owner()
+            spec = _requested_spec(options, cluster.spec)
+            if spec != cluster.spec or not cluster.running():
+                cluster.check(spec)
+            cluster.configure(spec)
+            with interrupts.shielded():
+                cluster.start_missing()
+            cluster.wait_up(progress)
+            save_spec(cluster.state, spec)
+            kept = cluster.remove_surplus()
+    except (ClientError, OSError):
+        interrupts.ignore()
+        progress.end()
+        _end_started(cluster)
+        raise
+    progress.end()
+    return kept
+
+
+def _end_started(cluster: LocalCluster) -> None:
+    with _storage_errors_explained(cluster):
+        cluster.end_started()
+
+
+@contextmanager
+def _storage_errors_explained(cluster: LocalCluster) -> Iterator[None]:
+    """Replace an error of the file system by one that names the directory and the remedy."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # the reader of stdout or stderr has ended: no fault of a directory
+    except OSError as error:
+        raise _unusable(cluster, error) from None
+
+
+def _print_up(cluster: LocalCluster, options: argparse.Namespace, warnings: list[str]) -> None:
+    for text in warnings:
+        _report(f"warning: {text}")
+    print(_up_message(cluster, options), flush=True)
+
+
+def _print_if_possible(
+    cluster: LocalCluster, options: argparse.Namespace, warnings: list[str]
+) -> None:
+    """Print that the cluster is up; it stays up until Ctrl-C even if nobody reads the output."""
+    try:
+        _print_up(cluster, options, warnings)
+    except OSError as error:
+        discard_stdout()
+        if not isinstance(error, BrokenPipeError):
+            _report(describe(error))
+
+
+def _report(text: str) -> None:
+    """Print to stderr while the cluster is up, and stays up if stderr cannot be written."""
+    with suppress(OSError):
+        print_error("pliant up", text)
 
 
 def _up_message(cluster: LocalCluster, options: argparse.Namespace) -> str:
@@ -213,9 +286,10 @@ def _wait_for_interrupt(cluster: LocalCluster) -> None:
             if daemon.name not in reported and not daemon.running():
                 code = daemon.process.returncode if daemon.process else None
                 how = f" with {describe_code(code)}" if code is not None else ""
-                print_error("pliant up", f"{daemon.name} ended{how}: see {daemon.log}")
+                _report(f"{daemon.name} ended{how}: see {daemon.log}")
                 reported.add(daemon.name)
         if len(reported) == len(cluster.daemons):
+            _end_started(cluster)  # reap them, and remove their pid files
             raise ClientError("all daemons have ended")
         time.sleep(0.25)
 
@@ -274,10 +348,8 @@ def _down(options: argparse.Namespace) -> int:
     with Interrupts() as interrupts:
         interrupts.ignore()
         was = cluster.running() or process_table.find(cluster.owns) or nodes_with_worlds(cluster)
-        try:
+        with _storage_errors_explained(cluster):
             code = _take_down(cluster, _Progress(), keep_jobs=options.keep_jobs)
-        except OSError as error:
-            raise _unusable(cluster, error) from None
     jobs = jobs_with_processes(cluster) if options.keep_jobs else []
     if jobs:
         goes = "goes" if len(jobs) == 1 else "go"

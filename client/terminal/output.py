@@ -69,16 +69,16 @@ def run_command(prog: str, body: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _discard_stdout()
+        discard_stdout()
         return BROKEN_PIPE
     except OSError as error:
         print_error(prog, describe(error))
-        _discard_stdout()
+        discard_stdout()
         return 1
     return code
 
 
-def _discard_stdout() -> None:
+def discard_stdout() -> None:
     """Redirect stdout to /dev/null, so that the interpreter can flush it when it ends."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -7,15 +7,19 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from clientkit.fake_cluster import cluster, running
-from pliant.client.cluster import local_cluster, process_table
+from pliant.client.cluster import local_cluster, process_table, up_down
 from pliant.client.cluster.cluster_spec import ClusterSpec, load_spec, save_spec
+from pliant.client.cluster.local_cluster import LocalCluster
 from pliant.client.cluster.up_down import down, up
+from pliant.client.terminal.interrupts import Interrupted
+from pliant.client.terminal.output import BROKEN_PIPE
 from testkit import wait_until
 
 Capture = pytest.CaptureFixture[str]
@@ -309,11 +313,13 @@ sys.exit(up(sys.argv[1:]))
 """
 
 
-def start_up(*words: str, trouble: str = "") -> subprocess.Popen[str]:
+def start_up(
+    *words: str, trouble: str = "", stdout: int = subprocess.PIPE
+) -> subprocess.Popen[str]:
     """Start `pliant up` as another process does."""
     return subprocess.Popen(
         [sys.executable, "-c", FOREGROUND, *words],
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PRETEND": trouble},
@@ -333,6 +339,56 @@ def test_in_the_foreground_until_a_signal(state: Path, number: signal.Signals, m
     _, err = process.communicate(timeout=40)
     assert process.returncode == (0 if moment == "when it is up" else 130), err
     assert process_table.find(cluster(state).owns) == []
+
+
+@pytest.fixture
+def closed_pipe() -> Iterator[int]:
+    """Return the end of a pipe that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
+
+
+def test_a_closed_stdout_does_not_end_a_detached_cluster(state: Path, closed_pipe: int) -> None:
+    process = start_up("--nodes", "1", "--detach", stdout=closed_pipe)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == BROKEN_PIPE, err
+    assert "pliant up: " not in err
+    assert sorted(running(state)) == ["node-n1", "server"]
+    assert down([]) == 0
+
+
+def test_a_closed_stdout_does_not_end_a_cluster_in_the_foreground(
+    state: Path, closed_pipe: int
+) -> None:
+    process = start_up("--nodes", "1", stdout=closed_pipe)
+    wait_until(lambda: load_spec(str(state)) is not None or process.poll() is not None)
+    with pytest.raises(subprocess.TimeoutExpired):  # it has printed by then
+        process.wait(timeout=3)
+    assert sorted(running(state)) == ["node-n1", "server"]
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=40)
+    assert process.returncode == 0, err
+    assert process_table.find(cluster(state).owns) == []
+
+
+def test_an_unusable_directory_after_ctrl_c_is_explained(
+    state: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    def fail(own: LocalCluster, *_: object, **__: object) -> None:
+        own.end_started()
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(state))
+
+    monkeypatch.setattr(process_table, "adopt_orphans", lambda: None)
+    monkeypatch.setattr(up_down, "_wait_for_interrupt", interrupt)
+    monkeypatch.setattr(up_down, "stop", fail)
+    assert up(["--nodes", "1"]) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith(f"pliant up: state directory: {state}: read-only file system; name")
 
 
 def test_one_that_waited_for_another_takes_the_cluster_that_it_finds(state: Path) -> None:
