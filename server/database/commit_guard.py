@@ -21,8 +21,9 @@ from pliant.server.support.threads import ReportedError
 FILE_NAME = "server.commits"
 #: Key of the counter in the table ``meta``.
 KEY = COMMITS
-#: Length of the record in the file; constant, so that one write replaces it.
-_RECORD = 63
+#: Bytes of the record in the file, with its line end; constant, so that one write replaces it. The
+#: three numbers of the longest record have 12, 19 and 12 digits.
+_RECORD = 64
 _COUNT = f"UPDATE meta SET value = ? WHERE key = '{KEY}' AND value = ?"
 
 
@@ -70,7 +71,12 @@ def read_last_seen(path: Path) -> LastSeen:
 
 
 class CommitGuard:
-    """Checks each transaction of the writer, and records each one that is durable."""
+    """Checks each transaction of the writer, and records each one that is durable.
+
+    The writer's thread calls `check` at the start of each transaction, and `record_durable` after
+    its commit. A transaction that was rolled back is not recorded, so the next `check` expects the
+    same counter again. `close` is called after the writer has stopped.
+    """
 
     def __init__(self, database: Path, generation: int, last_job: Callable[[], int]) -> None:
         """Guard a database.
@@ -100,9 +106,26 @@ class CommitGuard:
         values = (self._count.next().to_text(), self._count.to_text())
         if connection.exec_driver_sql(_COUNT, values).rowcount != 1:
             raise ReplacedError(
-                f"{self._database} was changed by somebody else: a second server, or a copy that "
-                "was put back while it was in use"
+                f"{self._database} was changed by somebody else: "
+                f"{self._describe_difference(connection)}"
             )
+
+    def _describe_difference(self, connection: Connection) -> str:
+        """Return the counters that were expected and found, and the likely cause."""
+        query = f"SELECT value FROM meta WHERE key = '{KEY}'"
+        value = connection.exec_driver_sql(query).scalar()
+        expected = f"expected change {self._count.number} of generation {self._count.generation}"
+        try:
+            found = stored_count({KEY: str(value)})
+        except (TypeError, ValueError):
+            return f"{expected}, found {value!r}: no server has stored this"
+        if found.generation > self._count.generation:
+            cause = "a second server has been started on it"
+        elif found < self._count:
+            cause = "an older copy was put back while it was in use"
+        else:
+            cause = "a second server of the same generation writes to it"
+        return f"{expected}, found change {found.number} of generation {found.generation}: {cause}"
 
     def record_durable(self) -> None:
         """Record in the file that the transaction is durable.
@@ -112,7 +135,7 @@ class CommitGuard:
         older copy of the database, but it never refuses the present one.
         """
         self._count = self._count.next()
-        record = f"{self._count.to_text()} {self._last_job()}".ljust(_RECORD) + "\n"
+        record = f"{self._count.to_text()} {self._last_job()}".ljust(_RECORD - 1) + "\n"
         try:
             os.pwrite(self._file, record.encode("ascii"), 0)
         except OSError:

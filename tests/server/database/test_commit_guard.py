@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from pliant.server.database.commit_guard import (
     stored_count,
 )
 from pliant.server.database.engine import open_database
+from pliant.server.database.meta_keys import MAX_ID_IN_FILE
 from pliant.server.database.statements import put_meta
 from pliant.server.database.writer import Writer, apply_writes
 from pliant.server.support.log_setup import RateLimitedLog
@@ -95,9 +97,45 @@ def test_of_two_that_no_lock_keeps_apart_the_first_ends(
     first = live(1)
     first.put("a")
     second = live(2)
-    assert "changed by somebody else: a second server" in first.refused("b")
+    refusal = first.refused("b")
+    assert "expected change 1 of generation 1, found change 0 of generation 2" in refusal
+    assert "a second server has been started" in refusal
     second.put("c")
     assert "b" not in second.meta()
+
+
+@pytest.mark.parametrize(
+    ("found", "shown", "cause"),
+    [
+        ("2 9", "change 9 of generation 2", "an older copy was put back"),
+        ("3 0", "change 0 of generation 3", "an older copy was put back"),
+        ("3 2", "change 2 of generation 3", "a second server of the same generation"),
+        ("4 0", "change 0 of generation 4", "a second server has been started"),
+        ("x", "found 'x'", "no server has stored this"),
+    ],
+)
+def test_a_refusal_names_both_counters_and_the_likely_cause(
+    live: Callable[[int], Life], found: str, shown: str, cause: str
+) -> None:
+    life = live(3)
+    life.put("a")
+    with life.engine.begin() as connection:
+        apply_writes(connection, [put_meta(KEY, found)])
+    refusal = life.refused("b")
+    assert "expected change 1 of generation 3, found " in refusal
+    assert shown in refusal
+    assert cause in refusal
+
+
+def test_each_record_replaces_the_whole_one_before(path: Path) -> None:
+    open_database(path).dispose()
+    for number in (MAX_ID_IN_FILE, 7):
+        guard = CommitGuard(path, number, partial(int, number))
+        guard.record_durable()
+        guard.close()
+        assert path.with_name(FILE_NAME).stat().st_size == 64
+        expected = LastSeen(CommitCount(number, 1), number)
+        assert read_last_seen(path.with_name(FILE_NAME)) == expected
 
 
 @pytest.mark.case(31)
