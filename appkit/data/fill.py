@@ -1,13 +1,16 @@
 """Fill new arrays: with the result of ``init``, and with zeros so that the pages exist early."""
 
 import mmap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.redistribution.exchange import Array
+
+#: Bytes that `touch_pages` writes to before it asks again whether to stop; whole pages.
+SLICE_BYTES = 4096 * mmap.PAGESIZE
 
 
 def assign_initial(name: str, into: Array, values: Any) -> None:
@@ -25,14 +28,23 @@ def assign_initial(name: str, into: Array, values: Any) -> None:
         ) from error
 
 
-def touch_pages(arrays: Iterable[Array]) -> None:
+def touch_pages(arrays: Iterable[Array], is_withdrawn: Callable[[], bool] | None = None) -> None:
     """Make the system allocate the pages of new contiguous arrays now, not when data arrive.
 
     The first write to a page costs as much time as receiving its data.
+
+    Args:
+        arrays: their contents are lost.
+        is_withdrawn: asked before each slice of `SLICE_BYTES`; if True, the rest is left as it is.
     """
     for array in arrays:
-        if array.nbytes:
-            array.ravel(order="K").view(np.uint8)[:: mmap.PAGESIZE] = 0
+        if not array.nbytes:
+            continue
+        content = array.ravel(order="K").view(np.uint8)
+        for start in range(0, content.size, SLICE_BYTES):
+            if is_withdrawn is not None and is_withdrawn():
+                return
+            content[start : start + SLICE_BYTES : mmap.PAGESIZE] = 0
 
 
 def _described(values: Any) -> str:

@@ -3,11 +3,14 @@
 The operating system provides a page of memory when it is first written to. That takes about as long
 as moving the data into it, so it is done before the pause. Joining ranks allocate before they join.
 The other ranks are told by rank 0 at a safe point, as soon as joining ranks have been started: each
-lays out its new parts, and a thread writes to every page. From then until the end of the resize, a
-process has memory for both its old and its new share.
+lays out its new parts, and a thread writes to every page. The thread stops early if the growth is
+withdrawn. If it fails, the resize allocates the parts itself. From the order until the end of the
+resize, a process has memory for both its old and its new share.
 """
 
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pliant.appkit.data.fill import touch_pages
@@ -37,6 +40,10 @@ class Preallocator:
         self.resize = 0
         self._allocated: list[RegisteredData] = []
         self._thread: threading.Thread | None = None
+        #: Set if the thread need not continue.
+        self._withdrawn = threading.Event()
+        #: Whether every page of the arrays in `_allocated` is there.
+        self._is_complete = False
 
     def execute(self, order: PreallocateOrder) -> None:
         """Carry rank 0's order out: start to allocate, or release."""
@@ -44,24 +51,44 @@ class Preallocator:
         self.resize = order.resize
         if order.resize:
             arrays = self._lay_out(order.size, self._member.rank)
+            self._withdrawn, self._is_complete = threading.Event(), False
             self._thread = threading.Thread(
-                target=touch_pages, args=(arrays,), name="pliant-room", daemon=True
+                target=self._touch,
+                args=(arrays, self._withdrawn.is_set),
+                name="pliant-preallocate",
+                daemon=True,
             )
             self._thread.start()
 
+    def _touch(self, arrays: list[Array], is_withdrawn: Callable[[], bool]) -> None:
+        """Allocate the pages; any error leaves the parts incomplete, so that `wait` drops them."""
+        with suppress(MemoryError):  # the resize itself fails the same way and reports it
+            touch_pages(arrays, is_withdrawn)
+            self._is_complete = not is_withdrawn()
+
     def allocate_now(self, size: int, rank: int) -> None:
         """Allocate on a joining rank, which has nothing else to do; it will be ``rank``."""
-        touch_pages(self._lay_out(size, rank))
+        try:
+            touch_pages(self._lay_out(size, rank))
+        except MemoryError:  # the join itself fails the same way and reports it
+            self._roll_back()
 
     def wait(self, resize: int) -> None:
-        """Wait until all pages are there; release them if they are for another resize."""
-        if self._thread is not None:
-            self._thread.join()
+        """Wait until all pages are there.
+
+        The parts are released if they are for another resize, or if some of their pages could not
+        be allocated. The resize then allocates its parts itself.
+        """
         if self.resize != resize:
             self.clear()
+        elif self._thread is not None:
+            self._thread.join()
+            if not self._is_complete:
+                self._roll_back()
 
     def clear(self) -> None:
         """Release what the resize has not used, because it has ended or was withdrawn."""
+        self._withdrawn.set()
         if self._thread is not None:
             self._thread.join()
         self._roll_back()

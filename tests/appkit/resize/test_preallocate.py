@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pliant.appkit.data.fill import SLICE_BYTES, touch_pages
 from pliant.appkit.data.kind_base import Registry
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.kinds.undivided_arrays import ReplicatedArray
 from pliant.appkit.redistribution.splitting import LengthSplit
+from pliant.appkit.resize import preallocate
 from pliant.appkit.resize.preallocate import PreallocateOrder, Preallocator
 from rankkit import member, rank_map
+from testkit import wait_until
 
 
 def lengths(size: int) -> list[int]:
@@ -90,3 +95,60 @@ def test_a_failed_allocation_is_left_to_the_resize(preallocated: Preallocated) -
     preallocator.execute(PreallocateOrder(7, 4))
     assert preallocated.in_memory == []
     assert preallocator.resize == 7, "it is not tried again"
+
+
+def no_memory(*_: object) -> None:
+    raise MemoryError
+
+
+def test_pages_that_cannot_be_allocated_are_left_to_the_resize(
+    preallocated: Preallocated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preallocate, "touch_pages", no_memory)
+    preallocator, block, _ = make()
+    preallocator.execute(PreallocateOrder(7, 4))
+    preallocator.wait(7)
+    assert preallocated.in_memory == []
+    assert preallocator.resize == 7, "it is not tried again"
+    block.prepare(rank_map(2, 4), 0)
+    block.commit()
+    assert block.local.shape == (2, 2)
+
+
+def test_a_joining_rank_without_its_pages_joins(
+    preallocated: Preallocated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preallocate, "touch_pages", no_memory)
+    preallocator, _, _ = make()
+    preallocator.allocate_now(4, 3)
+    assert preallocated.in_memory == []
+
+
+@pytest.mark.parametrize("release", [Preallocator.clear, lambda each: each.wait(8)])
+def test_a_withdrawn_growth_does_not_wait_for_its_pages(
+    preallocated: Preallocated,
+    monkeypatch: pytest.MonkeyPatch,
+    release: Callable[[Preallocator], None],
+) -> None:
+    stopped = []
+
+    def touch_until_withdrawn(_: list[Any], is_withdrawn: Callable[[], bool]) -> None:
+        wait_until(is_withdrawn)
+        stopped.append(True)
+
+    monkeypatch.setattr(preallocate, "touch_pages", touch_until_withdrawn)
+    preallocator, _, _ = make()
+    preallocator.execute(PreallocateOrder(7, 4))
+    release(preallocator)
+    assert stopped == [True]
+    assert preallocator.resize == 0
+    assert preallocated.in_memory == []
+
+
+def test_pages_are_touched_in_slices_until_the_growth_is_withdrawn() -> None:
+    array = np.ones(2 * SLICE_BYTES + 1, "u1")
+    answers = iter([False, True])
+    touch_pages([array, array], lambda: next(answers))
+    assert np.flatnonzero(array == 0).tolist() == list(range(0, SLICE_BYTES, mmap.PAGESIZE))
+    touch_pages([array])
+    assert np.flatnonzero(array == 0).tolist() == list(range(0, array.size, mmap.PAGESIZE))
