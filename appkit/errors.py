@@ -2,24 +2,27 @@
 
 ::
 
-    AppkitError (Exception)
-    ├── NotJoined             the communicator or the data were used before they are there
+    AppkitError (PliantError)
+    ├── NotJoined             job.comm or the data were used before the first safe point
     ├── StaleHandle           a handle was used after main() ended, a communicator after a resize
     ├── PendingRequests       a request was pending at a safe point; ends the process
-    ├── LoopError             loops are nested, or a safe point is inside a loop
+    ├── LoopError             a loop or safe point is misplaced, or ranks leave a loop apart
     ├── RegistrationError
-    │   ├── DuplicateName     two arrays of one name
+    │   ├── DuplicateName     two registrations of one name
     │   ├── LateRegistration  registered inside a loop
-    │   └── RegistrationMismatch  a joining rank registered other data than the job
+    │   └── RegistrationMismatch  a joining rank registered other things; the resize is rolled back
     ├── DistributionError     data cannot be distributed as requested (also a ValueError)
     ├── StateError            a value of job.state cannot be stored or sent (also a TypeError)
-    ├── CheckpointError       a checkpoint cannot be written, or the job cannot continue from it
+    ├── CheckpointError       the job cannot continue from its checkpoint
     ├── RequestError          a request for a size that the job cannot have (also a ValueError)
     ├── NoMPILibrary          mpi4py finds no MPI library (also an ImportError)
     ├── UnsupportedOperation  an MPI operation cannot work in a job that grows
-    └── ResizeFailed          a resize was rolled back; internal, the server gets its text
+    ├── JoiningRankLost       internal: a joining rank died; the resize is rolled back
+    └── ResizeFailed          internal: a resize was rolled back; the server gets its text
     JobLeave (BaseException)  this process leaves the job: unwinds main() and ends with code 0
-    SizesError (ValueError)   sizes= is not in the size grammar; see pliant.core.values.sizes
+
+``pliant.appkit`` also exports ``SizesError``, which `pliant.core.values.sizes` defines because the
+commands and the server raise it, too.
 """
 
 from pliant.core.support.errors import PliantError
@@ -34,7 +37,11 @@ class NoMPILibrary(AppkitError, ImportError):
 
 
 class NotJoined(AppkitError):
-    """The communicator or the data of the job were used before the first safe point."""
+    """The communicator or the data of the job were used before the first safe point.
+
+    Only joining ranks lack the data. No rank may use ``job.comm`` there, except inside ``init=``,
+    ``job.once`` and ``job.derive``.
+    """
 
 
 class StaleHandle(AppkitError):
@@ -42,11 +49,17 @@ class StaleHandle(AppkitError):
 
 
 class PendingRequests(AppkitError):
-    """A request on ``job.comm`` was pending at a safe point, so a resize could not end."""
+    """A request on ``job.comm`` was pending at a safe point, so a resize could not end.
+
+    Programs cannot catch this error. It is reported, and the process and its job end.
+    """
 
 
 class LoopError(AppkitError):
-    """Loops are nested, a safe point is inside a loop, or a loop cannot be resumed."""
+    """A loop or safe point is misplaced, or ranks leave a loop at different iterations.
+
+    It is misplaced if a joining rank could not enter there, as in a nested loop.
+    """
 
 
 class RegistrationError(AppkitError):
@@ -62,41 +75,60 @@ class LateRegistration(RegistrationError):
 
 
 class RegistrationMismatch(RegistrationError):
-    """A joining rank registered other things, or in another order, than the job."""
+    """A joining rank registered other things, or in another order, than the job.
+
+    Programs do not see this error. The resize is rolled back, and the server gets the text.
+    """
 
 
 class DistributionError(AppkitError, ValueError):
-    """Data cannot be distributed as the program requests, or a process asks for data elsewhere."""
+    """Data cannot be distributed as requested, are on another process, or are constant."""
 
 
 class StateError(AppkitError, TypeError):
-    """A value of ``job.state``, or a result of ``job.once``, cannot be sent or stored."""
+    """A value of ``job.state`` cannot be stored or sent to other processes."""
 
 
 class RequestError(AppkitError, ValueError):
-    """A request asks for a size that the job cannot have."""
+    """A request asks for a size that the job cannot have, or has an invalid argument."""
 
 
 class UnsupportedOperation(AppkitError):
     """An MPI operation was called that cannot work on the ranks of a job that grows."""
 
 
+class JoiningRankLost(AppkitError):
+    """A joining rank died while this process waited for it; internal.
+
+    The resize is rolled back, and the job continues.
+    """
+
+
 class ResizeFailed(AppkitError):
-    """A resize that was rolled back.
+    """A resize was rolled back; internal.
+
+    The job continues as it was before the resize, and the joining ranks end.
 
     Attributes:
-        stage: ``join``, ``check``, ``move`` or ``commit``.
-        reason: text for the user.
+        stage: ``join``, ``check`` or ``move``.
+        reason: text for the user; empty if only a joining rank knows it.
     """
 
     def __init__(self, stage: str, reason: str) -> None:
-        super().__init__(f"{stage}: {reason}")
+        # Copying and unpickling call the class with these arguments.
+        super().__init__(stage, reason)
         self.stage = stage
         self.reason = reason
 
+    def __str__(self) -> str:
+        return f"{self.stage}: {self.reason}"
+
 
 class CheckpointError(AppkitError):
-    """A checkpoint cannot be written, or this program cannot continue from it."""
+    """This program cannot continue from its checkpoint.
+
+    A checkpoint that cannot be written raises nothing: it is reported on stderr and to the server.
+    """
 
 
 class JobLeave(BaseException):

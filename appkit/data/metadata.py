@@ -11,7 +11,7 @@ from typing import Any
 from mpi4py import MPI
 
 from pliant.appkit.data.kind_base import GatheredMetadata, RegisteredData
-from pliant.appkit.errors import AppkitError, DistributionError
+from pliant.appkit.errors import AppkitError, DistributionError, JoiningRankLost
 from pliant.appkit.mpi import joining_rank_watch, tags
 from pliant.appkit.redistribution.plan import RankMap
 from pliant.faults import failpoint
@@ -43,7 +43,7 @@ def gather_metadata(
         facts, error = _collect_local(entries, rank_map, comm.rank, gathered, step, error)
         try:
             told = joining_rank_watch.allgather(comm, (error, facts))
-        except (MPI.Exception, joining_rank_watch.JoiningRankLost) as fault:
+        except (MPI.Exception, JoiningRankLost) as fault:
             return [tuple(each) for each in gathered], str(fault)
         error = next((text for text, _ in told if text), "")
         if error:

@@ -16,7 +16,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from pliant.appkit.errors import AppkitError
+from pliant.appkit.errors import JoiningRankLost
 from pliant.appkit.mpi import blocking_wait, tags
 from pliant.appkit.serialization import decode, encode
 
@@ -32,10 +32,6 @@ _NOT_BEGUN = "EAGAIN"
 #: Operations that were given up. Ranks that are still alive may write into their buffers.
 _given_up: list[MPI.Request] = []
 _current: "JoinWatch | None" = None
-
-
-class JoiningRankLost(AppkitError):
-    """A joining rank died while this process waited for it; internal."""
 
 
 class JoinWatch:

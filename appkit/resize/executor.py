@@ -14,7 +14,13 @@ from mpi4py import MPI
 from pliant.appkit.coordinator.messages import Decision
 from pliant.appkit.data.kind_base import Description
 from pliant.appkit.data.metadata import error_text, gather_metadata
-from pliant.appkit.errors import AppkitError, JobLeave, RegistrationMismatch, ResizeFailed
+from pliant.appkit.errors import (
+    AppkitError,
+    JobLeave,
+    JoiningRankLost,
+    RegistrationMismatch,
+    ResizeFailed,
+)
 from pliant.appkit.kinds.all_job_data import JobData
 from pliant.appkit.kinds.state import pack, unpack
 from pliant.appkit.mpi import joining_rank_watch
@@ -208,7 +214,7 @@ class Executor:
         error, merged = "", MPI.COMM_NULL
         try:
             merged = connect_and_merge(lambda info: old.Accept(self._port, info, 0), high=False)
-        except (MPI.Exception, joining_rank_watch.JoiningRankLost) as fault:
+        except (MPI.Exception, JoiningRankLost) as fault:
             # The port stays open. Otherwise the next port would get the same tag, and messages of
             # the next joining ranks would match the receive that ucx leaves behind after this
             # failed Accept, so that the next growth would fail as well.
@@ -299,7 +305,7 @@ class Executor:
         """Return the header from rank 0, and an error text if it could not be received."""
         try:
             return header_from_plain(joining_rank_watch.bcast(comm, header_to_plain(header))), ""
-        except joining_rank_watch.JoiningRankLost as fault:
+        except JoiningRankLost as fault:
             return None, str(fault)
 
     def _check(

@@ -7,7 +7,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from pliant.appkit.data.kind_base import Description
-from pliant.appkit.errors import RegistrationMismatch, ResizeFailed
+from pliant.appkit.errors import JoiningRankLost, RegistrationMismatch, ResizeFailed
 from pliant.appkit.mpi import joining_rank_watch
 
 
@@ -60,7 +60,7 @@ def _reduce_over_joined(
     """Reduce to the minimum over ``comm``; if that fails, return the own values and the error."""
     try:
         return joining_rank_watch.minimum(comm, mine), error
-    except (MPI.Exception, joining_rank_watch.JoiningRankLost) as fault:
+    except (MPI.Exception, JoiningRankLost) as fault:
         mine[0] = 0
         return mine, error or str(fault)
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from pliant.appkit.errors import JoiningRankLost
 from pliant.appkit.mpi import blocking_wait, joining_rank_watch
-from pliant.appkit.mpi.joining_rank_watch import JoiningRankLost, JoinWatch, watching
+from pliant.appkit.mpi.joining_rank_watch import JoinWatch, watching
 
 pytestmark = pytest.mark.mpi
 
