@@ -2,6 +2,7 @@
 
 import sys
 import time
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from pliant.appkit.storage.chunks import ArrayWriter, SavedArray
 from pliant.appkit.storage.private_folders import PrivateFolder
 from pliant.core.model.checkpoint import SaveWord
 
-#: For each registered array, the pieces that one process has written.
-_Written = list[list[SavedArray]]
+#: For each registered array, the pieces that one process has written, as `SavedArray.to_json`
+#: returns them: another process may run another version.
+_Written = list[list[list[Any]]]
 
 
 class Checkpoints:
@@ -96,6 +98,10 @@ class Checkpoints:
     ) -> CheckpointReport:
         """Save all registered data; collective over the job.
 
+        Rank 0 begins the checkpoint, all ranks write their parts, and rank 0 publishes it. Each
+        step returns an error text and raises nothing: a rank that left this function early would
+        leave the others waiting in the next collective operation.
+
         Returns:
             A report with SAVED or FAILED. Only rank 0 gets the reason of a failure.
         """
@@ -107,19 +113,18 @@ class Checkpoints:
             return CheckpointReport(
                 order.number, SaveWord.FAILED, "it has no folder for checkpoints"
             )
-        error, size = "", 0
+        size, written = 0, _Written()
         number, error = raw.bcast(_begin(store) if raw.rank == 0 else None, root=0)
-        written: _Written = []
         if not error:
             written, error = self._write(store, number)
-        everything = raw.gather(([_plain(own) for own in written], error), root=0)
-        if everything is not None:
-            error = next((fault for _, fault in everything if fault), "")
+        gathered = raw.gather((written, error), root=0)
+        if gathered is not None:
+            error = next((fault for _, fault in gathered if fault), "")
             if not error:
-                parts = [[_pieces(own) for own in each] for each, _ in everything]
-                size, error = self._publish(number, parts, position, once)
+                parts = [pieces for pieces, _ in gathered]
+                size, error = self._publish(store, number, parts, position, once)
             if error and number:
-                store.drop(number)
+                _drop(store, number)
         saved = raw.bcast(not error, root=0)
         seconds = time.perf_counter() - begin
         word = SaveWord.SAVED if saved else SaveWord.FAILED
@@ -137,25 +142,29 @@ class Checkpoints:
             with store.open_data(number) as folder:
                 return self._write_into(folder), ""
         except Exception as error:  # a kind's own code may raise anything
-            return [], f"rank {self._member.rank}: {type(error).__name__}: {error}"
+            return [], f"rank {self._member.rank}: {_text(error)}"
 
     def _write_into(self, folder: PrivateFolder) -> _Written:
-        rank, written = self._member.rank, []
+        rank, written = self._member.rank, _Written()
         for place, entry in enumerate(self._data.registry):
             out = ArrayWriter(folder, f"rank{rank}-{place}.bin", rank)
             try:
                 entry.save(out)
             finally:
                 out.close()
-            written.append(out.arrays)
+            written.append([piece.to_json() for piece in out.arrays])
         folder.sync()
         return written
 
     def _publish(
-        self, number: int, written: list[_Written], position: Position, once: list[bytes]
+        self,
+        store: CheckpointStore,
+        number: int,
+        parts: list[_Written],
+        position: Position,
+        once: list[bytes],
     ) -> tuple[int, str]:
-        """Publish the checkpoint; return the bytes of the arrays, and an error text."""
-        assert self.store is not None
+        """Publish the parts of all ranks; return the bytes of the arrays, and an error text."""
         try:
             manifest = Manifest(
                 number=number,
@@ -168,25 +177,33 @@ class Checkpoints:
                 registry=self._data.description(),
                 states=pack(self._data.states),
                 once=tuple(once),
-                pieces=tuple(tuple(chain(*own)) for own in zip(*written, strict=True)),
+                pieces=tuple(
+                    tuple(map(SavedArray.from_json, chain(*own)))
+                    for own in zip(*parts, strict=True)
+                ),
             )
-            self.store.publish(manifest)
+            store.publish(manifest)
         except Exception as error:  # a value's own code may raise anything when it is pickled
-            return 0, f"{type(error).__name__}: {error}"
+            return 0, _text(error)
         return manifest.data_bytes, ""
 
 
-def _plain(pieces: list[SavedArray]) -> list[Any]:
-    """Return pieces as plain data: another process may be of another version."""
-    return [piece.to_json() for piece in pieces]
-
-
-def _pieces(told: list[Any]) -> list[SavedArray]:
-    return [SavedArray.from_json(each) for each in told]
-
-
 def _begin(store: CheckpointStore) -> tuple[int, str]:
+    """Create the folder of the next checkpoint; return its number, and an error text."""
     try:
         return store.begin(), ""
-    except OSError as error:
-        return 0, str(error)
+    except OSError as error:  # its text says what is wrong with the folder
+        return 0, str(error) or _text(error)
+    except Exception as error:  # the manifest of the last checkpoint and the key are read, too
+        return 0, _text(error)
+
+
+def _drop(store: CheckpointStore, number: int) -> None:
+    """Remove the files of a checkpoint that failed; an error of that is not reported as well."""
+    with suppress(Exception):
+        store.drop(number)
+
+
+def _text(error: Exception) -> str:
+    """Return a text that is not empty even if the error has none."""
+    return f"{type(error).__name__}: {error}"

@@ -101,6 +101,13 @@ class ThreadComm:
         world.barrier.wait(PATIENCE_S)
         return values
 
+    def bcast(self, value: T, root: int = 0) -> T:
+        return self.allgather(value)[root]
+
+    def gather(self, value: T, root: int = 0) -> list[T] | None:
+        values = self.allgather(value)
+        return values if self.rank == root else None
+
     def alltoall(self, values: list[Any]) -> list[Any]:
         return [own[self.rank] for own in self.allgather(values)]
 
