@@ -149,8 +149,7 @@ class Core:
 
         Returns:
             The commands: at most one Store, which is the first, and at most one RunStrategy, which
-                is
-            the last.
+            is the last.
         """
         state = self._state
         state.now = now

@@ -1,7 +1,6 @@
-"""Installation on real machines: systemd units, sample configuration, bootstrap over SSH.
+"""Reserved for installation on real machines: systemd units, sample configuration, SSH.
 
-Here live the files an administrator copies and the code that copies them. No part imports this
-one, and the daemons run without it.
+It is empty so far. No part imports this one, and the daemons run without it.
 
 May import: the standard library, PyYAML, paramiko (extra ``deploy``, lazily), ``pliant.core``.
 """

@@ -63,7 +63,10 @@ def to_bytes(value: str) -> bytes:
 
 @dataclass(slots=True)
 class StartRequest:
-    """The part of a world that one node starts. All text was made by `to_text`."""
+    """The part of a world that one node starts, as the spool keeps it.
+
+    Texts from an order are made by `to_text`, so that bytes that are not UTF-8 survive.
+    """
 
     world: str
     job: int

@@ -1,10 +1,10 @@
 """Protocol numbers: which versions of Pliant understand each other's messages and spools.
 
-Each message that opens a stream and each file of a spool carries two numbers: the protocol of the
-version that wrote it, and the oldest protocol whose programs can still read it. An unknown key is
-ignored and a missing one has its default, so most changes need no new number. A change that an
-older version would misunderstand raises `PROTOCOL`, and `OLDEST_READER` with it. Messages and
-files from before there were numbers have neither and count as protocol 0.
+Each message that opens a stream of a node and each file of a spool carries two numbers: the
+protocol of the version that wrote it, and the oldest protocol whose programs can still read it. An
+unknown key is ignored and a missing one has its default, so most changes need no new number. A
+change that an older version would misunderstand raises `PROTOCOL`, and `OLDEST_READER` with it.
+Messages and files from before there were numbers have neither and count as protocol 0.
 
 Only the standard library is imported, because shims load this module.
 """

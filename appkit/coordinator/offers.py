@@ -18,7 +18,7 @@ from pliant.core.model.negotiation import Verb
 from pliant.core.support.plural import plural
 from pliant.core.values.sizes import Sizes, parse_sizes
 
-#: How plural totals a program may list; for more, it uses a text in the size grammar.
+#: How many totals a program may list; for more, it uses a text in the size grammar.
 MAX_TOTALS = 4096
 
 #: Totals that the program accepts: one, several, or a text in the size grammar.
@@ -145,7 +145,7 @@ def _answer_with_terms(offer: Offer, sizes: Sizes | None, terms: OfferTerms) -> 
 
 
 def _max_change(offer: Offer, terms: OfferTerms) -> int:
-    """Return by how plural processors the job may change, so that named resources suffice."""
+    """Return by how many processors the job may change, so that named resources suffice."""
     change = abs(offer.proposed - offer.current)
     bounds = [
         most * change // offer.resources[name]
@@ -191,7 +191,7 @@ def read_totals(totals: Totals) -> Sizes:
     Raises:
         SizesError: a text is not in the size grammar.
         TypeError: a total is not a whole number.
-        ValueError: there are no totals, or too plural.
+        ValueError: there are no totals, or too many.
     """
     if isinstance(totals, str):
         return parse_sizes(totals)

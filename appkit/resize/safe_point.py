@@ -1,4 +1,4 @@
-"""What happens at a safe point: rank 0 chooses the next action and broadcasts it to all processes.
+"""What happens at a safe point: rank 0 chooses the next action, and `Job` broadcasts it.
 
 `ActionSelector.next_action` is the only place where the order of actions is decided. The runtime of
 each process then carries the broadcast `SafePointMessage` out (`Runtime.handle`).

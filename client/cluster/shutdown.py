@@ -91,7 +91,7 @@ def end_remaining_worlds(cluster: LocalCluster, report: Report) -> list[str]:
 
 
 def nodes_with_worlds(cluster: LocalCluster) -> list[str]:
-    """Return the nodes that have worlds whose end is not recorded: their secret is still there."""
+    """Return the nodes with worlds whose end is not recorded: the token is still in the spool."""
     found = glob.glob(os.path.join(glob.escape(cluster.state), "node-*", "spool", "*", "token"))
     return sorted({path.split(os.sep)[-4].removeprefix("node-") for path in found})
 

@@ -109,7 +109,7 @@ class ProgramRunner:
         return number, output
 
     def _until(self, number: int, accept: Callable[[Job], bool]) -> Job:
-        """Wait until a job is accepted or the time is up; return the job."""
+        """Wait until ``accept`` is true for a job or the time is up; return it as last seen."""
         deadline = time.monotonic() + self._timeout_s
         while not accept(job := self._client.job(number)) and time.monotonic() < deadline:
             time.sleep(_POLL_S)

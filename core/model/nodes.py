@@ -14,7 +14,7 @@ class NodeState(StrEnum):
     UP = "UP"
     #: Heartbeats are overdue. Jobs stay, but the node gets no new work.
     SUSPECT = "SUSPECT"
-    #: The lease expired, or the controller disconnected.
+    #: The lease expired. A connection that ends is not enough.
     LOST = "LOST"
     #: The node gets no new work. Jobs on it continue.
     DRAINING = "DRAINING"

@@ -17,8 +17,6 @@ from pliant.core.state.views import fresh_view, view
 from pliant.core.support.errors import PliantError
 from pliant.core.values.processors import NONE, ProcessorMap, count, format_ranges
 
-#: Stages in which a resize has not been prepared.
-
 
 class InvariantError(PliantError):
     """The state contradicts itself, which is a bug."""

@@ -211,7 +211,7 @@ def verify(  # what the node knows, by name
         raise LaunchOrderError(Refusal.NODE, f"it is for node {order.node}, not {node}")
     if order.generation < min_generation:
         message = (
-            f"generation {order.generation} of the server has ended , {min_generation} is known"
+            f"generation {order.generation} of the server has ended, {min_generation} is known"
         )
         raise LaunchOrderError(Refusal.GENERATION, message)
     _check_time(order, now)

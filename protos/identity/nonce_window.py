@@ -134,7 +134,7 @@ def _parse(record: bytes) -> tuple[bytes, float] | None:
 
 
 def _append(file: int, at: int, record: bytes) -> None:
-    """Write a record to the disk, over a record whose write was interrupted."""
+    """Write a record to the disk, over an incomplete one if there is one at ``at``."""
     if os.pwrite(file, record, at) != len(record):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     os.fsync(file)

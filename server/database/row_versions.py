@@ -25,7 +25,7 @@ class RowVersions:
             self.remember(job)
 
     def remember(self, job: Job) -> None:
-        """Set the expected version to a job as it is stored."""
+        """Expect, at the next update, that the row of a job is as ``job`` is now."""
         self._rows[job.id] = RowVersion.of(job)
 
     def remember_submitted(self, spec: JobSpec, *, held: bool) -> None:

@@ -174,7 +174,7 @@ def put_meta(key: str, value: str) -> Write:
 
 
 def add_note(note: Note) -> Write:
-    """Return the write of an event."""
+    """Return the write of one line of the history."""
     return Write(
         _INSERT_NOTE,
         {

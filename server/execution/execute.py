@@ -224,7 +224,7 @@ class CoreLoop:
         return batch
 
     def _handle(self, entries: list[CoreInput], batch: Batch) -> None:
-        """Pass the events to the core, adjacent ones together as one instant for the strategy."""
+        """Pass the events to the core: as one batch up to the next query, or one by one."""
         run: list[CoreInput] = []
         for entry in entries:
             batch.changes += entry.changes

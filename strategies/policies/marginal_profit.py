@@ -192,7 +192,7 @@ class Valuation:
                 heappush(heap, (-gain / (above - job.size), job.started, job.id, job))
 
     def _donors(self, new: JobValue | None = None) -> list[_Donor]:
-        """Return a heap of the jobs that can give, with the loss of their next step."""
+        """Return a heap of the jobs, besides ``new``, that can shrink, by the loss of one step."""
         heap = [
             entry for job in self.jobs if job is not new and (entry := self._donor(job)) is not None
         ]

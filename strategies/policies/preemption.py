@@ -91,7 +91,10 @@ def _gives(job: RunningJob, good: ProcessorMap) -> int:
 
 
 def _enough(jobs: Sequence[RunningJob], need: int, good: ProcessorMap) -> list[RunningJob]:
-    """Return the jobs to suspend, in order; none if all of them together do not suffice."""
+    """Return jobs whose end frees ``need`` of the processors ``good``; none if all do not suffice.
+
+    Jobs of the lowest priority come first, and of these the one that started last.
+    """
     chosen: list[RunningJob] = []
     surplus = -need
     for job in sorted(jobs, key=lambda each: (each.priority, -each.started, -each.id)):

@@ -214,7 +214,7 @@ class _Allocation:
         ]
 
     def remaining_view(self) -> View:
-        """Return the view for the strategy, in which used processors are held."""
+        """Return the view for the strategy, in which jobs hold what their requests were given."""
         running = tuple(self._seen_by_strategy(job) for job in self._view.running)
         return replace(self._view, running=running, free=self._free, requests=())
 

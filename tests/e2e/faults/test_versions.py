@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -18,7 +19,7 @@ from clusterkit.counter import Counter
 from clusterkit.shared import running_cluster
 from clusterkit.versions import make_newer, make_older, point
 from pliant.client.api import Client
-from pliant.client.errors import ClientError, NoServerError
+from pliant.client.errors import ClientError, NoServerError, RequestError
 from testkit import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(400)]
@@ -161,9 +162,20 @@ def check_malleable(counter: Counter) -> None:
     def is_connected(_: object) -> bool:
         return not any("not connected" in line for line in cluster.client.why(counter.id).text)
 
-    for step in (1, 0):
+    for size in (SIZE + 1, SIZE):
         cluster.wait_for(counter.id, is_connected, "its coordinator to be connected")
-        cluster.resize(counter.id, SIZE + step)
+        epoch = cluster.client.job(counter.id).epoch
+        wait_until(partial(requested, counter, size), every=0.2)
+        cluster.resized(counter.id, size, epoch)
+
+
+def requested(counter: Counter, size: int) -> bool:
+    """Request a resize; return False if short jobs have all other processors at the moment."""
+    try:
+        counter.cluster.client.resize(counter.id, size)
+    except RequestError:
+        return False
+    return True
 
 
 def installed_in(process: psutil.Process) -> bool:
