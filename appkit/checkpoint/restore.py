@@ -43,6 +43,8 @@ def _find(comm: MPI.Intracomm, store: CheckpointStore) -> Manifest | None:
             told = found.to_json() if found is not None else None
         except CheckpointError as error:
             told = str(error)
+        except Exception as error:  # else the other ranks would wait in the broadcast for ever
+            told = str(store.unusable(f"{type(error).__name__}: {error}"))
     told = comm.bcast(told, root=0)
     if isinstance(told, str):
         raise CheckpointError(told)

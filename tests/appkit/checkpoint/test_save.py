@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pliant.appkit.checkpoint.restore import find_restorer
 from pliant.appkit.checkpoint.save import Checkpoints
 from pliant.appkit.checkpoint.store import CheckpointStore
 from pliant.appkit.coordinator.messages import CheckpointOrder, CheckpointReport
+from pliant.appkit.errors import CheckpointError
 from pliant.appkit.kinds.all_job_data import JobData
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.loops import Position
@@ -103,3 +105,21 @@ def test_files_that_cannot_be_removed_after_a_failure_change_nothing(
     assert_failed(
         save(tmp_path, broken_rank=1), "rank 1: TypeError: 'NoneType' object is not callable"
     )
+
+
+def test_an_error_of_any_type_while_rank_0_looks_for_a_checkpoint_ends_all_ranks(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "save"
+    save(folder)
+
+    def one(comm: Any) -> str:
+        membership = member(comm.rank, comm.size)
+        membership.raw = comm
+        with pytest.raises(CheckpointError) as caught:
+            find_restorer(CheckpointStore(folder, key=no_key), JobData(membership))
+        return str(caught.value)
+
+    texts = set(run_ranks(SIZE, one)[0])
+    assert len(texts) == 1
+    assert "RuntimeError: Could not determine home directory." in texts.pop()
