@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 _MOVE = "move it away, then start again"
 _RIGHTS = "let this user write there, or name another folder"
@@ -25,27 +26,33 @@ def write_whole(path: Path, text: str) -> None:
 
     Each file has one writer, so a draft that a killed writer left is overwritten.
     """
-    draft = path.with_name(f".{path.name}.new")
-    with open(draft, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    draft = _draft_of(path)
+    with open(draft, "wb") as file:
+        _write_durably(file, text.encode("utf-8"))
     draft.replace(path)
     sync_folder(path.parent)
 
 
 def write_private(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     """Replace a small file as `write_whole` does; it has its mode before it has content."""
-    draft = path.with_name(f".{path.name}.new")
+    draft = _draft_of(path)
     draft.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(draft, flags, mode), "wb") as file:
         os.fchmod(file.fileno(), mode)  # the umask may have removed some of it
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        _write_durably(file, content)
     draft.replace(path)
     sync_folder(path.parent)
+
+
+def _draft_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.new")
+
+
+def _write_durably(file: BinaryIO, content: bytes) -> None:
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:

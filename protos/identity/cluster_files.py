@@ -114,7 +114,7 @@ def load_identity(directory: Path) -> ClusterIdentity:
     order_key = _read(directory, ORDER_KEY, keys.parse_order_key)
     public = _read(directory, ORDER_PUBLIC_KEY, keys.parse_order_public_key)
     server_key = _read(directory, SERVER_KEY, keys.parse_certificate_key)
-    _read(directory, ISSUER_KEY, lambda pem: Authority(issuer, keys.parse_certificate_key(pem)))
+    _read_issuer_key(directory, issuer)
     try:
         identity = read_identity(server[0])
     except CertificateError as error:
@@ -151,6 +151,11 @@ def load_issuer(directory: Path) -> Authority:
         StoredIdentityError, UntrustedPathError, OSError: as `load_identity`.
     """
     certificate = _read(directory, ISSUER, parse_certificates)[0]
+    return _read_issuer_key(directory, certificate)
+
+
+def _read_issuer_key(directory: Path, certificate: x509.Certificate) -> Authority:
+    """Read the key of the issuing authority, and check that it belongs to its certificate."""
     return _read(
         directory, ISSUER_KEY, lambda pem: Authority(certificate, keys.parse_certificate_key(pem))
     )

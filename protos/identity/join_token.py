@@ -12,23 +12,21 @@ from __future__ import annotations
 
 import base64
 import binascii
-import fcntl
 import hashlib
 import hmac
 import json
-import os
 import re
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pliant.protos.address import TcpAddress, parse_address
 from pliant.protos.daemons.files import write_private
-from pliant.protos.daemons.private_paths import open_private_file, read_private
+from pliant.protos.daemons.private_paths import read_private
 from pliant.protos.identity.errors import JoinTokenError, StoredIdentityError
+from pliant.protos.identity.file_lock import lock_for
 from pliant.protos.identity.names import check_name
 
 _PREFIX = "pliantjoin1"
@@ -195,7 +193,7 @@ class JoinTokens:
         stored = StoredToken(
             token.id, _hash(token.id, token.secret), node, max_slots, now + lifetime_s
         )
-        with self._locked():
+        with lock_for(self._path):
             self._write([*self._read(now), stored])
         return token
 
@@ -211,7 +209,7 @@ class JoinTokens:
             StoredIdentityError, OSError: the file cannot be used.
         """
         wanted = _hash(token_id, secret)
-        with self._locked():
+        with lock_for(self._path):
             current = self._read(now)
             # Each hash is compared in constant time, and all are, so that the time that this takes
             # says nothing about how much of an id or a secret was right.
@@ -226,19 +224,8 @@ class JoinTokens:
 
     def pending(self, *, now: float) -> list[StoredToken]:
         """Return the tokens that can still be used."""
-        with self._locked():
+        with lock_for(self._path):
             return self._read(now)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keep other threads and processes from reading and writing the file."""
-        lock = self._path.with_name(f"{self._path.name}.lock")
-        descriptor = open_private_file(lock, os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
 
     def _read(self, now: float) -> list[StoredToken]:
         """Read the tokens that have not expired."""

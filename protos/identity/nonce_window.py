@@ -12,17 +12,15 @@ Without the floor, an order could be carried out again after the clock of the ho
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import struct
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from pliant.protos.daemons.files import write_private
 from pliant.protos.daemons.private_paths import open_private_file
 from pliant.protos.identity.errors import ReplayedOrderError, StoredIdentityError
+from pliant.protos.identity.file_lock import lock_for
 from pliant.protos.identity.launch_order import NONCE_BYTES
 
 _CONTENT = struct.Struct(f">{NONCE_BYTES}sd")
@@ -54,7 +52,7 @@ class NonceWindow:
         """
         if len(nonce) != NONCE_BYTES or nonce == _FLOOR:
             raise ValueError(f"expected a nonce of {NONCE_BYTES} random bytes")
-        with self._locked():
+        with lock_for(self._path):
             file = self._open()
             try:
                 floor, used = self._read(file)
@@ -74,17 +72,6 @@ class NonceWindow:
                     _append(file, len(used) * _RECORD_BYTES, _record(nonce, keep_until))
             finally:
                 os.close(file)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keep other threads and processes out. The lock has a file of its own, never replaced."""
-        lock = self._path.with_name(f"{self._path.name}.lock")
-        descriptor = open_private_file(lock, os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
 
     def _open(self) -> int:
         try:

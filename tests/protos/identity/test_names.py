@@ -33,7 +33,7 @@ def test_what_is_read_is_written_alike(text: str) -> None:
 @pytest.mark.parametrize(
     "uri",
     [
-        "pliant://blue/root/n7",
+        "pliant://blue/issuer/n7",
         "pliant://blue/NODE/n7",
         "pliant://blue/node",
         "pliant://blue/node/",
