@@ -1,0 +1,395 @@
+"""The files of a node's identity: made by ``pliant node join``, renewed by the controller.
+
+All files are in one directory of mode 0700. A renewal replaces several files at once. It first
+writes all of them into one file, the journal. A reader uses the contents in the journal, if there
+is one, in place of the other files. So a node that crashes during a renewal has either the old
+identity or the new one, and never a key without its certificate.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+
+from pliant.protos.address import TcpAddress, parse_address
+from pliant.protos.daemons.files import sync_folder, write_private
+from pliant.protos.daemons.private_paths import open_private, read_private
+from pliant.protos.identity import keys
+from pliant.protos.identity.certificates import (
+    MAX_PEM_BYTES,
+    check_time,
+    format_certificates,
+    parse_certificates,
+    read_identity,
+    verify_chain,
+)
+from pliant.protos.identity.errors import (
+    CertificateError,
+    ClockSkewError,
+    IdentityError,
+    StoredIdentityError,
+)
+from pliant.protos.identity.file_lock import lock_for
+from pliant.protos.identity.names import Identity, Role
+from pliant.protos.identity.trust_bundle import Bundle, parse_bundle
+
+#: Its name in the state directory of the node.
+DIRECTORY = "node-identity"
+KEY = "node.key"
+#: The node's certificate, followed by that of the issuing authority.
+CERTIFICATE = "node.pem"
+#: The roots that the node trusts.
+ROOTS = "roots.pem"
+#: With it, the node verifies launch orders.
+ORDER_PUBLIC_KEY = "order.pub"
+#: Addresses of the server, and what the administrator allows.
+SERVER = "server.json"
+_FILES = (KEY, CERTIFICATE, ROOTS, ORDER_PUBLIC_KEY, SERVER)
+_JOURNAL = "renewal.json"
+_MAX_JOURNAL_BYTES = 1 << 20
+_MAX_SERVERS = 64
+_REMEDY = "restore it from a copy, or remove the directory and join again"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddresses:
+    """What a node learns when it joins, in addition to certificates and keys."""
+
+    #: Where the server listens for nodes, as HOST:PORT. The node tries them in this order.
+    servers: tuple[str, ...]
+    #: The most slots that the node may offer; None for any number.
+    slots: int | None
+    #: The protocol that the server used, and the oldest that could read it.
+    protocol: tuple[int, int]
+
+    def format(self) -> bytes:
+        """Return the content of the file."""
+        record = {
+            "servers": list(self.servers),
+            "slots": self.slots,
+            "protocol": list(self.protocol),
+        }
+        return json.dumps(record, indent=1).encode("ascii") + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeIdentity:
+    """The identity of a node. Keys and certificates are in PEM form, as gRPC takes them."""
+
+    identity: Identity
+    #: The private key of the certificate.
+    key: bytes = field(repr=False)
+    #: The certificate of the node and that of the issuing authority.
+    certificates: bytes
+    roots: bytes
+    order_public_key: bytes
+    server: ServerAddresses
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Return where the server listens for nodes, as HOST:PORT."""
+        return self.server.servers
+
+    @property
+    def slots(self) -> int | None:
+        """Return the most slots that the node may offer; None for any number."""
+        return self.server.slots
+
+    @property
+    def chain(self) -> tuple[x509.Certificate, ...]:
+        """Return the certificate of the node and that of the issuing authority."""
+        return parse_certificates(self.certificates)
+
+    @property
+    def bundle(self) -> Bundle:
+        """Return the roots that the node trusts."""
+        return parse_bundle(self.roots)
+
+    def check_time(self, now: float) -> None:
+        """Check that the node can use its certificate now.
+
+        Raises:
+            ClockSkewError: it is not valid yet, or has expired.
+        """
+        (certificate, *_) = self.chain
+        try:
+            check_time(certificate, f"the certificate of node {self.identity.name}", now)
+        except ClockSkewError as error:
+            raise ClockSkewError(
+                f"{error}; an expired certificate is replaced by joining again: ask the "
+                f"administrator for `pliant cluster token --node {self.identity.name}`, then run "
+                "`pliant node leave` and `pliant node join TOKEN`"
+            ) from None
+
+
+def create_node_identity(directory: Path, identity: NodeIdentity) -> None:
+    """Write the identity of a node that has joined.
+
+    Args:
+        directory: becomes its place; it must not exist.
+        identity: what to write. It is read back before the directory gets its name.
+
+    Raises:
+        StoredIdentityError: there is an identity, or its parts do not belong together.
+        OSError: the files cannot be written.
+    """
+    check_not_joined(directory)
+    draft = directory.with_name(f".{directory.name}.new")
+    if draft.is_dir() and not draft.is_symlink():
+        shutil.rmtree(draft)  # what a killed join left; nobody has used it
+    draft.mkdir(mode=0o700)
+    draft.chmod(0o700)  # the umask may have removed some of it
+    try:
+        for name, content in _contents(identity).items():
+            write_private(draft / name, content)
+        load_node_identity(draft)
+        draft.rename(directory)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    sync_folder(directory.parent)
+
+
+def check_not_joined(directory: Path) -> None:
+    """Refuse to replace the identity of a node that has joined.
+
+    Raises:
+        StoredIdentityError: there is one, or another file is in its place.
+    """
+    if directory.is_symlink() or directory.exists():
+        raise StoredIdentityError(
+            f"this node has joined a cluster already ({directory}): see it with `pliant node "
+            "show`; to join again, first run `pliant node leave`"
+        )
+
+
+def load_node_identity(directory: Path) -> NodeIdentity:
+    """Read the identity of this node, and check that its parts belong together.
+
+    It does not check the time: see `NodeIdentity.check_time`.
+
+    Raises:
+        StoredIdentityError: a file is missing or damaged, or does not belong to the others.
+        UntrustedPathError: another account could read or change a file.
+        OSError: one cannot be read. It is a FileNotFoundError if the node has not joined.
+    """
+    _check_directory(directory)
+    with lock_for(directory / CERTIFICATE):
+        return _load(directory)
+
+
+def replace_certificate(
+    directory: Path,
+    key: bytes,
+    chain: Sequence[x509.Certificate],
+    roots: Sequence[x509.Certificate],
+    *,
+    now: float,
+) -> NodeIdentity:
+    """Replace key, certificate and trusted roots of this node together, and return the result.
+
+    Args:
+        directory: of the node's identity.
+        key: the private key of the new certificate, in PEM form; it may be the old one.
+        chain: the new certificate, then that of the issuing authority.
+        roots: the roots that the node trusts from now on.
+        now: in seconds since the epoch.
+
+    Raises:
+        CertificateError: the new certificate is not one of these roots, or has another name.
+        StoredIdentityError: the key does not belong to it.
+        UntrustedPathError, OSError: the files cannot be used.
+    """
+    return _replace(
+        directory,
+        {
+            KEY: key,
+            CERTIFICATE: format_certificates(chain).encode("ascii"),
+            ROOTS: format_certificates(roots).encode("ascii"),
+        },
+        now,
+    )
+
+
+def replace_roots(
+    directory: Path, roots: Sequence[x509.Certificate], *, now: float
+) -> NodeIdentity:
+    """Replace the roots that this node trusts, and return the result.
+
+    Raises:
+        CertificateError: without the old roots the node's own certificate would not be valid.
+        StoredIdentityError, UntrustedPathError, OSError: the files cannot be used.
+    """
+    return _replace(directory, {ROOTS: format_certificates(roots).encode("ascii")}, now)
+
+
+def _replace(directory: Path, changes: Mapping[str, bytes], now: float) -> NodeIdentity:
+    _check_directory(directory)
+    with lock_for(directory / CERTIFICATE):
+        current = _read_files(directory)
+        before = _parse(directory, current)
+        after = _parse(directory, {**current, **changes})
+        if after.identity != before.identity:
+            raise CertificateError(
+                f"the new certificate is of {after.identity.uri}, not of {before.identity.uri}"
+            )
+        verify_chain(after.chain, after.bundle, now=now)
+        # What an interrupted replacement left in its journal is completed together with this one.
+        written = {**_read_journal(directory), **changes}
+        record = {name: content.decode("ascii") for name, content in written.items()}
+        # From here on, readers use the new contents.
+        write_private(directory / _JOURNAL, json.dumps(record).encode("ascii"))
+        for name, content in written.items():
+            write_private(directory / name, content)
+        (directory / _JOURNAL).unlink()
+        sync_folder(directory)
+    return after
+
+
+def _contents(identity: NodeIdentity) -> dict[str, bytes]:
+    return {
+        ROOTS: identity.roots,
+        ORDER_PUBLIC_KEY: identity.order_public_key,
+        SERVER: identity.server.format(),
+        CERTIFICATE: identity.certificates,
+        KEY: identity.key,
+    }
+
+
+def _load(directory: Path) -> NodeIdentity:
+    return _parse(directory, _read_files(directory))
+
+
+def _check_directory(directory: Path) -> None:
+    try:
+        os.close(open_private(directory))
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            errno.ENOENT,
+            "this node has not joined a cluster: run `pliant node join TOKEN`",
+            str(directory),
+        ) from None
+
+
+def _read_files(directory: Path) -> dict[str, bytes]:
+    """Return the content of all files; what the journal has comes from there."""
+    found = _read_journal(directory)
+    for name in _FILES:
+        if name not in found:
+            try:
+                found[name] = read_private(directory / name, max_bytes=MAX_PEM_BYTES)
+            except FileNotFoundError:
+                raise StoredIdentityError(f"{directory / name} is missing: {_REMEDY}") from None
+    return found
+
+
+def _read_journal(directory: Path) -> dict[str, bytes]:
+    path = directory / _JOURNAL
+    try:
+        content = read_private(path, max_bytes=_MAX_JOURNAL_BYTES)
+    except FileNotFoundError:
+        return {}
+    try:
+        record = json.loads(content)
+        return {name: record[name].encode("ascii") for name in _FILES if name in record}
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise _damaged(path, error) from None
+
+
+def _parse(directory: Path, contents: Mapping[str, bytes]) -> NodeIdentity:
+    def parse(name: str, how: Any) -> Any:
+        try:
+            return how(contents[name])
+        except (IdentityError, ValueError, TypeError, LookupError, RecursionError) as error:
+            raise _damaged(directory / name, error) from None
+
+    key = parse(KEY, keys.parse_certificate_key)
+    chain = parse(CERTIFICATE, parse_certificates)
+    roots = parse(ROOTS, parse_bundle)
+    parse(ORDER_PUBLIC_KEY, keys.parse_order_public_key)
+    server = parse(SERVER, _parse_server)
+    identity = parse(CERTIFICATE, lambda _: read_identity(chain[0]))
+    if identity.role is not Role.NODE:
+        raise _damaged(directory / CERTIFICATE, f"it is that of {identity.uri}, not of a node")
+    if key.public_key() != chain[0].public_key():
+        raise StoredIdentityError(
+            f"{directory}: {KEY} and {CERTIFICATE} do not belong together: {_REMEDY}"
+        )
+    if not _leads_to_root(chain, roots):
+        raise StoredIdentityError(
+            f"{directory}: {CERTIFICATE} was not issued under a root in {ROOTS}: {_REMEDY}"
+        )
+    return NodeIdentity(
+        identity=identity,
+        key=contents[KEY],
+        certificates=contents[CERTIFICATE],
+        roots=contents[ROOTS],
+        order_public_key=contents[ORDER_PUBLIC_KEY],
+        server=server,
+    )
+
+
+def _leads_to_root(chain: Sequence[x509.Certificate], roots: Bundle) -> bool:
+    """Return whether each certificate signed the one before it, and a root signed the last.
+
+    Validity in time is not looked at, so that an expired identity can be shown.
+    """
+    for certificate, issuers in zip(chain, [*([each] for each in chain[1:]), roots], strict=True):
+        if not any(_signed(certificate, issuer) for issuer in issuers):
+            return False
+    return True
+
+
+def _signed(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _parse_server(content: bytes) -> ServerAddresses:
+    record = json.loads(content)
+    return parse_server_addresses(record["servers"], record["slots"], record["protocol"])
+
+
+def parse_server_addresses(servers: Any, slots: Any, protocol: Any) -> ServerAddresses:
+    """Check the values of a file or message, and return them.
+
+    Raises:
+        ValueError: one is of a wrong type or out of bounds.
+    """
+    if not isinstance(servers, list) or not 1 <= len(servers) <= _MAX_SERVERS:
+        raise ValueError(f"servers: expected a list of 1 to {_MAX_SERVERS}")
+    for each in servers:
+        if not _is_tcp_address(each):
+            raise ValueError(f"servers: expected HOST:PORT, got {each!r:.80}")
+    if slots is not None and (type(slots) is not int or slots < 1):
+        raise ValueError(f"slots: expected a number from 1, or null, got {slots!r:.40}")
+    numbers = isinstance(protocol, list) and len(protocol) == 2
+    if not numbers or any(type(each) is not int or each < 0 for each in protocol):
+        raise ValueError("protocol: expected two numbers")
+    return ServerAddresses(tuple(servers), slots, (protocol[0], protocol[1]))
+
+
+def _is_tcp_address(value: Any) -> bool:
+    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
+        return False
+    try:
+        address = parse_address(value)
+    except ValueError:
+        return False
+    return isinstance(address, TcpAddress) and address.port > 0
+
+
+def _damaged(path: Path, why: object) -> StoredIdentityError:
+    return StoredIdentityError(f"{path} is damaged ({why}): {_REMEDY}")
