@@ -5,17 +5,35 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from typing import Any
 
-from pliant.client.errors import LostServerError, NoServerError, RequestError, SilentServerError
-from pliant.client.paths import SOCKET, run_dir
+from pliant.client.errors import (
+    LostServerError,
+    NoServerError,
+    RequestError,
+    SilentServerError,
+    UntrustedServerError,
+)
+from pliant.client.paths import SOCKET, server_dir
+from pliant.client.site_settings import ACCOUNT_VARIABLE, SITE_FILE, trusted_accounts
+from pliant.protos.daemons.peer_credentials import peer_uid
 from pliant.protos.daemons.private_paths import UntrustedPathError, private_socket
 
 #: Seconds to wait for the answer to an ordinary request.
 TIMEOUT_S = 30.0
 
+#: Seconds between attempts to connect while the queue of the server's socket is full.
+_RETRY_S = 0.05
+
 #: Requests that change nothing and can therefore be repeated.
 _READS = {"history", "jobs", "nodes", "query", "refusals", "wait", "why"}
+
+#: How to name another account that may run the server.
+_TRUST = (
+    f"if that account runs the server of this host, name it in {ACCOUNT_VARIABLE}, or let root "
+    f"write `server_user: ACCOUNT` into {SITE_FILE}"
+)
 
 Answer = dict[str, Any]
 
@@ -27,10 +45,10 @@ class Connection:
         """Name the cluster; nothing is opened before the first request.
 
         Args:
-            run: the folder of the socket, or None for the user's own.
+            run: the folder of the socket, or None for the user's own, or that of this host.
             timeout_s: seconds to wait for an answer.
         """
-        self.directory = run or run_dir()
+        self.directory = run or server_dir()
         self._timeout_s = timeout_s
         self._socket: socket.socket | None = None
         self._rest = b""
@@ -42,13 +60,14 @@ class Connection:
             NoServerError: there is no server.
             LostServerError: the server left before it answered.
             SilentServerError: the server has not answered in time.
+            UntrustedServerError: another account could answer; nothing was sent.
             RequestError: the server refuses.
         """
         line = json.dumps({"op": op, **fields}, separators=(",", ":")).encode("ascii") + b"\n"
         try:
             link = self._socket or self._open()
             link.settimeout(None if unlimited else self._timeout_s)
-            link.sendall(line)
+            self._send(link, line)
             answer = self._read_line(link)
         except TimeoutError:
             self.close()
@@ -86,16 +105,48 @@ class Connection:
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             link.settimeout(self._timeout_s)
-            with private_socket(self._path, shared=True) as path:
-                link.connect(path)
+            trusted = trusted_accounts()
+            with private_socket(self._path, shared=True, owners=trusted) as path:
+                self._connect(link, path)
+            if (uid := peer_uid(link)) not in trusted:
+                raise UntrustedServerError(
+                    f"the process that listens on {self._path} runs as the user with id {uid}, "
+                    f"which this user does not trust: nothing was sent; {_TRUST}"
+                )
         except BaseException:
             link.close()
             raise
         self._socket = link
         return link
 
+    def _connect(self, link: socket.socket, path: str) -> None:
+        """Connect; wait while the queue of connections that the server has not accepted is full."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                link.connect(path)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError from None
+                time.sleep(_RETRY_S)
+            else:
+                return
+
+    def _send(self, link: socket.socket, line: bytes) -> None:
+        try:
+            link.sendall(line)
+        except ConnectionError:
+            # A server that takes no more connections of this user says so, and does not read.
+            try:
+                self._rest = self._read_line(link) + b"\n"
+            except OSError:
+                self._rest = b""
+            if not self._rest:
+                raise
+
     def _read_line(self, link: socket.socket) -> bytes:
         parts = [self._rest]
+        self._rest = b""
         while b"\n" not in parts[-1]:
             data = link.recv(1 << 16)
             if not data:
@@ -110,7 +161,7 @@ class Connection:
                 f"no server answers on {self._path}; start a cluster with `pliant up`"
             )
         if isinstance(error, UntrustedPathError):
-            return NoServerError(f"no connection to the server: {error}")
+            return UntrustedServerError(f"no connection to the server: {error}; {_TRUST}")
         if isinstance(error, ConnectionError):
             if op in _READS:
                 return LostServerError(f"the server left while it was asked ({error})")

@@ -7,6 +7,7 @@
     ├── RequestError      the request was understood and failed               exit 1
     │   └── SubmitError   a check before submission failed; names the field   exit 1
     └── NoServerError     start the server, or wait until it is back          exit 3
+        ├── UntrustedServerError   another account could answer               exit 3
         └── LostServerError   it left while it was asked: done or not?        exit 3
             └── SilentServerError   it is there, and does not answer          exit 3
 """
@@ -51,6 +52,10 @@ class NoServerError(ClientError):
     """No server answers on the socket."""
 
     exit_code = 3
+
+
+class UntrustedServerError(NoServerError):
+    """Another account owns the socket, its folder or the process that listens; nothing was sent."""
 
 
 class LostServerError(NoServerError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from pliant.client.errors import ClientError
+from pliant.client.site_settings import users_dir
 from pliant.protos.daemons.private_paths import UntrustedPathError, open_private
 
 #: Name of the users' socket in the run directory.
@@ -23,6 +24,21 @@ def run_dir() -> str:
     if not chosen:
         return os.path.join(state_dir(), "run")
     return os.path.abspath(os.path.expanduser(chosen))
+
+
+def server_dir() -> str:
+    """Return the directory of the users' socket that commands connect to.
+
+    It is the user's own cluster if the environment names it or if it has a socket. Otherwise it is
+    the cluster for all users of this host, if there is one.
+    """
+    own = run_dir()
+    if os.environ.get("PLIANT_RUN_DIR") or os.environ.get("PLIANT_STATE_DIR"):
+        return own
+    if os.path.exists(os.path.join(own, SOCKET)):
+        return own
+    shared = users_dir()
+    return shared if os.path.isdir(shared) else own
 
 
 def check_directories(state: str, run: str) -> None:

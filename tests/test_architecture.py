@@ -87,6 +87,7 @@ ORDER = {
     """,
     "client": """
         errors
+        site_settings
         paths environment directives terminal
         connection submission
         waiting cluster

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from pliant.core.support.errors import PliantError
@@ -21,7 +21,12 @@ class UntrustedPathError(PliantError, OSError):
     """Another account could control a path; the message names the path and the remedy."""
 
 
-def open_private(directory: str | os.PathLike[str], *, shared: bool = False) -> int:
+def open_private(
+    directory: str | os.PathLike[str],
+    *,
+    shared: bool = False,
+    owners: Collection[int] | None = None,
+) -> int:
     """Open a directory that no other account can change, and return its descriptor.
 
     Everything that is then reached through the descriptor is inside the directory that was
@@ -30,6 +35,7 @@ def open_private(directory: str | os.PathLike[str], *, shared: bool = False) -> 
     Args:
         directory: the path.
         shared: whether other accounts may list and enter it; they may never change it.
+        owners: user ids of which one must own it; None for this account and root.
 
     Raises:
         UntrustedPathError: another account owns it, or may use it.
@@ -37,7 +43,7 @@ def open_private(directory: str | os.PathLike[str], *, shared: bool = False) -> 
     """
     descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _check(directory, os.fstat(descriptor), 0o022 if shared else 0o077)
+        _check(directory, os.fstat(descriptor), 0o022 if shared else 0o077, owners)
     except BaseException:
         os.close(descriptor)
         raise
@@ -45,23 +51,33 @@ def open_private(directory: str | os.PathLike[str], *, shared: bool = False) -> 
 
 
 @contextmanager
-def private_socket(path: str | os.PathLike[str], *, shared: bool = False) -> Iterator[str]:
+def private_socket(
+    path: str | os.PathLike[str],
+    *,
+    shared: bool = False,
+    owners: Collection[int] | None = None,
+) -> Iterator[str]:
     """Check the owner and mode of a socket and its directory; yield a short path to it.
 
     The short path is good only inside the block. It is short because the path of a unix socket
     has at most 107 bytes.
+
+    Args:
+        path: of the socket.
+        shared: whether other accounts may use it.
+        owners: as for `open_private`.
 
     Raises:
         UntrustedPathError: another account owns one of them, or may use one of them.
         OSError: there is no such socket.
     """
     directory, name = os.path.split(path)
-    descriptor = open_private(directory or ".", shared=shared)
+    descriptor = open_private(directory or ".", shared=shared, owners=owners)
     try:
         found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
         if not stat.S_ISSOCK(found.st_mode):
             raise UntrustedPathError(f"{path} is not a socket; {REMOVE_AND_RESTART}")
-        _check(path, found, 0 if shared else 0o077)
+        _check(path, found, 0 if shared else 0o077, owners)
         yield f"/proc/self/fd/{descriptor}/{name}"
     finally:
         os.close(descriptor)
@@ -120,9 +136,14 @@ def read_private(path: str | os.PathLike[str], *, max_bytes: int, shared: bool =
     return content
 
 
-def _check(path: str | os.PathLike[str], found: os.stat_result, forbidden: int) -> None:
+def _check(
+    path: str | os.PathLike[str],
+    found: os.stat_result,
+    forbidden: int,
+    owners: Collection[int] | None = None,
+) -> None:
     """Refuse what another account owns or may use. Root may own it: root can do anything."""
-    if found.st_uid not in (os.geteuid(), 0):
+    if found.st_uid not in ((os.geteuid(), 0) if owners is None else owners):
         raise UntrustedPathError(
             f"{path} belongs to the user with id {found.st_uid}: it is not used; remove it, "
             "or name another directory (PLIANT_STATE_DIR, PLIANT_RUN_DIR)"

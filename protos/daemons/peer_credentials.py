@@ -1,0 +1,20 @@
+"""Which account is at the other end of a unix socket, as the kernel knows it."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+_UCRED = struct.Struct("3i")
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """Return the user id of the process at the other end of a unix socket.
+
+    The kernel stores it when the connection is made: for a client, it is the account of the process
+    that listens; for a server, that of the process that connected.
+    """
+    _, uid, _ = _UCRED.unpack(
+        connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    )
+    return int(uid)
