@@ -58,6 +58,7 @@ ORDER = {
         channel daemons generate handshake sanitize_text versions
         address codec
         checkpoint_codec report_parts identity
+        joining
     """,
     "faults": """
         registry

@@ -1,7 +1,8 @@
 """The files of a cluster's identity: made once by ``pliant cluster init``, and read back.
 
 All files are in one directory of mode 0700. They are made in a draft directory next to it, which is
-renamed when it is complete: a creation that was interrupted leaves nothing that is used.
+renamed when it is complete: a creation that was interrupted leaves nothing that is used. Later
+changes replace several files together (see `file_set` and `cluster_renewal`).
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,16 +20,16 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from pliant.protos.daemons.files import sync_folder, write_private
-from pliant.protos.daemons.private_paths import UntrustedPathError, open_private, read_private
+from pliant.protos.daemons.private_paths import UntrustedPathError, open_private
 from pliant.protos.identity import authority, keys
 from pliant.protos.identity.authority import Authority
 from pliant.protos.identity.certificates import (
-    MAX_PEM_BYTES,
     format_certificates,
     parse_certificates,
     read_identity,
 )
 from pliant.protos.identity.errors import CertificateError, IdentityError, StoredIdentityError
+from pliant.protos.identity.file_set import LOCK, lock_files, read_files
 from pliant.protos.identity.names import SERVER_NAME, Identity, Role
 from pliant.protos.identity.trust_bundle import Bundle, parse_bundle
 
@@ -46,6 +47,14 @@ SERVER_KEY = "server.key"
 ORDER_KEY = "order.key"
 #: With it, nodes verify launch orders. Nodes get a copy.
 ORDER_PUBLIC_KEY = "order.pub"
+#: The key of the old root, while a new one replaces it.
+OLD_ROOT_KEY = "old-root.key"
+_FILES = (
+    *(ROOTS, ISSUER, SERVER, ORDER_PUBLIC_KEY),
+    *(ORDER_KEY, SERVER_KEY, ISSUER_KEY, ROOT_KEY, OLD_ROOT_KEY),
+)
+#: They change whenever a certificate does. A running server looks at their times.
+WATCHED = (ROOTS, ISSUER, SERVER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,17 @@ class ClusterIdentity:
     order_public_key: bytes
     #: Whether the key of the root is in the directory, and not offline.
     has_root_key: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCredentials:
+    """What the server needs for TLS, in PEM form."""
+
+    key: bytes = field(repr=False)
+    #: The server's certificate and that of the authority that issued it.
+    certificates: bytes
+    #: The roots under which nodes have their certificates.
+    roots: bytes
 
 
 def create_identity(
@@ -90,6 +110,7 @@ def create_identity(
         draft.mkdir(mode=0o700)
         draft.chmod(0o700)  # the umask may have removed some of it
         try:
+            write_private(draft / LOCK, b"")
             for name, text in files.items():
                 write_private(draft / name, text.encode("ascii"))
             draft.rename(directory)
@@ -108,13 +129,30 @@ def load_identity(directory: Path) -> ClusterIdentity:
         UntrustedPathError: another account could read or change it.
         OSError: it cannot be read.
     """
-    roots = _read(directory, ROOTS, parse_bundle)
-    (issuer, *more) = _read(directory, ISSUER, parse_certificates)
-    server = _read(directory, SERVER, parse_certificates)
-    order_key = _read(directory, ORDER_KEY, keys.parse_order_key)
-    public = _read(directory, ORDER_PUBLIC_KEY, keys.parse_order_public_key)
-    server_key = _read(directory, SERVER_KEY, keys.parse_certificate_key)
-    _read_issuer_key(directory, issuer)
+    return parse_identity(directory, read_identity_files(directory))
+
+
+def parse_identity(directory: Path, contents: Mapping[str, bytes]) -> ClusterIdentity:
+    """Return the public part of an identity, and check that its parts belong together.
+
+    Args:
+        directory: from which the contents are; messages name it.
+        contents: of the files, by name.
+
+    Raises:
+        StoredIdentityError: a file is missing or damaged.
+    """
+
+    def read(name: str, parse: Callable[[bytes], _T]) -> _T:
+        return _parse(directory, contents, name, parse)
+
+    roots = read(ROOTS, parse_bundle)
+    (issuer, *more) = read(ISSUER, parse_certificates)
+    server = read(SERVER, parse_certificates)
+    order_key = read(ORDER_KEY, keys.parse_order_key)
+    public = read(ORDER_PUBLIC_KEY, keys.parse_order_public_key)
+    server_key = read(SERVER_KEY, keys.parse_certificate_key)
+    read(ISSUER_KEY, lambda pem: Authority(issuer, keys.parse_certificate_key(pem)))
     try:
         identity = read_identity(server[0])
     except CertificateError as error:
@@ -140,7 +178,7 @@ def load_identity(directory: Path) -> ClusterIdentity:
         issuer=issuer,
         server=server,
         order_public_key=public.public_bytes_raw(),
-        has_root_key=_has_root_key(directory),
+        has_root_key=ROOT_KEY in contents,
     )
 
 
@@ -150,15 +188,40 @@ def load_issuer(directory: Path) -> Authority:
     Raises:
         StoredIdentityError, UntrustedPathError, OSError: as `load_identity`.
     """
-    certificate = _read(directory, ISSUER, parse_certificates)[0]
-    return _read_issuer_key(directory, certificate)
+    contents = read_identity_files(directory)
+    (issuer, *_) = _parse(directory, contents, ISSUER, parse_certificates)
+    key = _parse(directory, contents, ISSUER_KEY, keys.parse_certificate_key)
+    try:
+        return Authority(issuer, key)
+    except CertificateError as error:
+        raise _damaged(directory / ISSUER_KEY, error) from None
 
 
-def _read_issuer_key(directory: Path, certificate: x509.Certificate) -> Authority:
-    """Read the key of the issuing authority, and check that it belongs to its certificate."""
-    return _read(
-        directory, ISSUER_KEY, lambda pem: Authority(certificate, keys.parse_certificate_key(pem))
-    )
+def load_server_credentials(directory: Path) -> ServerCredentials:
+    """Read what the server needs for TLS.
+
+    Raises:
+        StoredIdentityError, UntrustedPathError, OSError: as `load_identity`.
+    """
+    contents = read_identity_files(directory)
+    parse_identity(directory, contents)
+    return ServerCredentials(contents[SERVER_KEY], contents[SERVER], contents[ROOTS])
+
+
+def read_identity_files(directory: Path) -> dict[str, bytes]:
+    """Return the contents of all files of an identity that there are, by name.
+
+    Raises:
+        StoredIdentityError: there is no identity.
+        UntrustedPathError: another account could read or change it.
+        OSError: it cannot be read.
+    """
+    if not (directory / ROOTS).exists():  # the lock would be made in any directory
+        raise StoredIdentityError(
+            f"{directory} has no identity of a cluster: make one with `pliant cluster init`"
+        )
+    with lock_files(directory):
+        return read_files(directory, _FILES)
 
 
 def _make_files(cluster: str, addresses: Sequence[str], now: float) -> dict[str, str]:
@@ -228,26 +291,14 @@ def _is_issued_by(certificate: x509.Certificate, issuers: Sequence[x509.Certific
     return False
 
 
-def _has_root_key(directory: Path) -> bool:
-    try:
-        read_private(directory / ROOT_KEY, max_bytes=MAX_PEM_BYTES)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _read(directory: Path, name: str, parse: Callable[[bytes], _T]) -> _T:
+def _parse(
+    directory: Path, contents: Mapping[str, bytes], name: str, parse: Callable[[bytes], _T]
+) -> _T:
     path = directory / name
+    if name not in contents:
+        raise StoredIdentityError(f"{path} is missing: restore it from a copy")
     try:
-        content = read_private(path, max_bytes=MAX_PEM_BYTES)
-    except FileNotFoundError:
-        if not (directory / ROOTS).exists():
-            raise StoredIdentityError(
-                f"{directory} has no identity of a cluster: make one with `pliant cluster init`"
-            ) from None
-        raise StoredIdentityError(f"{path} is missing: restore it from a copy") from None
-    try:
-        return parse(content)
+        return parse(contents[name])
     except IdentityError as error:
         raise _damaged(path, error) from None
 

@@ -1,9 +1,7 @@
 """The files of a node's identity: made by ``pliant node join``, renewed by the controller.
 
-All files are in one directory of mode 0700. A renewal replaces several files at once. It first
-writes all of them into one file, the journal. A reader uses the contents in the journal, if there
-is one, in place of the other files. So a node that crashes during a renewal has either the old
-identity or the new one, and never a key without its certificate.
+All files are in one directory of mode 0700. A renewal replaces several of them together (see
+`file_set`), so that a node that crashes has either the old identity or the new one.
 """
 
 from __future__ import annotations
@@ -22,10 +20,9 @@ from cryptography.exceptions import InvalidSignature
 
 from pliant.protos.address import TcpAddress, parse_address
 from pliant.protos.daemons.files import sync_folder, write_private
-from pliant.protos.daemons.private_paths import open_private, read_private
+from pliant.protos.daemons.private_paths import open_private
 from pliant.protos.identity import keys
 from pliant.protos.identity.certificates import (
-    MAX_PEM_BYTES,
     check_time,
     format_certificates,
     parse_certificates,
@@ -38,7 +35,7 @@ from pliant.protos.identity.errors import (
     IdentityError,
     StoredIdentityError,
 )
-from pliant.protos.identity.file_lock import lock_for
+from pliant.protos.identity.file_set import LOCK, lock_files, read_files, replace_files
 from pliant.protos.identity.names import Identity, Role
 from pliant.protos.identity.trust_bundle import Bundle, parse_bundle
 
@@ -54,8 +51,6 @@ ORDER_PUBLIC_KEY = "order.pub"
 #: Addresses of the server, and what the administrator allows.
 SERVER = "server.json"
 _FILES = (KEY, CERTIFICATE, ROOTS, ORDER_PUBLIC_KEY, SERVER)
-_JOURNAL = "renewal.json"
-_MAX_JOURNAL_BYTES = 1 << 20
 _MAX_SERVERS = 64
 _REMEDY = "restore it from a copy, or remove the directory and join again"
 
@@ -149,7 +144,7 @@ def create_node_identity(directory: Path, identity: NodeIdentity) -> None:
     draft.mkdir(mode=0o700)
     draft.chmod(0o700)  # the umask may have removed some of it
     try:
-        for name, content in _contents(identity).items():
+        for name, content in {LOCK: b"", **_contents(identity)}.items():
             write_private(draft / name, content)
         load_node_identity(draft)
         draft.rename(directory)
@@ -183,7 +178,7 @@ def load_node_identity(directory: Path) -> NodeIdentity:
         OSError: one cannot be read. It is a FileNotFoundError if the node has not joined.
     """
     _check_directory(directory)
-    with lock_for(directory / CERTIFICATE):
+    with lock_files(directory):
         return _load(directory)
 
 
@@ -234,7 +229,7 @@ def replace_roots(
 
 def _replace(directory: Path, changes: Mapping[str, bytes], now: float) -> NodeIdentity:
     _check_directory(directory)
-    with lock_for(directory / CERTIFICATE):
+    with lock_files(directory):
         current = _read_files(directory)
         before = _parse(directory, current)
         after = _parse(directory, {**current, **changes})
@@ -243,15 +238,7 @@ def _replace(directory: Path, changes: Mapping[str, bytes], now: float) -> NodeI
                 f"the new certificate is of {after.identity.uri}, not of {before.identity.uri}"
             )
         verify_chain(after.chain, after.bundle, now=now)
-        # What an interrupted replacement left in its journal is completed together with this one.
-        written = {**_read_journal(directory), **changes}
-        record = {name: content.decode("ascii") for name, content in written.items()}
-        # From here on, readers use the new contents.
-        write_private(directory / _JOURNAL, json.dumps(record).encode("ascii"))
-        for name, content in written.items():
-            write_private(directory / name, content)
-        (directory / _JOURNAL).unlink()
-        sync_folder(directory)
+        replace_files(directory, changes)
     return after
 
 
@@ -281,28 +268,11 @@ def _check_directory(directory: Path) -> None:
 
 
 def _read_files(directory: Path) -> dict[str, bytes]:
-    """Return the content of all files; what the journal has comes from there."""
-    found = _read_journal(directory)
+    found = read_files(directory, _FILES)
     for name in _FILES:
         if name not in found:
-            try:
-                found[name] = read_private(directory / name, max_bytes=MAX_PEM_BYTES)
-            except FileNotFoundError:
-                raise StoredIdentityError(f"{directory / name} is missing: {_REMEDY}") from None
+            raise StoredIdentityError(f"{directory / name} is missing: {_REMEDY}")
     return found
-
-
-def _read_journal(directory: Path) -> dict[str, bytes]:
-    path = directory / _JOURNAL
-    try:
-        content = read_private(path, max_bytes=_MAX_JOURNAL_BYTES)
-    except FileNotFoundError:
-        return {}
-    try:
-        record = json.loads(content)
-        return {name: record[name].encode("ascii") for name in _FILES if name in record}
-    except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise _damaged(path, error) from None
 
 
 def _parse(directory: Path, contents: Mapping[str, bytes]) -> NodeIdentity:

@@ -44,7 +44,7 @@ def create(directory: Path, cluster: str = "blue") -> ClusterIdentity:
 def test_what_is_made_is_what_is_read(directory: Path) -> None:
     made = create(directory)
     assert made == load_identity(directory)
-    assert {each.name for each in directory.iterdir()} == NAMES
+    assert {each.name for each in directory.iterdir()} == {*NAMES, "files.lock"}
     assert (made.cluster, made.has_root_key) == ("blue", True)
     found = verify_chain(made.server, made.roots, now=time.time())
     assert found == Identity("blue", Role.SERVER, "server")
@@ -96,7 +96,7 @@ def test_other_files_are_left_alone(directory: Path) -> None:
     assert create(directory).cluster == "blue"
 
 
-@pytest.mark.parametrize("step", range(9))
+@pytest.mark.parametrize("step", range(10))
 def test_a_failure_leaves_nothing(
     directory: Path, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,7 +111,7 @@ def test_a_failure_leaves_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(cluster_files, "write_private", fail)
-        if step == 8:  # all files are written, and the renaming fails
+        if step == 9:  # all files are written, and the renaming fails
             patch.setattr(Path, "rename", lambda *_: fail(directory, b""))
         with pytest.raises(OSError, match="space"):
             create(directory)

@@ -1,0 +1,104 @@
+"""Replace several small private files of a directory together, even if the process is killed.
+
+All new contents are first written into one file, the journal, which replaces nothing or everything.
+A reader uses the contents in the journal, if there is one, in place of the files themselves. So it
+never sees a new key with an old certificate.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pliant.protos.daemons.files import sync_folder, write_private
+from pliant.protos.daemons.private_paths import read_private
+from pliant.protos.identity.certificates import MAX_PEM_BYTES
+from pliant.protos.identity.errors import StoredIdentityError
+from pliant.protos.identity.file_lock import lock_for
+
+JOURNAL = "changes.json"
+#: The lock of a directory. Whoever makes the directory makes it too, so that it has the same owner.
+LOCK = "files.lock"
+_MAX_JOURNAL_BYTES = 1 << 20
+
+
+@contextmanager
+def lock_files(directory: Path) -> Iterator[None]:
+    """Keep other threads and processes from reading or replacing the files of a directory.
+
+    Raises:
+        UntrustedPathError: another account could use the directory or the lock.
+        OSError: the lock cannot be opened.
+    """
+    with lock_for(directory / LOCK.removesuffix(".lock")):
+        yield
+
+
+def read_files(directory: Path, names: Iterable[str]) -> dict[str, bytes]:
+    """Return the contents of those files that there are. The caller has the lock.
+
+    Raises:
+        StoredIdentityError: the journal is damaged.
+        UntrustedPathError: another account could read or change a file.
+        OSError: one cannot be read.
+    """
+    changed = _read_journal(directory)
+    found = {}
+    for name in names:
+        if name in changed:
+            content = changed[name]
+        else:
+            try:
+                content = read_private(directory / name, max_bytes=MAX_PEM_BYTES)
+            except FileNotFoundError:
+                content = None
+        if content is not None:
+            found[name] = content
+    return found
+
+
+def replace_files(directory: Path, changes: Mapping[str, bytes | None]) -> None:
+    """Replace files, and remove those whose content is None. The caller has the lock.
+
+    Raises:
+        StoredIdentityError: the journal of an earlier replacement is damaged.
+        UntrustedPathError: another account could change the directory.
+        OSError: the files cannot be written. Either all are replaced then, or none.
+    """
+    # What an interrupted replacement left in its journal is completed together with this one.
+    changes = {**_read_journal(directory), **changes}
+    record = {
+        name: None if content is None else content.decode("ascii")
+        for name, content in changes.items()
+    }
+    # From here on, readers use the new contents.
+    write_private(directory / JOURNAL, json.dumps(record).encode("ascii"))
+    for name, content in changes.items():
+        if content is None:
+            (directory / name).unlink(missing_ok=True)
+        else:
+            write_private(directory / name, content)
+    (directory / JOURNAL).unlink()
+    sync_folder(directory)
+
+
+def _read_journal(directory: Path) -> dict[str, bytes | None]:
+    path = directory / JOURNAL
+    try:
+        content = read_private(path, max_bytes=_MAX_JOURNAL_BYTES)
+    except FileNotFoundError:
+        return {}
+    try:
+        return {name: _parse(name, text) for name, text in json.loads(content).items()}
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise StoredIdentityError(
+            f"{path} is damaged ({error}): restore the directory from a copy"
+        ) from None
+
+
+def _parse(name: str, text: str | None) -> bytes | None:
+    if "/" in name or name in {"", ".", ".."}:
+        raise ValueError(f"{name!r} is no name of a file")
+    return None if text is None else text.encode("ascii")
