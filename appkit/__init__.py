@@ -12,8 +12,8 @@ from pliant.appkit.mpi.library import MPI  # noqa: F401 - first, because its err
 
 # isort: split
 
+from pliant.appkit.coordinator.answer_offer import OfferTerms
 from pliant.appkit.coordinator.messages import Offer, RequestState
-from pliant.appkit.coordinator.offers import OfferTerms
 from pliant.appkit.coordinator.requests import Request
 from pliant.appkit.decorator import malleable
 from pliant.appkit.errors import (

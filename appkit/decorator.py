@@ -15,7 +15,7 @@ from pliant.appkit.checkpoint.save import Checkpoints
 from pliant.appkit.environment import Environment, checkpoint_folder, read_environment
 from pliant.appkit.errors import AppkitError, JobLeave
 from pliant.appkit.job import Job
-from pliant.appkit.kinds.all_job_data import JobData
+from pliant.appkit.job_data import JobData
 from pliant.appkit.loops import Loops
 from pliant.appkit.mpi.connect import warm_up_connections
 from pliant.appkit.mpi.membership import Membership, MembershipPhase

@@ -8,11 +8,11 @@ from typing import TypeVar
 import numpy as np
 from mpi4py import MPI
 
-from pliant.appkit.coordinator.offers import OnOffer
+from pliant.appkit.coordinator.answer_offer import OnOffer
 from pliant.appkit.coordinator.requests import Request
 from pliant.appkit.data.handle import Handle
 from pliant.appkit.errors import DistributionError, LoopError
-from pliant.appkit.kinds.all_job_data import JobData
+from pliant.appkit.job_data import JobData
 from pliant.appkit.loop_exit_check import REMEDY, left_alone, waiting_for_others
 from pliant.appkit.loops import Loops, Position
 from pliant.appkit.mpi.derived_communicators import Derive, DerivedComm

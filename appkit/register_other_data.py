@@ -11,7 +11,7 @@ from pliant.appkit.data.constant_arrays import Constant
 from pliant.appkit.data.handle import Handle
 from pliant.appkit.data.kind_base import RegisteredData
 from pliant.appkit.errors import LateRegistration
-from pliant.appkit.kinds.all_job_data import JobData
+from pliant.appkit.job_data import JobData
 from pliant.appkit.kinds.custom import Custom, Pack, Unpack
 from pliant.appkit.kinds.rng import RandomStreams
 from pliant.appkit.kinds.state import State, StateEntry

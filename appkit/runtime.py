@@ -19,6 +19,7 @@ from mpi4py import MPI
 
 from pliant.appkit.checkpoint.restore import Restorer, find_restorer
 from pliant.appkit.checkpoint.save import Checkpoints
+from pliant.appkit.coordinator.answer_offer import OnOffer, answer_offer
 from pliant.appkit.coordinator.coordinator import Coordinator, ProgramInfo
 from pliant.appkit.coordinator.messages import (
     Answer,
@@ -28,12 +29,11 @@ from pliant.appkit.coordinator.messages import (
     RequestRecord,
     ResizeOutcome,
 )
-from pliant.appkit.coordinator.offers import OnOffer, answer_offer
 from pliant.appkit.coordinator.requests import Requests
 from pliant.appkit.environment import Environment
 from pliant.appkit.errors import JobLeave, ResizeFailed
+from pliant.appkit.job_data import JobData
 from pliant.appkit.json_lines import open_control, serve
-from pliant.appkit.kinds.all_job_data import JobData
 from pliant.appkit.loops import Loops, Position
 from pliant.appkit.mpi.blocking_wait import blocking_waits
 from pliant.appkit.mpi.connect import warm_up_connections

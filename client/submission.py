@@ -392,7 +392,7 @@ def _contract(deadline_s: float | None, deadline_at: float | None, profit: str) 
         if profit:
             raise UsageError(f"--profit {profit} needs a deadline: add --deadline, as in 2h")
         return {}
-    from pliant.core.values.contract import parse_profit
+    from pliant.core.values.profit_contract import parse_profit
 
     try:
         parse_profit(profit, 1.0)

@@ -9,7 +9,7 @@ from pliant.core.model.jobs import Job, JobClass
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import ResizeStage
 from pliant.core.model.wait_reasons import sentence
-from pliant.core.state import contract_status, named_resources
+from pliant.core.state import named_resources, profit_status
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
 from pliant.core.transitions.negotiation_messages import grow_if
@@ -77,7 +77,7 @@ def _lines(state: State, job: Job, now: float, progress: Mapping[str, Any] | Non
     elif not job.final and job.state is not JobState.HELD:
         yield from _running(state, job, now)
         yield from _safe_point(job, progress)
-    yield from contract_status.lines(job, now)
+    yield from profit_status.lines(job, now)
     if job.priority:
         yield f"its priority is {job.priority}; the default is 0, and higher ones go first"
     yield f"strategy: {state.strategy}"

@@ -38,7 +38,7 @@ class NodeReport(_message.Message):
     PROOF_FIELD_NUMBER: _builtins.int
     PART_FIELD_NUMBER: _builtins.int
     proof: _builtins.bytes
-    """first message on every stream, see pliant.protos.handshake"""
+    """first message on every stream, see pliant.protos.key_proof"""
     @_builtins.property
     def register(self) -> Global___Register: ...
     @_builtins.property

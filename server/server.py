@@ -20,12 +20,12 @@ from pliant.protos.daemons.files import write_whole
 from pliant.server.config import Config
 from pliant.server.database.commit_guard import FILE_NAME as COMMITS_FILE
 from pliant.server.database.commit_guard import CommitGuard, read_last_seen
+from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.engine import check_values, checkpoint, open_database, open_reader
 from pliant.server.database.generation import FILE_NAME as GENERATION_FILE
 from pliant.server.database.generation import next_generation, write_used
 from pliant.server.database.meta_keys import LAST_JOB_ID, NEXT_RESIZE, RUNS_FROM, parse_two_ids
 from pliant.server.database.reader import Reader
-from pliant.server.database.row_versions import RowVersions
 from pliant.server.database.statements import add_note, put_meta
 from pliant.server.database.stored_state import read_state
 from pliant.server.database.writer import Writer, apply_writes

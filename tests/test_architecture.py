@@ -55,7 +55,7 @@ ORDER = {
         cli
     """,
     "protos": """
-        channel daemons generate handshake sanitize_text versions
+        channel daemons generate key_proof sanitize_text versions
         address codec
         checkpoint_codec report_parts identity
         joining
@@ -73,6 +73,7 @@ ORDER = {
         storage
         environment data
         coordinator kinds
+        job_data
         register_other_data performance checkpoint
         register_arrays resize
         runtime

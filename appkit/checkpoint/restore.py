@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from pliant.appkit.checkpoint.store import CheckpointStore, Manifest, registration_difference
 from pliant.appkit.errors import CheckpointError
-from pliant.appkit.kinds.all_job_data import JobData
+from pliant.appkit.job_data import JobData
 from pliant.appkit.kinds.state import unpack
 from pliant.appkit.loops import Position
 from pliant.appkit.mpi.membership import MembershipPhase

@@ -11,7 +11,7 @@ from pliant.appkit.checkpoint.store import CheckpointStore, Manifest
 from pliant.appkit.coordinator.messages import CheckpointOrder, CheckpointReport
 from pliant.appkit.coordinator.suspension import SuspensionHandler
 from pliant.appkit.environment import Environment
-from pliant.appkit.kinds.all_job_data import JobData
+from pliant.appkit.job_data import JobData
 from pliant.appkit.kinds.state import pack
 from pliant.appkit.loops import Position
 from pliant.appkit.storage.checkpoint_key import key_source

@@ -1,6 +1,6 @@
 """The kinds of data that a program can register.
 
-`block` is the simplest distributed kind and the best one to read first. `all_job_data` holds all
-that one job has registered. To add a kind, implement `pliant.appkit.data.kind_base.RegisteredData`
-and add a method to `pliant.appkit.register_arrays`.
+`block` is the simplest distributed kind and the best one to read first. `pliant.appkit.job_data`
+holds everything that one job has registered. To add a kind, implement
+`pliant.appkit.data.kind_base.RegisteredData` and add a method to `pliant.appkit.register_arrays`.
 """

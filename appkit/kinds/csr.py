@@ -7,9 +7,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
+from pliant.appkit.data.gather_metadata import rebalance_entries
 from pliant.appkit.data.handle import BlockHandle
 from pliant.appkit.data.kind_base import Description, GatheredMetadata, RegisteredData
-from pliant.appkit.data.metadata import rebalance_entries
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.kinds.csr_rows import CsrRows, SavedRows
 from pliant.appkit.kinds.ghosts import GhostExchange, Ghosts

@@ -12,8 +12,8 @@ from typing import Any
 from mpi4py import MPI
 
 from pliant.appkit.coordinator.messages import Decision
+from pliant.appkit.data.gather_metadata import error_text, gather_metadata
 from pliant.appkit.data.kind_base import Description
-from pliant.appkit.data.metadata import error_text, gather_metadata
 from pliant.appkit.errors import (
     AppkitError,
     JobLeave,
@@ -21,7 +21,7 @@ from pliant.appkit.errors import (
     RegistrationMismatch,
     ResizeFailed,
 )
-from pliant.appkit.kinds.all_job_data import JobData
+from pliant.appkit.job_data import JobData
 from pliant.appkit.kinds.state import pack, unpack
 from pliant.appkit.mpi import joining_rank_watch
 from pliant.appkit.mpi.connect import connect_and_merge

@@ -13,11 +13,11 @@ from typing import Any
 
 from pliant.appkit.environment import Environment
 from pliant.appkit.joining.proof import JoiningSide
-from pliant.appkit.joining.protocol import MAX_UNPROVEN_BYTES, NUMBERS, join_mismatch
+from pliant.appkit.joining.protocol_numbers import MAX_UNPROVEN_BYTES, NUMBERS, join_mismatch
 from pliant.appkit.json_lines import JsonLines
 from pliant.appkit.process_exit import end_now
 from pliant.faults import failpoint, message
-from pliant.protos.handshake import UnprovenServerError
+from pliant.protos.key_proof import UnprovenServerError
 
 _CONNECT_TIMEOUT_S = 20.0
 

@@ -22,7 +22,7 @@ import grpc
 from pliant.protos import node_pb2 as wire
 from pliant.protos.address import dial_target
 from pliant.protos.channel import channel_options
-from pliant.protos.handshake import NODE, ClientHandshake
+from pliant.protos.key_proof import NODE, ClientHandshake
 from pliant.protos.node_pb2_grpc import NodeServiceStub
 
 #: So many connect at a time, as nodes that are switched on one after the other.

@@ -199,7 +199,7 @@ def _with_profit(job: dict[str, Any], now: float) -> dict[str, Any]:
     """Return a job with what its contract is worth at present, if it has one."""
     if not job.get("contract"):
         return job
-    from pliant.core.values.contract import contract_from_record, present_profit
+    from pliant.core.values.profit_contract import contract_from_record, present_profit
 
     profit = present_profit(
         contract_from_record(job["contract"]),

@@ -8,12 +8,11 @@ strategy has planned again. The next plan may use them, otherwise they are withd
 3.2.2.3: schedule, negotiate, schedule again).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pliant.core.commands import SendOffer
 from pliant.core.model.jobs import Job
-from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import NegotiationState, Side, Verb
 from pliant.core.model.resize import (
     BEFORE_GO,
@@ -29,11 +28,9 @@ from pliant.core.model.views_and_plans import Outcome
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
-    counter_offers,
-    job_end,
+    failed_negotiation,
     resize_after_agreement,
     resize_open_close,
-    suspend,
 )
 from pliant.core.transitions.negotiation_messages import (
     acceptance,
@@ -41,8 +38,8 @@ from pliant.core.transitions.negotiation_messages import (
     server_proposals,
 )
 from pliant.core.values.ids import JobId
-from pliant.core.values.negotiation_policy import Escalation
 from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices, indices, lowest
+from pliant.core.values.sizes import Sizes
 
 
 def review_coordination(state: State) -> None:
@@ -195,7 +192,7 @@ def _shortfall(donor: Job, recipient: Job) -> int:
 def _accept_best_size(state: State, donor: Job, resize: Resize, counter: CounterOffer) -> None:
     """Accept the size of a counter-offer that is best for the recipients."""
     wanted = _needed_part(state, donor, resize, _offered(donor, resize))
-    size = counter_offers.largest_covering(donor, counter.sizes, count(wanted))
+    size = largest_covering(donor, counter.sizes, count(wanted))
     accept_counter_offer(state, donor, resize, counter, size)
 
 
@@ -215,7 +212,38 @@ def change_target(state: State, job: Job, resize: Resize, size: int) -> None:
         _choose_donors(state, job, resize, size)
     else:
         wanted = NONE if resize.grows else _needed_part(state, job, resize, job.size - size)
-        counter_offers.apply_size(state, job, resize, size, wanted)
+        _apply_size(state, job, resize, size, wanted)
+
+
+def largest_covering(job: Job, totals: Sequence[int], need: int) -> int:
+    """Return the largest of the sizes at which ``need`` processors become free, or 0."""
+    return Sizes(totals).largest_at_most(job.size - need)
+
+
+def _apply_size(
+    state: State, job: Job, resize: Resize, size: int, needed: ProcessorMap = NONE
+) -> None:
+    """Change the resize so that it leads to ``size`` processors.
+
+    A growth keeps the first of the offered processors. A shrink gives up processors that are
+    ``needed`` first, then those that were requested, then those of the last ranks. Reservations
+    that can still be fulfilled are kept, and the others are dropped. Additional processors become
+    free.
+    """
+    offered, leaving = resize.after, resize.leaving
+    if resize.grows:
+        resize.after = offered[:size]
+        resize_open_close.free_processors(state, job, from_indices(offered[size:]) & job.occupied)
+    else:
+        asked = [p for p in resize.before if leaving >> p & 1]
+        first = [p for p in asked if needed >> p & 1]
+        then = [p for p in reversed(asked) if not needed >> p & 1]
+        rest = [p for p in reversed(resize.before) if not leaving >> p & 1]
+        given = from_indices((first + then + rest)[: job.size - size])
+        resize.after = tuple(p for p in resize.before if not given >> p & 1)
+        reason = f"job {job.id} gives fewer processors than were promised; waits its turn"
+        resize_open_close.drop_reservations_on(state, leaving & ~resize.leaving, reason)
+    state.touch(job)
 
 
 def accept_counter_offer(
@@ -396,28 +424,4 @@ def _decline(state: State, donor: Job, resize: Resize, why: str) -> None:
     state.emit(SendOffer(donor.id, donor.run, closing_message(donor, resize, Verb.REJECT, why)))
     text = f"its counter-offer was declined: {why}"
     state.note("offer.declined", text, donor, resize=resize.id)
-    fail_negotiation(state, donor, resize, text, tell=False)
-
-
-# ------------------------------------------------------------------ failed negotiations
-
-
-def fail_negotiation(
-    state: State, job: Job, resize: Resize, why: str, *, tell: bool = True
-) -> None:
-    """Close a failed negotiation. With ``tell`` the strategy learns of it."""
-    if tell and not job.size_fixed_by_operator:
-        state.outcomes.append(Outcome(job.id, job.size, False))
-    resize_open_close.close(state, job, why, quiet=True)
-    if resize.mandatory:
-        _escalate(state, job, why)
-
-
-def _escalate(state: State, job: Job, why: str) -> None:
-    escalation = state.policy.escalation
-    text = f"a mandatory offer failed ({why})"
-    state.note("offer.escalated", f"{text}: {escalation}", job, escalation=escalation.value)
-    if escalation is Escalation.REQUEUE:
-        suspend.order_suspension(state, job, text, requeues=True)
-    elif escalation is Escalation.TERMINATE:
-        job_end.end(state, job, JobState.FAILED, text)
+    failed_negotiation.close(state, donor, resize, text, tell=False)

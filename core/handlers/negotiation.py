@@ -14,7 +14,12 @@ from pliant.core.model.resize import Agreed, CounterOffer, Negotiating, Resize
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
-from pliant.core.transitions import counter_offers, resize_after_agreement, resize_open_close
+from pliant.core.transitions import (
+    answer_checks,
+    failed_negotiation,
+    resize_after_agreement,
+    resize_open_close,
+)
 from pliant.core.transitions.negotiation_messages import closing_message, server_proposals
 from pliant.core.values.ids import ResizeId
 from pliant.core.values.negotiation_policy import Take
@@ -38,7 +43,7 @@ def on_offer_answered(state: State, event: OfferAnswered) -> None:
         return
     state.note(
         "offer.answered",
-        f"the application answered {template.verb}{counter_offers.describe_answer(template)}"
+        f"the application answered {template.verb}{answer_checks.describe_answer(template)}"
         + (f": {template.reason}" if template.reason else ""),
         job,
         resize=resize.id,
@@ -52,17 +57,17 @@ def on_offer_answered(state: State, event: OfferAnswered) -> None:
         case NegotiationState.AGREED:
             _accepted(state, job, resize, template)
         case NegotiationState.REFUSED:
-            donor_negotiation.fail_negotiation(state, job, resize, f"refused: {reason}")
+            failed_negotiation.close(state, job, resize, f"refused: {reason}")
         case NegotiationState.WITHDRAWN:
-            donor_negotiation.fail_negotiation(state, job, resize, f"withdrawn: {reason}")
+            failed_negotiation.close(state, job, resize, f"withdrawn: {reason}")
         case _:
             _countered(state, job, resize, template)
 
 
 def _accepted(state: State, job: Job, resize: Resize, template: Template) -> None:
     """Handle an ACCEPT, perhaps for a later time."""
-    not_before, cost = counter_offers.terms(template)
-    if objection := counter_offers.objection(job, resize, template):
+    not_before, cost = answer_checks.terms(template)
+    if objection := answer_checks.objection(job, resize, template):
         _take_back(state, job, resize, f"refused: {objection}")
     elif _too_late(state, resize, not_before):
         _take_back(state, job, resize, _when(state, resize, not_before))
@@ -97,8 +102,8 @@ def _agreed(state: State, job: Job, resize: Resize) -> None:
 def _countered(state: State, job: Job, resize: Resize, template: Template) -> None:
     """Answer a proposal of another size, price or time."""
     try:
-        counter_offer = counter_offers.read(job, resize, template, state.now)
-    except counter_offers.UnusableCounterError as error:
+        counter_offer = answer_checks.read(job, resize, template, state.now)
+    except answer_checks.UnusableCounterError as error:
         _decline(state, job, resize, str(error))
         return
     if _too_late(state, resize, counter_offer.not_before):
@@ -109,7 +114,7 @@ def _countered(state: State, job: Job, resize: Resize, template: Template) -> No
     size = (
         max(counter_offer.sizes)
         if resize.grows
-        else counter_offers.largest_covering(job, counter_offer.sizes, need)
+        else donor_negotiation.largest_covering(job, counter_offer.sizes, need)
     )
     enough = size > 0
     size = size or min(counter_offer.sizes)
@@ -153,12 +158,12 @@ def _insist(state: State, job: Job, resize: Resize, size: int, why: str, final: 
 
 def _decline(state: State, job: Job, resize: Resize, why: str) -> None:
     state.emit(SendOffer(job.id, job.run, closing_message(job, resize, Verb.REJECT, why)))
-    donor_negotiation.fail_negotiation(state, job, resize, f"its counter-offer was declined: {why}")
+    failed_negotiation.close(state, job, resize, f"its counter-offer was declined: {why}")
 
 
 def _take_back(state: State, job: Job, resize: Resize, why: str) -> None:
     state.emit(SendWithdraw(job.id, job.run, resize.id, why))
-    donor_negotiation.fail_negotiation(state, job, resize, why)
+    failed_negotiation.close(state, job, resize, why)
 
 
 def on_negotiation_timeout(state: State, timer: Timer) -> None:
@@ -185,4 +190,4 @@ def _expired(state: State, job: Job, resize: Resize) -> None:
     waited = f"no answer within {state.limits.offer_timeout_s:g} s"
     state.emit(SendWithdraw(job.id, job.run, resize.id, waited))
     state.note("offer.expired", waited, job, resize=resize.id)
-    donor_negotiation.fail_negotiation(state, job, resize, waited)
+    failed_negotiation.close(state, job, resize, waited)

@@ -28,7 +28,7 @@ from pliant.core.transitions import (
     job_end,
     node_registry,
     resize_open_close,
-    restart_smaller,
+    restart_after_loss,
     spare_nodes,
     suspend,
 )
@@ -168,7 +168,7 @@ def _taken_away(state: State, job: Job, processors: ProcessorMap, reason: str) -
 def _reviewed(state: State) -> None:
     """Review spare nodes and kept processors after a change of nodes."""
     spare_nodes.assign_spares(state)
-    restart_smaller.refit_restarts(state)
+    restart_after_loss.refit_restarts(state)
     state.plan_due = True
 
 

@@ -17,7 +17,7 @@ from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
-from pliant.core.transitions import job_end, restart_smaller
+from pliant.core.transitions import job_end, restart_after_loss
 from pliant.core.values.processors import from_indices, indices
 
 
@@ -50,7 +50,7 @@ def on_end_timeout(state: State, timer: Timer) -> None:
     if job is None or job.state is not JobState.COMPLETING or job.ending is None:
         return
     if not job.occupied & state.suspect():
-        restart_smaller.drop_kept(state, job)  # it may take for ever, and other jobs wait
+        restart_after_loss.drop_kept(state, job)  # it may take for ever, and other jobs wait
     if not job.occupied:
         return
     for node in state.ledger.nodes_of(job.occupied):

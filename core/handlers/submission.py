@@ -11,7 +11,7 @@ from pliant.core.events import (
 from pliant.core.model.jobs import HistoryEntry, Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.state.state import State
-from pliant.core.transitions import job_end, resize_open_close, restart_smaller
+from pliant.core.transitions import job_end, resize_open_close, restart_after_loss
 from pliant.core.values.ids import JobId
 
 
@@ -41,7 +41,7 @@ def on_job_cancelled(state: State, event: JobCancelled) -> None:
     completion = job.completion
     if completion is not None and (
         completion.requeue
-        or (completion.final is JobState.FAILED and restart_smaller.may_run_again(job))
+        or (completion.final is JobState.FAILED and restart_after_loss.may_run_again(job))
     ):
         completion.requeue, completion.final = False, None
     if job.state in ACTIVE_STATES:

@@ -16,11 +16,11 @@ from pliant.core.model.resize import Resize
 from pliant.core.model.size_request import RequestAnswer, SizeRequest
 from pliant.core.model.wait_reasons import WaitReason
 from pliant.core.support.fast_dataclass import fast_init
-from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.lost_contact_policy import Isolation
 from pliant.core.values.negotiation_policy import GrowIf
 from pliant.core.values.processors import NONE, ProcessorMap, from_indices, indices
+from pliant.core.values.profit_contract import Contract
 from pliant.core.values.resources import Need
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup, corrected, expected_end
@@ -196,7 +196,7 @@ class Job:
     #: Whether a strategy suspended the job. That strategy may start it again.
     suspended_by_strategy: bool = False
     #: How many processors the job had when it lost a node. Set while the processors that are left
-    #: are reserved for its next run (see ``transitions/restart_smaller.py``), else 0.
+    #: are reserved for its next run (see ``transitions/restart_after_loss.py``), else 0.
     size_before_loss: int = 0
     #: How long processes of this run stay alive on a node without contact, in seconds. 0 if
     #: without limit.

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from pliant.core.model.wait_reasons import Reason
 from pliant.core.support.fast_dataclass import fast_init
-from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import ProcessorMap, count
+from pliant.core.values.profit_contract import Contract
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup, expected_end
 

@@ -29,11 +29,11 @@ from pliant.core.model.resize import (
 )
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome, SizeRequest
 from pliant.core.support.errors import PliantError
-from pliant.core.values.contract import contract_from_record
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.lost_contact_policy import Isolation
 from pliant.core.values.negotiation_policy import GrowIf
 from pliant.core.values.processors import from_indices, indices
+from pliant.core.values.profit_contract import contract_from_record
 from pliant.core.values.resources import parse_needs
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.core.values.speedup import parse_speedup

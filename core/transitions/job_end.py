@@ -13,7 +13,7 @@ from pliant.core.support.plural import plural
 from pliant.core.transitions import (
     leaving_ranks,
     resize_open_close,
-    restart_smaller,
+    restart_after_loss,
     suspend,
     time_limits,
 )
@@ -109,9 +109,9 @@ def close_if_gone(state: State, job: Job) -> None:
         return
     if job.completion is not None and job.completion.requeue:
         if not job.isolated:  # else `fencing` calls this function again
-            restart_smaller.start_next_run(state, job)
+            restart_after_loss.start_next_run(state, job)
         return
-    restart_smaller.drop_kept(state, job)
+    restart_after_loss.drop_kept(state, job)
     final = job.ending or JobState.COMPLETED
     if job.exit_code is None and final in (JobState.COMPLETED, JobState.FAILED):
         job.exit_code = int(final is JobState.FAILED)
@@ -215,7 +215,7 @@ def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
     what = f"{describe(worst)} on {state.slot_name(worst.processor)}{_stage(job)}"
     state.note("job.failed", what, job)
     # MPI may end ranks that communicate with one that has died.
-    requeue = _lost_a_joining_rank(job) and restart_smaller.may_run_again(job)
+    requeue = _lost_a_joining_rank(job) and restart_after_loss.may_run_again(job)
     end(state, job, JobState.FAILED, what, requeue=requeue)
 
 
@@ -232,7 +232,7 @@ def blame_lost_node(job: Job, reason: str) -> bool:
     completion = job.completion
     if completion is None or completion.final is not JobState.FAILED:
         return False
-    if not restart_smaller.may_run_again(job):
+    if not restart_after_loss.may_run_again(job):
         return False
     completion.requeue, job.reason = True, reason
     return True
@@ -312,5 +312,5 @@ def _complete(
         completion.final, job.reason = final, reason
         state.touch(job)
     lost_node = completion.final is JobState.NODE_FAIL
-    completion.requeue |= requeue or (lost_node and restart_smaller.may_run_again(job))
-    restart_smaller.keep_processors(state, job)
+    completion.requeue |= requeue or (lost_node and restart_after_loss.may_run_again(job))
+    restart_after_loss.keep_processors(state, job)

@@ -6,7 +6,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node, NodeState
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
-from pliant.core.transitions import resize_open_close, restart_smaller, spare_nodes
+from pliant.core.transitions import resize_open_close, restart_after_loss, spare_nodes
 
 
 def register(state: State, event: NodeRegistered) -> Node:
@@ -40,7 +40,7 @@ def on_node_removed(state: State, event: NodeRemoved) -> None:
     _remove(state, node, f"node {node.name} was removed")
     state.note("node.removed", f"node {node.name} was removed")
     spare_nodes.assign_spares(state)
-    restart_smaller.refit_restarts(state)
+    restart_after_loss.refit_restarts(state)
     state.plan_due = True
     state.emit(AnswerUser(event.request, message=f"node {node.name} removed"))
 

@@ -18,7 +18,7 @@ from pliant.core.transitions import (
     job_end,
     leaving_ranks,
     resize_open_close,
-    restart_smaller,
+    restart_after_loss,
     time_limits,
 )
 from pliant.core.values.processors import count
@@ -242,6 +242,6 @@ def _not_rolled_back(state: State, job: Job, resize: Resize) -> None:
     waited = (
         f"not rolled back within {state.limits.rollback_timeout_s:g} s (stage {resize.stage.name})"
     )
-    requeue = restart_smaller.may_run_again(job)
+    requeue = restart_after_loss.may_run_again(job)
     text = f"resize {resize.id} failed: {resize.reason}; {waited}"
     job_end.end(state, job, JobState.FAILED, text, requeue=requeue)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pliant.appkit as kit
 from pliant.appkit import job
-from pliant.appkit.coordinator import offers
+from pliant.appkit.coordinator import answer_offer
 from pliant.appkit.data import handle
 from pliant.appkit.data import kind_base as registry
 from pliant.appkit.kinds import block, csr, custom, item_distribution, items, partition
@@ -79,7 +79,7 @@ _TYPES = (
     cyclic_layout,
     derived_communicators,
     job,
-    offers,
+    answer_offer,
     exchange,
 )
 

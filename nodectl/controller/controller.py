@@ -20,7 +20,6 @@ import psutil
 
 from pliant.faults import failpoint, message
 from pliant.nodectl.controller import confirmed_contact
-from pliant.nodectl.controller.generation import ServerStart, read_generation, write_generation
 from pliant.nodectl.controller.kill_orders import KillWatcher
 from pliant.nodectl.controller.launcher_client import LauncherCallbacks, LauncherClient
 from pliant.nodectl.controller.local_world import (
@@ -30,6 +29,7 @@ from pliant.nodectl.controller.local_world import (
     spool_folder,
     watch_process,
 )
+from pliant.nodectl.controller.obeyed_server import ServerStart, read_generation, write_generation
 from pliant.nodectl.controller.self_test import SelfTest
 from pliant.nodectl.controller.server_stream import (
     ControllerStream,
@@ -37,7 +37,7 @@ from pliant.nodectl.controller.server_stream import (
     server_finder,
 )
 from pliant.nodectl.controller.shim_listener import ShimListener
-from pliant.nodectl.controller.start import (
+from pliant.nodectl.controller.start_world import (
     CANNOT_START,
     NotStartedError,
     create_world,

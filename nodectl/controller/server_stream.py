@@ -24,7 +24,7 @@ from pliant.protos import node_pb2 as wire
 from pliant.protos import versions
 from pliant.protos.address import dial_target, parse_address
 from pliant.protos.channel import channel_options
-from pliant.protos.handshake import NODE, ClientHandshake
+from pliant.protos.key_proof import NODE, ClientHandshake
 from pliant.protos.node_pb2_grpc import NodeServiceStub
 from pliant.protos.report_parts import split
 

@@ -20,15 +20,15 @@ from pliant.core.events import Event, JobSubmitted, TimerFired
 from pliant.core.state_machine import Core
 from pliant.core.values.ids import JobId
 from pliant.faults import active
-from pliant.server.database.row_versions import RowVersions
+from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer
 from pliant.server.execution import failpoints
-from pliant.server.execution.batch import Batch
 from pliant.server.execution.committer import Committer
 from pliant.server.execution.dispatch import CommandDispatcher
 from pliant.server.execution.pending_requests import RequestTable, UserEvent
 from pliant.server.execution.planner import Planner
+from pliant.server.execution.round_result import Batch
 from pliant.server.execution.timers import Timers
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.clock import HybridClock

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from pliant.core.commands import AnswerUser, Command, Ended, Kill, Launch, OpenStandby
 from pliant.faults import active, failpoint
-from pliant.server.execution.batch import Batch
+from pliant.server.execution.round_result import Batch
 
 #: Failpoints by step: before the commit, after it, and after the resulting messages were sent.
 _BEFORE = {

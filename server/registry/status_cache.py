@@ -16,7 +16,7 @@ from typing import Any
 
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node
-from pliant.core.state import contract_status, named_resources
+from pliant.core.state import named_resources, profit_status
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.lost_contact_policy import isolation_policy
 from pliant.core.values.processors import ProcessorMap, block, count
@@ -312,5 +312,5 @@ def _contract(job: Job) -> dict[str, Any]:
         "contract": contract.to_record(),
         "promise": job.promise.text if job.promise is not None else "",
         "promised_start": job.promise.start if job.promise is not None else None,
-        "expected_end": contract_status.expected_end(job),
+        "expected_end": profit_status.expected_end(job),
     }

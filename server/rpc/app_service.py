@@ -32,7 +32,7 @@ from pliant.protos.codec import (
     speeds_from_proto,
     template_from_proto,
 )
-from pliant.protos.handshake import read_application, subject_of
+from pliant.protos.key_proof import read_application, subject_of
 from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.execution.connections import AppSession, Connections, Stream
 from pliant.server.execution.execute import CoreLoop

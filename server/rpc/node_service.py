@@ -15,7 +15,7 @@ from pliant.core.values.ids import NodeName
 from pliant.faults import message
 from pliant.protos import node_pb2, node_pb2_grpc, versions
 from pliant.protos.codec import CodecError, exits_from_proto, node_from_proto, ready_from_proto
-from pliant.protos.handshake import NODE, subject_of
+from pliant.protos.key_proof import NODE, subject_of
 from pliant.protos.report_parts import join
 from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.execution.connections import Connections, NodeStream, Stream

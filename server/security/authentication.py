@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from pliant.protos import handshake
+from pliant.protos import key_proof
 
 
 async def verify_peer(context: Any, reports: AsyncIterator[Any], key: bytes) -> bool:
@@ -21,7 +21,7 @@ async def verify_peer(context: Any, reports: AsyncIterator[Any], key: bytes) -> 
     Raises:
         StopAsyncIteration: if the client closed the stream before it sent a proof.
     """
-    shaking = handshake.begin(context.invocation_metadata(), key)
+    shaking = key_proof.begin(context.invocation_metadata(), key)
     await context.send_initial_metadata(shaking.metadata)
     first = await anext(reports)
     return first.WhichOneof("body") == "proof" and shaking.verifies(first.proof)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pliant.core.job_explanation import explain
-from pliant.core.state import contract_status
+from pliant.core.state import profit_status
 from pliant.core.values.ids import JobId
 from pliant.server.database.reader import Reader
 from pliant.server.execution.connections import Connections
@@ -120,7 +120,7 @@ class StateQueries:
             last = (await self._reader.in_thread(lambda reader: reader.history(job)))[-3:]
             text = [f"job {job} ({info['name']}) is {info['state']}", *(e["text"] for e in last)]
             for ended, _ in await self._reader.in_thread(lambda reader: reader.jobs([job])):
-                text += contract_status.lines(ended, now)
+                text += profit_status.lines(ended, now)
         if info["state"] not in ("PENDING", "HELD", "REJECTED") and info["stdout"]:
             text.append(f"what it prints is in {info['stdout']}")
         return {"text": text, "facts": info}

@@ -15,10 +15,10 @@ from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY, JobSpec, JobType
 from pliant.core.support.errors import PliantError
 from pliant.core.support.limits import MAX_ARGUMENT_BYTES, MAX_DURATION_S
 from pliant.core.support.plural import plural
-from pliant.core.values.contract import Contract, parse_profit
 from pliant.core.values.ids import JobId
 from pliant.core.values.lost_contact_policy import KEEP, parse_isolation_policy
 from pliant.core.values.negotiation_policy import GrowIf
+from pliant.core.values.profit_contract import Contract, parse_profit
 from pliant.core.values.resources import Need, impossible, parse_needs
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 from pliant.core.values.speedup import LINEAR, Speedup, SpeedupError, parse_speedup

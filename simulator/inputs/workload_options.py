@@ -29,7 +29,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY
-from pliant.core.values.contract import PROFIT_FORM, Contract, parse_profit
+from pliant.core.values.profit_contract import PROFIT_FORM, Contract, parse_profit
 from pliant.core.values.sizes import Sizes
 from pliant.simulator.inputs.files import open_regular
 from pliant.simulator.inputs.workload import SimJob, Workload, WorkloadError, error_at

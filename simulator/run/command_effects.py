@@ -32,11 +32,11 @@ from pliant.simulator.inputs.answer_models import AnswerModel, answer, consider,
 from pliant.simulator.inputs.errors import StrategyFaultError
 from pliant.simulator.inputs.settings import Settings
 from pliant.simulator.inputs.workload import SimJob
+from pliant.simulator.run.ended_job_record import is_late, make_record
 from pliant.simulator.run.event_queue import END, PHASE, EventQueue
 from pliant.simulator.run.evolving import EvolvingRun, Phases, bounded
-from pliant.simulator.run.job_record import is_late, make_record
+from pliant.simulator.run.job_run import Run, next_safe_point
 from pliant.simulator.run.metrics import Metrics
-from pliant.simulator.run.progress import Run, next_safe_point
 from pliant.simulator.run.result import JobRecord, Span
 from pliant.simulator.run.simulated_nodes import SimulatedNodes
 from pliant.simulator.run.suspending import Suspensions

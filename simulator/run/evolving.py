@@ -20,7 +20,7 @@ from pliant.core.model.size_request import RequestOutcome
 from pliant.core.values.ids import JobId
 from pliant.core.values.sizes import Sizes
 from pliant.simulator.inputs.workload import Phase, SimJob
-from pliant.simulator.run.progress import Run
+from pliant.simulator.run.job_run import Run
 
 #: The metric that counts each kind of answer.
 COUNTED = {

@@ -17,8 +17,8 @@ from pliant.core.values.ids import FIRST_START
 from pliant.simulator.inputs.settings import Settings
 from pliant.simulator.run.event_queue import EventQueue
 from pliant.simulator.run.evolving import EvolvingRun, Phases
+from pliant.simulator.run.job_run import Run, next_safe_point
 from pliant.simulator.run.metrics import Metrics
-from pliant.simulator.run.progress import Run, next_safe_point
 from pliant.simulator.run.simulated_nodes import SimulatedNodes
 
 

@@ -12,7 +12,7 @@ from pliant.core.commands import SetTimer
 from pliant.core.events import Event, TimerFired
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.simulator.run.event_queue import EventQueue
-from pliant.simulator.run.progress import Run
+from pliant.simulator.run.job_run import Run
 
 
 class CoreTimers:

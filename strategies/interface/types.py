@@ -22,11 +22,11 @@ from pliant.core.model.views_and_plans import (
     WaitingJob,
 )
 from pliant.core.model.wait_reasons import Reason, WaitCode, WaitReason
-from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import NONE as NO_PROCESSORS
 from pliant.core.values.processors import ProcessorMap, block, count, indices, lowest
 from pliant.core.values.processors import of as from_indices
+from pliant.core.values.profit_contract import Contract
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.core.values.speedup import Speedup, parse_speedup
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from pliant.core.model.views_and_plans import RunningJob, View, WaitingJob
-from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count, from_indices
+from pliant.core.values.profit_contract import Contract
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import Corrected, Speedup, Table
 from pliant.strategies.policies.placement import usable_processors

@@ -24,8 +24,8 @@ from pliant.core.model.views_and_plans import View, WaitingJob
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
-from pliant.strategies.policies.cluster_state import ClusterState, cluster_states
-from pliant.strategies.policies.malleability_policies import MalleabilityPolicy
+from pliant.strategies.policies.fpsma_egs import MalleabilityPolicy
+from pliant.strategies.policies.per_cluster_state import ClusterState, cluster_states
 from pliant.strategies.policies.placement import Placer
 
 Precedence = Literal["pra", "pwa"]

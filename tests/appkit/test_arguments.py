@@ -13,7 +13,7 @@ import pytest
 from pliant.appkit.decorator import malleable
 from pliant.appkit.errors import DistributionError, StateError
 from pliant.appkit.job import Job
-from pliant.appkit.kinds.all_job_data import JobData
+from pliant.appkit.job_data import JobData
 from pliant.appkit.loops import Loops
 from pliant.appkit.redistribution.plan import RankMap
 from rankkit import member

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from corekit.simkit import by_id, job, rigid, run
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.views_and_plans import Availability, Plan, View, WaitingJob
-from pliant.core.values.contract import Contract
+from pliant.core.values.profit_contract import Contract
 from pliant.core.values.speedup import LINEAR, Amdahl
 from pliant.simulator import Cluster, Result, SimJob
 from pliant.strategies import Strategy, known_strategies, load_strategy

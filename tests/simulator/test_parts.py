@@ -22,8 +22,8 @@ from pliant.simulator.inputs.answer_models import PowerOfTwo, answer, parse_answ
 from pliant.simulator.inputs.costs import Cost, adaptation_pause, cycle_cost, parse_cost
 from pliant.simulator.inputs.errors import SettingsError
 from pliant.simulator.inputs.failures import Failures, parse_failures
+from pliant.simulator.run.job_run import Run, next_safe_point
 from pliant.simulator.run.metrics import Metrics, quantile
-from pliant.simulator.run.progress import Run, next_safe_point
 from pliant.strategies.policies.queue_order import DynpMemory
 
 # ------------------------------------------------------------------ costs

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from corekit.simkit import by_id, job, run
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.views_and_plans import WaitingJob
-from pliant.core.values.contract import Contract
+from pliant.core.values.profit_contract import Contract
 from pliant.core.values.sizes import parse_sizes
 from pliant.core.values.speedup import LINEAR, Amdahl, Table
 from pliant.simulator import Settings, SimJob, simulate

@@ -16,9 +16,9 @@ from pliant.core.model.jobs import JobSpec, JobType, Promise
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.views_and_plans import Plan, PromisedJob, RunningJob, View, WaitingJob
-from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
+from pliant.core.values.profit_contract import Contract
 from pliant.core.values.sizes import parse_sizes
 from pliant.core.values.speedup import LINEAR, Speedup, Table
 from pliant.strategies import OptionError, load_strategy

@@ -10,9 +10,9 @@ from hypothesis import given
 from corekit.plans import NOW, check, decide, sizes_after, views
 from corekit.views import make_view, running, told, waiting
 from pliant.core.model.views_and_plans import Plan, PromisedJob, RunningJob, View, WaitingJob
-from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import block, count
+from pliant.core.values.profit_contract import Contract
 from pliant.core.values.sizes import parse_sizes
 from pliant.strategies.profit import ProfitSimple
 from pliant.strategies.profit_lazy import ProfitLazy

@@ -3,7 +3,7 @@
 from random import Random
 from typing import Literal
 
-from pliant.core.values.contract import Contract
+from pliant.core.values.profit_contract import Contract
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup, SpeedupError, Table, parse_speedup
 from pliant.simulator.inputs.costs import MAX_S

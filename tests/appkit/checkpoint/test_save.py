@@ -13,7 +13,7 @@ from pliant.appkit.checkpoint.save import Checkpoints
 from pliant.appkit.checkpoint.store import CheckpointStore
 from pliant.appkit.coordinator.messages import CheckpointOrder, CheckpointReport
 from pliant.appkit.errors import CheckpointError
-from pliant.appkit.kinds.all_job_data import JobData
+from pliant.appkit.job_data import JobData
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.loops import Position
 from pliant.core.model.checkpoint import SaveWord

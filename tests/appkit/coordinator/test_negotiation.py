@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pliant.appkit.coordinator.answer_offer import OfferTerms, OnOffer, answer_offer
 from pliant.appkit.coordinator.coordinator import Coordinator, ProgramInfo
 from pliant.appkit.coordinator.messages import (
     Begun,
@@ -24,7 +25,6 @@ from pliant.appkit.coordinator.messages import (
     ResizeOutcome,
     Withdrawn,
 )
-from pliant.appkit.coordinator.offers import OfferTerms, OnOffer, answer_offer
 from pliant.appkit.environment import Environment
 from pliant.appkit.mpi.membership import Membership
 from pliant.core.model.negotiation import Direction, Item, ItemStatus, Template, Verb

@@ -15,10 +15,10 @@ import pytest
 
 from pliant.appkit.joining import listener
 from pliant.appkit.joining.proof import JoiningSide
-from pliant.appkit.joining.protocol import MAX_UNPROVEN_BYTES, NUMBERS
+from pliant.appkit.joining.protocol_numbers import MAX_UNPROVEN_BYTES, NUMBERS
 from pliant.appkit.joining.rendezvous import ENDED, Rendezvous
 from pliant.appkit.json_lines import JsonLines
-from pliant.protos.handshake import UnprovenServerError
+from pliant.protos.key_proof import UnprovenServerError
 from testkit import wait_until
 
 SECRET, NONCE = "secret", "0f" * 32

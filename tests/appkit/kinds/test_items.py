@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pliant.appkit.data.metadata import gather_metadata, rebalance_entries
+from pliant.appkit.data.gather_metadata import gather_metadata, rebalance_entries
 from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.kinds.item_distribution import (
     ByOwner,

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pliant.appkit.joining.protocol import MAX_UNPROVEN_BYTES
+from pliant.appkit.joining.protocol_numbers import MAX_UNPROVEN_BYTES
 from pliant.protos import app_pb2 as pb
 from standin import Application
 from standin.application import SECRET

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from pliant.appkit.data.constant_arrays import Constant
+from pliant.appkit.data.gather_metadata import gather_metadata
 from pliant.appkit.data.handle import Handle
-from pliant.appkit.data.metadata import gather_metadata
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.kinds.csr import CsrMatrix

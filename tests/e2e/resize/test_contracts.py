@@ -14,7 +14,7 @@ from clusterkit.commands import run_command
 from clusterkit.shared import running_cluster
 from pliant.client.api import Job
 from pliant.core.commands import Note
-from pliant.core.values.contract import contract_from_record
+from pliant.core.values.profit_contract import contract_from_record
 from pliant.core.values.sizes import parse_sizes
 from pliant.simulator.inputs.settings import Settings
 from pliant.simulator.inputs.workload import SimJob

@@ -22,7 +22,7 @@ from pliant.core.state.state import State
 from pliant.core.state_machine import Core
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.sizes import Sizes
-from pliant.server.database.row_versions import RowVersions
+from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer
 from pliant.server.execution import committer, execute

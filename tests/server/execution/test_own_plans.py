@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from pliant.core.model.views_and_plans import Availability, Plan, View, WaitingJob
-from pliant.core.values.contract import Contract
+from pliant.core.values.profit_contract import Contract
 from pliant.core.values.sizes import parse_sizes
 from pliant.simulator import Settings, SimJob, simulate
 from pliant.simulator.inputs.costs import FREE, Cost

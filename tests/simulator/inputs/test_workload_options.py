@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.core.values.contract import Contract
+from pliant.core.values.profit_contract import Contract
 from pliant.core.values.sizes import Sizes
 from pliant.simulator.inputs.workload import SimJob, Workload, WorkloadError
 from pliant.simulator.inputs.workload_options import merge_side_file, read_side_file

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from corekit.views import make_view
 from pliant.core.model.views_and_plans import Plan, PromisedJob, RunningJob, View, WaitingJob
-from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, count, from_indices
+from pliant.core.values.profit_contract import Contract
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.core.values.speedup import LINEAR, Amdahl, Downey, Speedup, Table
 from pliant.strategies import Strategy

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pliant.appkit.data.metadata import gather_metadata
+from pliant.appkit.data.gather_metadata import gather_metadata
 from pliant.appkit.mpi.membership import Membership, MembershipPhase
 from pliant.appkit.redistribution.plan import RankMap
 from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray

@@ -20,9 +20,9 @@ from pliant.core.state_machine import Core
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.timeouts import Timeouts
 from pliant.protos import app_pb2, node_pb2
+from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.engine import open_database, open_reader
 from pliant.server.database.reader import Reader
-from pliant.server.database.row_versions import RowVersions
 from pliant.server.database.writer import Writer
 from pliant.server.execution import execute
 from pliant.server.execution.connections import AppSession, Connections, Stream

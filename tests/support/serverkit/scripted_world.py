@@ -22,7 +22,7 @@ from pliant.protos.codec import template_from_proto, template_to_proto
 from pliant.server.execution.connections import AppSession
 from pliant.simulator import SimJob
 from pliant.simulator.inputs.answer_models import answer, consider, parse_answers
-from pliant.simulator.run.progress import Run, next_safe_point
+from pliant.simulator.run.job_run import Run, next_safe_point
 from serverkit.scripted import Shell
 
 #: In this order the events of one instant are taken.

@@ -9,8 +9,8 @@ from pliant.core.commands import Command, Note, RunStrategy, SendOffer, SendWith
 from pliant.core.model.negotiation import PROPOSALS
 from pliant.core.state_machine import Core
 from pliant.core.values.ids import JobId, NodeName
+from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.meta_keys import NEXT_RESIZE
-from pliant.server.database.row_versions import RowVersions
 from pliant.server.database.statements import Write, add_note, drop_node, put_meta, put_node
 
 

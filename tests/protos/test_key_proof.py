@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.protos.handshake import (
+from pliant.protos.key_proof import (
     NODE,
     ClientHandshake,
     ServerHandshake,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES
-from pliant.core.values.contract import present_profit
+from pliant.core.values.profit_contract import present_profit
 
 
 def expected_end(job: Job) -> float | None:

@@ -12,9 +12,9 @@ from pliant.core.model.jobs import Job, JobSpec, JobType
 from pliant.core.model.lifecycle import JobState
 from pliant.core.values.ids import JobId
 from pliant.core.values.sizes import Sizes
+from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.engine import open_database, open_reader
 from pliant.server.database.reader import Reader
-from pliant.server.database.row_versions import RowVersions
 from pliant.server.database.statements import insert_job, put_meta
 from pliant.server.database.writer import ChangedElsewhereError, Writer
 from pliant.server.registry.job_program import Program

@@ -1,9 +1,8 @@
-"""Check whether answers of applications are usable, and change the target of a resize.
+"""Check whether the answers of applications are usable.
 
 Whether a usable counter-offer is accepted is decided in ``handlers/negotiation.py``.
 """
 
-from collections.abc import Sequence
 from sys import maxsize
 
 from pliant.core.model.jobs import Job
@@ -18,10 +17,7 @@ from pliant.core.model.negotiation import (
     overall,
 )
 from pliant.core.model.resize import CounterOffer, Resize
-from pliant.core.state.state import State
 from pliant.core.support.plural import plural
-from pliant.core.transitions import resize_open_close
-from pliant.core.values.processors import NONE, ProcessorMap, from_indices
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 
 #: Longest text of an application that is repeated in a message, in characters.
@@ -116,37 +112,6 @@ def describe_answer(template: Template) -> str:
     if item.not_before:
         parts.append("at a later time")
     return f" ({', '.join(parts)})" if parts else ""
-
-
-def largest_covering(job: Job, totals: Sequence[int], need: int) -> int:
-    """Return the largest of the sizes at which ``need`` processors become free, or 0."""
-    return Sizes(totals).largest_at_most(job.size - need)
-
-
-def apply_size(
-    state: State, job: Job, resize: Resize, size: int, needed: ProcessorMap = NONE
-) -> None:
-    """Change the resize so that it leads to ``size`` processors.
-
-    A growth keeps the first of the offered processors. A shrink gives up processors that are
-    ``needed`` first, then those that were requested, then those of the last ranks. Reservations
-    that can still be fulfilled are kept, and the others are dropped. Additional processors become
-    free.
-    """
-    offered, leaving = resize.after, resize.leaving
-    if resize.grows:
-        resize.after = offered[:size]
-        resize_open_close.free_processors(state, job, from_indices(offered[size:]) & job.occupied)
-    else:
-        asked = [p for p in resize.before if leaving >> p & 1]
-        first = [p for p in asked if needed >> p & 1]
-        then = [p for p in reversed(asked) if not needed >> p & 1]
-        rest = [p for p in reversed(resize.before) if not leaving >> p & 1]
-        given = from_indices((first + then + rest)[: job.size - size])
-        resize.after = tuple(p for p in resize.before if not given >> p & 1)
-        reason = f"job {job.id} gives fewer processors than were promised; waits its turn"
-        resize_open_close.drop_reservations_on(state, leaving & ~resize.leaving, reason)
-    state.touch(job)
 
 
 def _most_change(job: Job, template: Template) -> int:

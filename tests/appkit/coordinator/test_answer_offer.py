@@ -7,9 +7,9 @@ import time
 import numpy as np
 import pytest
 
+from pliant.appkit.coordinator.answer_offer import OfferTerms, OnOffer, answer_offer
 from pliant.appkit.coordinator.messages import Answer, Offer
 from pliant.appkit.coordinator.offer_conversion import offer_from_template, reply_template
-from pliant.appkit.coordinator.offers import OfferTerms, OnOffer, answer_offer
 from pliant.core.model.negotiation import Direction, Item, ItemStatus, Template, Verb
 from pliant.core.values.sizes import Sizes, parse_sizes
 

@@ -8,7 +8,7 @@ from pliant.core.commands import Command, Ended, Kill, Note, SendGo, SendOffer, 
 from pliant.core.model.negotiation import PROPOSALS, Template, Verb
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.server.database.statements import put_meta
-from pliant.server.execution.batch import Batch
+from pliant.server.execution.round_result import Batch
 
 
 def say(job: int, verb: Verb) -> SendOffer:

@@ -3,7 +3,7 @@
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.simulator.inputs.workload import SimJob
-from pliant.simulator.run.progress import Run
+from pliant.simulator.run.job_run import Run
 from pliant.simulator.run.result import JobRecord
 
 

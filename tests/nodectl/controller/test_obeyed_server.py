@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.nodectl.controller.generation import (
+from pliant.nodectl.controller.obeyed_server import (
     MAX_STEP,
     ServerStart,
     read_generation,

@@ -4,7 +4,12 @@ import math
 
 import pytest
 
-from pliant.core.values.contract import Contract, contract_from_record, parse_profit, present_profit
+from pliant.core.values.profit_contract import (
+    Contract,
+    contract_from_record,
+    parse_profit,
+    present_profit,
+)
 
 
 def test_value_falls_from_the_soft_to_the_hard_deadline() -> None:
