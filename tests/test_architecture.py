@@ -90,7 +90,7 @@ ORDER = {
     "client": """
         errors
         site_settings
-        paths environment directives terminal
+        paths environment directives terminal joining
         connection submission
         waiting cluster
         api demo commands
@@ -101,6 +101,7 @@ ORDER = {
         config database
         reload execution
         rpc users
+        joining
         server
         daemon
         __main__

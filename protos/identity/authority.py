@@ -109,7 +109,7 @@ def issue(
             another type than ECDSA P-256.
         CertificateError: the issuer has expired, or may not issue such a certificate.
     """
-    key = _read_request(request)
+    key = read_request(request)
     return _issue(issuer, key, identity, now=now, lifetime_s=lifetime_s, addresses=addresses)
 
 
@@ -181,7 +181,13 @@ def _issue(
     return builder.sign(issuer.key, hashes.SHA256()), issuer.certificate
 
 
-def _read_request(pem: bytes) -> ec.EllipticCurvePublicKey:
+def read_request(pem: bytes) -> ec.EllipticCurvePublicKey:
+    """Return the key of a signing request.
+
+    Raises:
+        SigningRequestError: the request is damaged, its signature is wrong, or its key has
+            another type than ECDSA P-256.
+    """
     if len(pem) > MAX_REQUEST_BYTES:
         raise SigningRequestError(f"the signing request has more than {MAX_REQUEST_BYTES} bytes")
     try:

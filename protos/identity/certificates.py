@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
@@ -79,8 +80,13 @@ def fingerprint(certificate: x509.Certificate) -> str:
     The key is hashed with its type (SubjectPublicKeyInfo), so the fingerprint of a root stays the
     same if its certificate is made again with the same key.
     """
-    key = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return f"sha256:{hashlib.sha256(key).hexdigest()}"
+    return key_fingerprint(certificate.public_key())
+
+
+def key_fingerprint(key: CertificatePublicKeyTypes) -> str:
+    """Return the SHA-256 of a public key."""
+    content = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def starts_at(certificate: x509.Certificate) -> float:

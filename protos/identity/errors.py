@@ -33,6 +33,10 @@ class JoinTokenError(IdentityError):
     """A join token cannot be read, is unknown, was used, or has expired."""
 
 
+class JoinError(IdentityError):
+    """A host cannot join: the server is unreachable, is not the one of the token, or refuses."""
+
+
 class ReplayedOrderError(IdentityError):
     """A launch order was executed before, or is too old to know whether it was."""
 

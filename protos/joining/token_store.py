@@ -72,7 +72,7 @@ class TokenStore:
     ) -> JoinToken:
         """Make a token and store what is needed to redeem it.
 
-        An unused token of the same node cannot be used any more.
+        Earlier tokens of the same node cannot be used any more.
 
         Raises:
             IdentityNameError: the name of the node is not usable.
@@ -92,7 +92,8 @@ class TokenStore:
             token.id, _hash(token.id, token.secret), node, max_slots, now + lifetime_s
         )
         with lock_for(self._path):
-            kept = [each for each in self._read(now) if each.node != node or each.used_by]
+            # Also not by the key for which it was used: that key may have been stolen since.
+            kept = [each for each in self._read(now) if each.node != node]
             self._write([*kept, stored])
         return token
 
@@ -166,6 +167,14 @@ class TokenStore:
                 raise JoinTokenError(f"no open join token {which!r:.80}; there are: {known}")
             self._write([each for each in current if each not in found])
         return found
+
+    def forget(self, node: str, *, now: float) -> None:
+        """Make all tokens of a node unusable, also by the key for which one was used."""
+        with lock_for(self._path):
+            current = self._read(now)
+            left = [each for each in current if each.node != node]
+            if left != current:
+                self._write(left)
 
     def withdraw_all(self, *, now: float) -> list[StoredToken]:
         """Make all unused tokens unusable, and return those that could have been used."""

@@ -205,3 +205,16 @@ def test_a_token_is_forgotten_a_day_after_its_end(store: TokenStore) -> None:
         redeem(store, token, at=NOW + 1600)
     with pytest.raises(JoinTokenError, match="unknown"):
         redeem(store, token, at=NOW + 600 + 86400)
+
+
+def test_a_used_token_is_unusable_when_its_node_is_forgotten_or_gets_another(
+    store: TokenStore,
+) -> None:
+    first, other = create(store), create(store, "n8")
+    redeem(store, first, "mine")
+    redeem(store, other, "mine")
+    create(store)
+    store.forget("n8", now=NOW)
+    for token in (first, other):
+        with pytest.raises(JoinTokenError, match="unknown"):
+            redeem(store, token, "mine")

@@ -1,0 +1,156 @@
+"""Decide whether a host becomes a node, and issue its certificate."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pliant.core.support.errors import PliantError
+from pliant.protos.identity import authority, cluster_files
+from pliant.protos.identity.admitted_nodes import FILE as ADMITTED_FILE
+from pliant.protos.identity.admitted_nodes import AdmittedNodes
+from pliant.protos.identity.certificates import format_certificates, key_fingerprint
+from pliant.protos.identity.errors import JoinTokenError
+from pliant.protos.identity.names import Identity, Role
+from pliant.protos.joining.messages import Greeting, JoinAnswer, decode_request
+from pliant.protos.joining.token_store import FILE as TOKEN_FILE
+from pliant.protos.joining.token_store import StoredToken, TokenStore
+
+log = logging.getLogger(__name__)
+
+
+class Admission:
+    """Admits hosts that have a join token. Used by one thread.
+
+    Args:
+        directory: of the cluster's identity. Its files may be replaced while the server runs.
+        servers: returns where the server listens for nodes, as HOST:PORT, from the address at which
+            a host has reached it.
+        clock: returns seconds since the epoch.
+
+    Raises:
+        StoredIdentityError, UntrustedPathError, OSError: the identity cannot be used.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        servers: Callable[[str], Sequence[str]],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._directory, self._servers, self._clock = directory, servers, clock
+        self._tokens = TokenStore(directory / TOKEN_FILE)
+        self._nodes = AdmittedNodes(directory / ADMITTED_FILE)
+        self._seen = self._times()
+        self._load()
+
+    def refresh(self) -> None:
+        """Use renewed certificates. If they cannot be read, log it and keep the earlier ones."""
+        times = self._times()
+        if times == self._seen:
+            return
+        self._seen = times
+        try:
+            self._load()
+        except (PliantError, OSError) as error:
+            log.error("the certificates for joining nodes stay as they were: %s", error)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """Return the TLS settings of the listener."""
+        return self._context
+
+    def greeting(self) -> bytes:
+        """Return the line that every host gets first."""
+        return Greeting(
+            self._cluster, self._clock(), self._credentials.roots, self._credentials.certificates
+        ).encode()
+
+    def admit(self, line: bytes, peer: str, reached: str) -> bytes:
+        """Return the answer to the request of a host that becomes a node.
+
+        The token is used up only if the node has been listed.
+
+        Args:
+            line: the request.
+            peer: where it comes from, for the log.
+            reached: the address of the server at which it has arrived.
+
+        Raises:
+            JoinError: the request cannot be read.
+            SigningRequestError: the signing request in it is wrong.
+            JoinTokenError: the token is unknown, was used, or has expired.
+            CertificateError: the server's certificates do not allow it now.
+            StoredIdentityError, UntrustedPathError, OSError: a file of the server is unusable.
+        """
+        request, now = decode_request(line), self._clock()
+        key = key_fingerprint(authority.read_request(request.request))
+        contents = cluster_files.read_identity_files(self._directory)
+        identity = cluster_files.parse_identity(self._directory, contents)
+        issuer = cluster_files.load_issuer(self._directory)
+        with self._tokens.redeem(request.token_id, request.secret, key, now=now) as token:
+            self._check_not_revoked(token)
+            chain = authority.issue(
+                issuer,
+                request.request,
+                Identity(identity.cluster, Role.NODE, token.node),
+                now=now,
+            )
+            self._nodes.admit(token.node, token.max_slots, chain[0], now=now)
+        again = " again, with the same key" if token.used_by else ""
+        log.info("node %s joined%s, from %s with token %s", token.node, again, peer, token.id)
+        return JoinAnswer(
+            node=token.node,
+            certificates=format_certificates(chain).encode("ascii"),
+            roots=format_certificates(identity.roots).encode("ascii"),
+            order_public_key=contents[cluster_files.ORDER_PUBLIC_KEY],
+            servers=tuple(self._servers(reached)),
+            slots=token.max_slots,
+        ).encode()
+
+    def _check_not_revoked(self, token: StoredToken) -> None:
+        """Refuse a used token to a node that was revoked since."""
+        if not token.used_by:
+            return
+        node = self._nodes.find(token.node)
+        if node is None or node.revoked_at is not None:
+            raise JoinTokenError(
+                f"node {token.node} was revoked after it joined: ask the administrator for a new "
+                "token (`pliant cluster token`)"
+            )
+
+    def _load(self) -> None:
+        credentials = cluster_files.load_server_credentials(self._directory)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.num_tickets = 0  # nothing is resumed
+        _load_into(context, credentials)
+        self._cluster = cluster_files.load_identity(self._directory).cluster
+        self._credentials, self._context = credentials, context
+
+    def _times(self) -> tuple[tuple[int, int], ...]:
+        found = []
+        for name in cluster_files.WATCHED:
+            try:
+                at = os.stat(self._directory / name)
+            except OSError:
+                found.append((0, 0))
+            else:
+                found.append((at.st_mtime_ns, at.st_ino))
+        return tuple(found)
+
+
+def _load_into(context: ssl.SSLContext, credentials: cluster_files.ServerCredentials) -> None:
+    """Use key and certificates. Python reads them from a file only; this one is in memory.
+
+    Reading the stored files again could find a new key with an old certificate.
+    """
+    descriptor = os.memfd_create("pliant-server", os.MFD_CLOEXEC)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(credentials.key + credentials.certificates)
+        file.flush()
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
