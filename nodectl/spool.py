@@ -103,6 +103,23 @@ class StartRequest:
         """Return whether its ranks are served by PMI."""
         return self.type == "mpi"
 
+    def to_record(self) -> dict[str, Any]:
+        """Return the fields and the protocol numbers."""
+        # Not `asdict`, which would copy the environment piece by piece.
+        return {each.name: getattr(self, each.name) for each in fields(self)} | versions.numbers()
+
+    @classmethod
+    def from_record(cls, origin: str, record: dict[str, Any]) -> StartRequest:
+        """Read a record that `to_record` of any version returned.
+
+        Raises:
+            ProtocolError: this version of Pliant cannot read it.
+            ValueError, TypeError, KeyError: it is damaged.
+        """
+        versions.check_record(origin, record)
+        places = [(rank, processor) for rank, processor in record["ranks"]]
+        return cls(**{**versions.known_fields(cls, record), "ranks": places})
+
 
 @dataclass(slots=True)
 class SpooledExit:
@@ -154,7 +171,7 @@ class Spool:
         unfinished = base / f"{_UNFINISHED}{request.world}"
         unfinished.mkdir(mode=0o700)
         try:
-            _write(unfinished / "request.json", json.dumps(_as_dict(request)).encode(), 0o600)
+            _write(unfinished / "request.json", json.dumps(request.to_record()).encode(), 0o600)
             _write(unfinished / "token", token, 0o400)
             _write(unfinished / "nodes", nodes, 0o400)
             if checkpoint_key:
@@ -190,9 +207,7 @@ class Spool:
         data = json.loads(path.read_bytes())
         if not isinstance(data, dict):
             raise ValueError(f"{path}: expected an object")
-        versions.check_record(str(path), data)
-        data["ranks"] = [(rank, processor) for rank, processor in data["ranks"]]
-        return StartRequest(**versions.known_fields(StartRequest, data))
+        return StartRequest.from_record(str(path), data)
 
     def claim(self, identity: Identity) -> bool:
         """Become the shim of this world; return False if it has or had a shim."""
@@ -302,12 +317,6 @@ def _remove_folder(path: Path) -> None:
         for name in os.listdir(path):
             (path / name).unlink(missing_ok=True)
         path.rmdir()
-
-
-def _as_dict(request: StartRequest) -> dict[str, Any]:
-    """Return the fields; `asdict` would copy the environment piece by piece."""
-    record = {each.name: getattr(request, each.name) for each in fields(request)}
-    return {**record, **versions.numbers()}
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:

@@ -17,12 +17,10 @@ from pliant.nodectl.host.stderr_log import describe
 from pliant.nodectl.settings import ControllerSettings, interfaces
 from pliant.nodectl.spool import CHECKPOINT_KEY, WORLD_NAME, Spool, StartRequest, to_text
 from pliant.protos import node_pb2 as wire
+from pliant.protos.identity.launch_content import job_variables
 
 #: The reason of a start that failed because of this node begins with these words.
 CANNOT_START = "cannot start jobs"
-
-#: Variables of the submitting process that describe its own world; a rank must not inherit them.
-_FOREIGN_PREFIXES = ("PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "PLIANT_CONTROL_FD", "PLIANT_WORLD")
 
 DEFAULT_GRACE_S = 5.0
 
@@ -147,7 +145,7 @@ def make_environment(
 ) -> dict[str, str]:
     """Return the environment of all ranks of this world on this node."""
     is_mpi = order.type in {"", "mpi"}
-    variables = _job_variables(order)
+    variables = job_variables(order.environment)
     defaults = {
         "MPIR_CVAR_CH4_NETMOD": settings.transport,
         "FI_TCP_IFACE": settings.interface,
@@ -180,15 +178,6 @@ def make_environment(
         # Otherwise a leaving rank would wait in MPI_Finalize for the ranks that stay.
         ours["MPIR_CVAR_NO_COLLECTIVE_FINALIZE"] = "1"
     return {**defaults, **variables, **ours}
-
-
-def _job_variables(order: wire.StartWorld) -> dict[str, str]:
-    variables = {}
-    for entry in order.environment:
-        name, equals, value = to_text(entry).partition("=")
-        if name and equals and not name.startswith(_FOREIGN_PREFIXES):
-            variables[name] = value
-    return variables
 
 
 def _processors(order: wire.StartWorld) -> list[int]:

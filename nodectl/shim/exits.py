@@ -95,7 +95,7 @@ class ExitTracker:
             failpoint("shim.exits.saved")
             self.exits |= {end.rank: end for end in done}
             self._callbacks.on_exits(done)
-        self._call_if_done()
+        self.call_if_done()
 
     def close(self) -> None:
         """Close the pipe of failed launches."""
@@ -122,9 +122,10 @@ class ExitTracker:
 
     def _save_again(self) -> None:
         self._save()
-        self._call_if_done()
+        self.call_if_done()
 
-    def _call_if_done(self) -> None:
+    def call_if_done(self) -> None:
+        """Call `on_done` if all ranks have ended and their exits are saved."""
         if len(self.exits) == len(self._ranks) and not self._unsaved:
             self._callbacks.on_done()
 

@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,14 +53,31 @@ _MAX_PATH = 1 << 16
 class Shim:
     """Runs one world on this node."""
 
-    def __init__(self, spool: Spool, request: StartRequest, node: int) -> None:
+    def __init__(
+        self,
+        spool: Spool,
+        request: StartRequest,
+        connect: Callable[[], socket.socket],
+        *,
+        must_confirm: bool = False,
+    ) -> None:
+        """Prepare to run a world.
+
+        Args:
+            spool: the folder of the world.
+            request: what to start.
+            connect: returns a connection to the controller.
+            must_confirm: whether the controller saves exits, because ``spool`` does not. Then the
+                shim ends only when the controller has confirmed that it saved all of them.
+        """
         self._spool = spool
         self._request = request
-        self._node = node  # the open state folder of the node
+        self._connect = connect
+        self._unconfirmed = {rank for rank, _ in request.ranks} if must_confirm else set[int]()
         self._loop = EventLoop()
         self._lease = Lease(self._loop, request, self._on_cut_off)
         self._ranks: dict[int, Rank] = {}
-        calls = ExitCallbacks(self._remove_shared, self._send_exits, self._loop.stop)
+        calls = ExitCallbacks(self._remove_shared, self._send_exits, self._stop_if_confirmed)
         self._tracker = ExitTracker(self._loop, spool, request, calls)
         self._segments: set[shared_memory.Segment] = set()
         self._fence: dict[str, Any] | None = None
@@ -233,7 +250,7 @@ class Shim:
         if self._retry is not None:
             self._retry.cancel()
         try:
-            sock = connect_unix(self._node, SOCKET_NAME)
+            sock = self._connect()
         except OSError:
             self._retry = self._loop.after(self._retry_s, self._attach)
             self._retry_s = min(2 * self._retry_s, _MAX_RETRY_S)
@@ -273,11 +290,21 @@ class Shim:
             case "control":
                 for _ in message("shim.control"):
                     self._control(order["ranks"], order["message"])
+            case "exits_saved":
+                self._unconfirmed -= set(order["ranks"])
+                self._tracker.call_if_done()
+            case "forget":  # the controller does not know this world: nobody waits for its exits
+                self._unconfirmed.clear()
+                self._tracker.call_if_done()
             case "contact":
                 self._lease.renew(order["at"])
             case "kill":
                 for _ in message("shim.kill"):
                     self._kill(order["processors"], order["grace_s"], order.get("reason", ""))
+
+    def _stop_if_confirmed(self) -> None:
+        if not self._unconfirmed:
+            self._loop.stop()
 
     def _control(self, ranks: list[int], message: str) -> None:
         for number in ranks or list(self._ranks):
@@ -330,7 +357,8 @@ def _run_world(spool: Spool, identity: procfs.Identity) -> None:
         if request.max_tasks:
             cgroup.limit_tasks(identity, request.max_tasks)
         identify(job=request.job, role="join" if request.resize else "start")
-        Shim(_relative_to_node(spool, node), request, node).run()
+        connect = partial(connect_unix, node, SOCKET_NAME)
+        Shim(_relative_to_node(spool, node), request, connect).run()
     finally:
         os.close(node)
 

@@ -14,7 +14,6 @@ different orders never have the same bytes, and one order has only one form.
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import struct
 from collections.abc import Collection, Mapping, Sequence
@@ -153,8 +152,8 @@ def digest_launch(
     Each text begins with its length and each list with its count, so that different launches
     never give the same bytes. The order of the variables does not matter.
     """
-    variables = sorted((os.fsencode(k), os.fsencode(v)) for k, v in environment.items())
-    parts = [os.fsencode(directory), *map(os.fsencode, arguments)]
+    variables = sorted((_to_bytes(k), _to_bytes(v)) for k, v in environment.items())
+    parts = [_to_bytes(directory), *map(_to_bytes, arguments)]
     hashed = hashlib.sha256(_DIGEST_VERSION)
     hashed.update(struct.pack(">QQ", len(parts), len(variables)))
     for part in parts:
@@ -296,6 +295,11 @@ def _check_user(order: LaunchOrder, allowed: Collection[int]) -> None:
 def _check_number(name: str, number: int, largest: int) -> None:
     if not 0 <= number <= largest:
         raise LaunchOrderError(Refusal.FORMAT, f"{name} {number} is out of range")
+
+
+def _to_bytes(text: str) -> bytes:
+    """Return the bytes of a text, whatever encoding the locale of this process names."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _with_length(text: bytes) -> bytes:

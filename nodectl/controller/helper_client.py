@@ -1,0 +1,135 @@
+"""Requests to the root helper of this node, which starts worlds as the users of their jobs.
+
+Each request has a connection of its own, so a restart of the helper needs no care. The functions
+that wait run in threads, because the helper writes to the disk before it starts anything.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+from pliant.core.support.errors import PliantError
+from pliant.nodectl.host.procfs import Identity, boot_id
+from pliant.nodectl.spool import StartRequest
+
+#: Seconds that a request may take.
+TIMEOUT_S = 60.0
+_MAX_ANSWER = 1 << 16
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+#: pid, uid and gid of the other end.
+_PEER = struct.Struct("3i")
+
+
+class HelperUnavailableError(PliantError):
+    """The root helper of this node does not answer."""
+
+
+class HelperRefusedError(PliantError):
+    """The root helper refused a request; ``refusal`` says why, for programs."""
+
+    def __init__(self, refusal: str, reason: str) -> None:
+        super().__init__(reason)
+        self.refusal = refusal
+
+
+class HelperClient:
+    """Sends requests to the helper."""
+
+    def __init__(self, path: Path, owner: int = 0) -> None:
+        """Remember where the helper listens.
+
+        Args:
+            path: of its socket.
+            owner: the account that must listen there.
+        """
+        self.path = path
+        self._owner = owner
+
+    def describe(self) -> dict[str, str]:
+        """Return the node and the cluster of the helper, and the folder of its jobs' folders.
+
+        Raises:
+            HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
+        """
+        return self._ask({"op": "describe"})
+
+    def start(self, order: bytes, content: bytes) -> Identity:
+        """Start a world, and return its shim.
+
+        Args:
+            order: signed by the server.
+            content: as `encode_content` returns it.
+
+        Raises:
+            HelperRefusedError: nothing was started.
+            HelperUnavailableError: it is not known whether the world was started; ask `find`.
+        """
+        handle = sealed_file(content)
+        try:
+            answer = self._ask({"op": "start", "order": order.hex()}, handle)
+        finally:
+            os.close(handle)
+        return Identity(boot_id(), answer["shim"], answer["start"])
+
+    def find(self, world: str) -> Identity | None:
+        """Return the shim of a world that the helper started and that still has processes.
+
+        Raises:
+            HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
+        """
+        answer = self._ask({"op": "find", "world": world})
+        return Identity(boot_id(), answer["shim"], answer["start"]) if answer else None
+
+    def end(self, world: str) -> bool:
+        """Have all processes of a world killed; return whether it was still there.
+
+        Raises:
+            HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
+        """
+        return bool(self._ask({"op": "end", "world": world})["found"])
+
+    def _ask(self, message: dict[str, Any], handle: int | None = None) -> dict[str, Any]:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+                sock.settimeout(TIMEOUT_S)
+                sock.connect(str(self.path))
+                peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+                if _PEER.unpack(peer)[1] != self._owner:
+                    raise HelperUnavailableError(f"{self.path}: another account listens there")
+                data = json.dumps(message).encode("ascii")
+                socket.send_fds(sock, [data], [] if handle is None else [handle])
+                received = sock.recv(_MAX_ANSWER)
+        except OSError as error:
+            text = f"{self.path}: the root helper does not answer: {error.strerror or error}"
+            raise HelperUnavailableError(text) from None
+        if not received:
+            raise HelperUnavailableError(f"{self.path}: the root helper closed the connection")
+        answer: dict[str, Any] = json.loads(received)
+        if "refused" in answer:
+            raise HelperRefusedError(answer["refused"], answer["reason"])
+        return answer
+
+
+def encode_content(
+    request: StartRequest, token: bytes, nodes: bytes, checkpoint_key: bytes
+) -> bytes:
+    """Return what the launch order of a world covers, for the helper and the shim."""
+    secrets = {"token": token, "nodes": nodes, "checkpoint_key": checkpoint_key}
+    texts = {name: value.hex() for name, value in secrets.items()}
+    return json.dumps({"request": request.to_record(), **texts}).encode("ascii")
+
+
+def sealed_file(content: bytes) -> int:
+    """Return a descriptor of a file in memory that nobody can change any more."""
+    handle = os.memfd_create("pliant-request", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    view = memoryview(content)
+    while view:
+        view = view[os.write(handle, view) :]
+    fcntl.fcntl(handle, fcntl.F_ADD_SEALS, _SEALS)
+    return handle

@@ -1,0 +1,173 @@
+"""The settings of the root helper, from files that only root can change.
+
+The folder of the settings holds ``order.pub``, the key with which the server signs launch orders,
+and ``helper.json``::
+
+    {"cluster": "main", "node": "n7", "account": "pliant", "system_users": []}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from pliant.nodectl.root_helper.errors import HelperConfigError
+from pliant.protos.daemons.private_paths import read_private
+from pliant.protos.identity.errors import IdentityError
+from pliant.protos.identity.keys import parse_order_public_key
+from pliant.protos.identity.names import check_name
+
+SETTINGS, KEY = "helper.json", "order.pub"
+SOCKET = "helper.sock"
+_MAX_BYTES = 1 << 16
+_KEYS = {"cluster", "node", "account", "system_users"}
+
+
+@dataclass(frozen=True, slots=True)
+class HelperConfig:
+    """What the helper must know to judge an order."""
+
+    cluster: str
+    node: str
+    #: The account of the controller. Only its processes may connect.
+    account_uid: int
+    account_gid: int
+    #: Users below 1000, such as root, whose jobs may run here.
+    system_users: frozenset[int]
+    key: Ed25519PublicKey
+    #: Folder of the socket, of the jobs' folders and of the records of what runs.
+    run: Path
+    #: Folder of what must survive a restart of the host: used nonces and the generation.
+    state: Path
+
+    @property
+    def socket(self) -> Path:
+        """Return the path of the controller's socket."""
+        return self.run / SOCKET
+
+    @property
+    def shims(self) -> Path:
+        """Return the folder, owned by the controller, in which it listens for shims."""
+        return self.run / "shims"
+
+
+def load_config(folder: Path, run: Path, state: Path) -> HelperConfig:
+    """Read the settings, and check that only root can change them.
+
+    Raises:
+        HelperConfigError: names the file and what is wrong with it.
+    """
+    record = _read_settings(folder / SETTINGS)
+    try:
+        key = parse_order_public_key(_read_owned_by_root(folder / KEY))
+    except IdentityError as error:
+        raise HelperConfigError(f"{folder / KEY}: {error}") from None
+    account = _find_account(folder / SETTINGS, record["account"])
+    return HelperConfig(
+        cluster=record["cluster"],
+        node=record["node"],
+        account_uid=account[0],
+        account_gid=account[1],
+        system_users=frozenset(record.get("system_users", ())),
+        key=key,
+        run=run,
+        state=state,
+    )
+
+
+def prepare_folders(config: HelperConfig) -> None:
+    """Make the folders of the helper, or check those that are there.
+
+    Raises:
+        HelperConfigError: another account owns a folder, or may change it.
+    """
+    _make(config.run, 0o755)
+    _make(config.state, 0o700)
+    _make(config.run / "jobs", 0o711)
+    _make(config.run / "started", 0o700)
+    _make(config.shims, 0o755, (config.account_uid, config.account_gid))
+
+
+def _make(path: Path, mode: int, owner: tuple[int, int] = (0, 0)) -> None:
+    """Make a folder under one that only root can change, so that no link can be in its place."""
+    _check_parents(path)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise HelperConfigError(f"{path}: {error.strerror}") from None
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise HelperConfigError(f"{path}: not a folder ({error.strerror}): remove it") from None
+    try:
+        found = os.fstat(handle)
+        if found.st_uid not in (0, owner[0]):
+            raise HelperConfigError(f"{path} belongs to the user with id {found.st_uid}: remove it")
+        os.fchown(handle, *owner)
+        os.fchmod(handle, mode)
+    finally:
+        os.close(handle)
+
+
+def _check_parents(path: Path) -> None:
+    """Refuse a path that another account could replace at one of its folders."""
+    for parent in path.parents:
+        try:
+            found = os.lstat(parent)
+        except OSError as error:
+            raise HelperConfigError(f"{parent}: {error.strerror}") from None
+        # In a sticky folder such as /tmp, nobody can replace what belongs to another account.
+        replaceable = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0 or replaceable:
+            raise HelperConfigError(
+                f"{parent}: it must be a folder that belongs to root and that nobody else may "
+                "change; name another with --run-dir or --state-dir"
+            )
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(_read_owned_by_root(path))
+    except (ValueError, RecursionError) as error:
+        raise HelperConfigError(f"{path}: {error}") from None
+    if not isinstance(record, dict):
+        raise HelperConfigError(f"{path}: expected an object")
+    for key in record.keys() - _KEYS:
+        raise HelperConfigError(f"{path}: {key}: there is no such key")
+    for key in ("cluster", "node"):
+        try:
+            check_name(key, str(record.get(key, "")))
+        except IdentityError as error:
+            raise HelperConfigError(f"{path}: {error}") from None
+    users = record.get("system_users", [])
+    if not isinstance(users, list) or not all(type(each) is int and each >= 0 for each in users):
+        raise HelperConfigError(f"{path}: system_users: expected a list of user ids")
+    return record
+
+
+def _find_account(path: Path, account: object) -> tuple[int, int]:
+    """Return uid and gid of the controller's account, which is a name or a number."""
+    try:
+        user = pwd.getpwuid(account) if type(account) is int else pwd.getpwnam(str(account))
+    except (KeyError, OverflowError):
+        raise HelperConfigError(
+            f"{path}: account: {account!r} is no account of this host; name that of the controller"
+        ) from None
+    return user.pw_uid, user.pw_gid
+
+
+def _read_owned_by_root(path: Path) -> bytes:
+    _check_parents(path)
+    try:
+        return read_private(path, max_bytes=_MAX_BYTES, shared=True)
+    except OSError as error:
+        raise HelperConfigError(f"{path}: {error.strerror or error}") from None

@@ -1,0 +1,20 @@
+"""Descriptors of forked processes: close what they must not have, and renumber the others."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+
+
+def close_all_but(keep: set[int]) -> None:
+    """Close all descriptors of this process but some."""
+    for handle in map(int, os.listdir("/proc/self/fd")):
+        if handle not in keep:
+            with suppress(OSError):
+                os.close(handle)
+
+
+def move_up(handle: int) -> int:
+    """Return a copy of a descriptor with a number above those that programs inherit."""
+    return fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, 64)

@@ -1,0 +1,17 @@
+"""The errors of the root helper."""
+
+from __future__ import annotations
+
+from pliant.core.support.errors import PliantError
+
+
+class HelperConfigError(PliantError):
+    """The root helper cannot start: a file, a folder or an option is missing or not safe."""
+
+
+class HelperRefusalError(PliantError):
+    """The root helper does not do what it was asked for; ``refusal`` says why, for programs."""
+
+    def __init__(self, refusal: str, message: str) -> None:
+        super().__init__(message)
+        self.refusal = refusal

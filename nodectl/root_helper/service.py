@@ -1,0 +1,259 @@
+"""The socket of the root helper, on which only the controller of this node may send requests.
+
+Each message is one JSON object, and each has one answer. A process that is not of the controller's
+account is disconnected before anything of it is read. Requests are carried out one after the other.
+
+=========  =====================================  ==================================================
+request    fields                                 answer
+=========  =====================================  ==================================================
+describe                                          node, cluster, jobs (folder of the jobs' folders)
+start      order, one descriptor (the content)    shim, start: its process and start time
+find       world                                  shim, start; or neither, if it does not run
+end        world                                  found: whether it ran; its processes are killed
+=========  =====================================  ==================================================
+
+A refusal is answered with ``refused`` (its kind) and ``reason``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from pliant.nodectl.root_helper import keeper
+from pliant.nodectl.root_helper.audit_log import AuditLog
+from pliant.nodectl.root_helper.config import HelperConfig
+from pliant.nodectl.root_helper.errors import HelperConfigError, HelperRefusalError
+from pliant.nodectl.root_helper.job_folders import JobFolders
+from pliant.nodectl.root_helper.keeper import Started
+from pliant.nodectl.root_helper.requests import RequestVerifier
+from pliant.nodectl.spool import WORLD_NAME
+
+#: An order has at most 16 KB, in hexadecimal digits.
+MAX_MESSAGE_BYTES = 48 << 10
+MAX_CONNECTIONS = 8
+MAX_WORLDS = 4096
+#: Messages that may come at once, and then in a second.
+BURST, RATE_PER_S = 1000, 200.0
+_COLLECT_INTERVAL_S = 0.5
+#: pid, uid and gid of the other end.
+_PEER = struct.Struct("3i")
+
+
+class HelperService:
+    """Serves the controller until the process is told to end. What it started keeps running."""
+
+    def __init__(
+        self, config: HelperConfig, log: AuditLog, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Take over what an earlier helper started.
+
+        Raises:
+            HelperConfigError: another helper is running, or a stored file is damaged.
+        """
+        self._config, self._log = config, log
+        self._lock = _lock(config)
+        try:
+            self._verifier = RequestVerifier(config, clock)
+        except (OSError, ValueError) as error:
+            raise HelperConfigError(f"{config.state}: {error}") from None
+        self._records = config.run / "started"
+        self._folders = JobFolders(config.run / "jobs")
+        self._connections: dict[socket.socket, None] = {}
+        self._selector = selectors.DefaultSelector()
+        self._allowance, self._counted = float(BURST), time.monotonic()
+        self._listener = _listen(config)
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        #: The worlds at the last look. Keepers that an earlier helper forked are no children.
+        self._worlds = set[str]()
+        self._is_unclean = True
+
+    def run(self) -> None:
+        """Serve for ever."""
+        self._log.note(f"serving node {self._config.node} of cluster {self._config.cluster}")
+        while True:
+            for key, _ in self._selector.select(_COLLECT_INTERVAL_S):
+                key.data(key.fileobj)
+            self._collect()
+
+    # ------------------------------------------------------------------ connections
+
+    def _accept(self, listener: socket.socket) -> None:
+        with suppress(OSError):
+            sock, _ = listener.accept()
+            pid, uid, _ = _PEER.unpack(
+                sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+            )
+            if uid != self._config.account_uid:
+                self._log.refused("peer", f"process {pid} of user {uid} is not the controller")
+                sock.close()
+                return
+            if len(self._connections) >= MAX_CONNECTIONS:
+                self._close(next(iter(self._connections)))
+            sock.setblocking(False)
+            self._connections[sock] = None
+            self._selector.register(sock, selectors.EVENT_READ, self._serve)
+
+    def _close(self, sock: socket.socket) -> None:
+        del self._connections[sock]
+        self._selector.unregister(sock)
+        sock.close()
+
+    def _serve(self, sock: socket.socket) -> None:
+        if sock not in self._connections:
+            return  # closed in this round
+        handles: list[int] = []
+        try:
+            # One more byte and descriptor than allowed, so that neither is cut off silently.
+            flags = socket.MSG_CMSG_CLOEXEC
+            data, handles, got, _ = socket.recv_fds(sock, MAX_MESSAGE_BYTES + 1, 2, flags)
+            if not data:
+                self._close(sock)
+                return
+            is_whole = not got & (socket.MSG_TRUNC | socket.MSG_CTRUNC)
+            answer = self._answer(data if is_whole else b"", handles)
+            sock.send(json.dumps(answer).encode("ascii"))
+        except OSError:  # it is gone, or does not read its answers
+            if sock in self._connections:
+                self._close(sock)
+        finally:
+            for handle in handles:
+                os.close(handle)
+
+    # ------------------------------------------------------------------ requests
+
+    def _answer(self, data: bytes, handles: list[int]) -> dict[str, Any]:
+        try:
+            self._count_message()
+            try:
+                message = json.loads(data)
+                operation, world = message["op"], message.get("world", "")
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+                raise HelperRefusalError("message", "not a message of a controller") from None
+            if operation == "start":
+                return self._start(message, handles)
+            if operation == "describe":
+                jobs = str(self._folders.path)
+                return {"node": self._config.node, "cluster": self._config.cluster, "jobs": jobs}
+            started = self._find(world)
+            if operation == "find":
+                return {} if started is None else started.shim_fields()
+            if operation == "end":
+                return self._end(started)
+            raise HelperRefusalError("message", "there is no such operation")
+        except HelperRefusalError as error:
+            self._log.refused(error.refusal, str(error))
+            return {"refused": error.refusal, "reason": str(error)}
+
+    def _count_message(self) -> None:
+        now = time.monotonic()
+        self._allowance += (now - self._counted) * RATE_PER_S
+        self._allowance, self._counted = min(float(BURST), self._allowance) - 1, now
+        if self._allowance < 0:
+            self._allowance = 0
+            raise HelperRefusalError("rate", f"more than {RATE_PER_S:.0f} requests in a second")
+
+    def _start(self, message: dict[str, Any], handles: list[int]) -> dict[str, Any]:
+        try:
+            signed, (content,) = bytes.fromhex(message["order"]), handles
+        except (LookupError, TypeError, ValueError):
+            raise HelperRefusalError("message", "no order, or no content") from None
+        launch = self._verifier.check(signed, content)
+        order = launch.order
+        if self._find(launch.world) is not None:
+            raise HelperRefusalError("running", f"world {launch.world} was started before")
+        if len(os.listdir(self._records)) >= MAX_WORLDS:
+            raise HelperRefusalError("worlds", f"more than {MAX_WORLDS} worlds run here")
+        try:
+            folder = self._folders.open(launch.folder, launch.user)
+        except OSError as error:
+            raise HelperRefusalError("job-folder", f"{launch.folder}: {error.strerror}") from None
+        try:
+            self._verifier.use(launch)
+            shim = keeper.start(launch, folder, content, self._records, self._config.shims)
+        except OSError as error:
+            raise HelperRefusalError("start", f"cannot fork: {error.strerror}") from None
+        finally:
+            self._is_unclean = True
+            os.close(folder)
+        self._log.note(
+            f"started {launch.world}: job {launch.folder}, epoch {order.epoch}, user {order.uid} "
+            f"({launch.user.name}), shim {shim.pid}"
+        )
+        return {"shim": shim.pid, "start": shim.start}
+
+    def _end(self, started: Started | None) -> dict[str, Any]:
+        if started is not None:
+            self._log.note(f"ending {started.world} of user {started.uid}")
+            started.end()
+        return {"found": started is not None}
+
+    # ------------------------------------------------------------------ what runs here
+
+    def _find(self, world: object) -> Started | None:
+        """Return a world that was started here and still runs."""
+        if not isinstance(world, str) or not WORLD_NAME.fullmatch(world):
+            return None
+        try:
+            line = (self._records / world).read_text(encoding="ascii")
+            started = Started.from_line(world, line)
+        except (FileNotFoundError, ValueError):
+            return None
+        return started if started.keeper.alive() or started.shim.alive() else None
+
+    def _collect(self) -> None:
+        """Reap keepers, and remove what ended jobs have left."""
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                self._is_unclean = True
+        worlds = set(os.listdir(self._records))
+        if not self._is_unclean and worlds == self._worlds:
+            return
+        self._worlds, used = worlds, set[str]()
+        for world in worlds:
+            started = self._find(world)
+            if started is None:
+                # The keeper was killed, or the host was restarted.
+                with suppress(OSError):
+                    (self._records / world).unlink()
+            else:
+                used.add(started.folder)
+                if not started.keeper.alive():
+                    started.kill_without_keeper()
+        self._is_unclean = self._folders.remove_unused(used)
+
+
+def _listen(config: HelperConfig) -> socket.socket:
+    """Listen on the socket of the controller, which replaces that of an earlier helper."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    path = config.socket
+    path.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    mask = os.umask(0o177)
+    try:
+        sock.bind(f"/proc/self/fd/{folder}/{path.name}")  # its own path may be too long
+        os.chown(path.name, config.account_uid, config.account_gid, dir_fd=folder)
+        sock.listen(MAX_CONNECTIONS)
+    finally:
+        os.umask(mask)
+        os.close(folder)
+    sock.setblocking(False)
+    return sock
+
+
+def _lock(config: HelperConfig) -> int:
+    handle = os.open(config.state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise HelperConfigError(f"{config.state}: another root helper is running") from None
+    return handle

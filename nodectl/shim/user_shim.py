@@ -1,0 +1,121 @@
+"""The shim of a world of another user: executed by the root helper, as that user.
+
+It differs from a shim of the launcher in three ways. It gets its order through a descriptor, and
+serves one world. It keeps secrets for the ranks in the job's private folder. And it does not save
+exits: the controller, which cannot read this folder, saves them and confirms that. Until then the
+shim stays, also if there is no controller for a while.
+
+Ranks run as the same user and can do all that this process can do. It has no rights that they lack.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pliant.faults import identify
+from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.shim.event_loop import connect_unix, open_directory
+from pliant.nodectl.shim.exec import become_subreaper, set_process_name
+from pliant.nodectl.shim.shim import Shim
+from pliant.nodectl.spool import CHECKPOINT_KEY, Spool, SpooledExit, StartRequest
+
+#: The socket of the controller in the folder that the helper names.
+SOCKET_NAME = "controller.sock"
+
+#: The descriptors that the helper passes: the order, and the folder of the job.
+_REQUEST_FD, _FOLDER_FD = 3, 4
+#: pid, uid and gid of the other end.
+_PEER = struct.Struct("3i")
+
+
+class UserWorldFolder(Spool):
+    """The folder of a world in the private folder of its job."""
+
+    @classmethod
+    def make(cls, job: int, world: str, secrets: dict[str, bytes]) -> UserWorldFolder:
+        """Make the folder with the files that ranks read.
+
+        Args:
+            job: descriptor of the job's folder.
+            world: the name of the world.
+            secrets: content by name of file; empty ones are left out.
+        """
+        os.mkdir(world, 0o700, dir_fd=job)
+        folder = os.open(world, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=job)
+        try:
+            for name, content in secrets.items():
+                if content or name != CHECKPOINT_KEY:
+                    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                    handle = os.open(name, flags, 0o400, dir_fd=folder)
+                    with os.fdopen(handle, "wb") as file:
+                        file.write(content)
+        finally:
+            os.close(folder)
+        return cls(Path(f"/proc/self/fd/{job}") / world)
+
+    def save_ranks(self, ranks: Iterable[tuple[int, Identity]]) -> None:
+        """Do nothing: the keeper of the world finds its processes."""
+
+    def save_exits(self, exits: Iterable[SpooledExit]) -> None:
+        """Do nothing: the controller saves exits."""
+
+
+def connect_to_controller(folder: int, uid: int) -> socket.socket:
+    """Connect to the controller's socket, and check that the controller's account listens.
+
+    Args:
+        folder: descriptor of a folder that this account owns.
+        uid: the account.
+
+    Raises:
+        OSError: nobody listens, or another account does.
+    """
+    sock = connect_unix(folder, SOCKET_NAME)
+    peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    if _PEER.unpack(peer)[1] != uid:
+        sock.close()
+        raise PermissionError("another account listens on the controller's socket")
+    return sock
+
+
+def main(arguments: list[str]) -> int:
+    """Run one world: ``user_shim FOLDER_OF_CONTROLLER_SOCKET``."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+    set_process_name(b"shim")
+    become_subreaper()
+    for handle in (_REQUEST_FD, _FOLDER_FD):
+        os.set_inheritable(handle, False)
+    record = _read_record()
+    request = StartRequest.from_record("the request", record["request"])
+    names = {"token": "token", "nodes": "nodes", CHECKPOINT_KEY: "checkpoint_key"}
+    secrets = {name: bytes.fromhex(record[key]) for name, key in names.items()}
+    spool = UserWorldFolder.make(_FOLDER_FD, request.world, secrets)
+    controller = open_directory(arguments[0])
+    account = os.fstat(controller).st_uid
+    identify(job=request.job, role="join" if request.resize else "start")
+    connect = partial(connect_to_controller, controller, account)
+    Shim(spool, request, connect, must_confirm=True).run()
+    spool.remove()
+    return 0
+
+
+def _read_record() -> dict[str, Any]:
+    """Read the order; the helper has checked that it cannot change."""
+    size = os.fstat(_REQUEST_FD).st_size
+    record: dict[str, Any] = json.loads(os.pread(_REQUEST_FD, size, 0))
+    os.close(_REQUEST_FD)
+    return record
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,138 @@
+"""What a launch order covers: everything of a start that the server decides.
+
+The server computes the digest from its order to the controller. The node computes it again from the
+request with which it starts the processes. Both leave out the variables that the node adds, such as
+the path of the job's folder. These are the only ones that a controller can choose, and none of them
+names a program or a library.
+
+Nothing here loads protobuf, because the root helper of a node uses this module.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from pliant.protos.identity.launch_order import digest_launch
+
+if TYPE_CHECKING:
+    from pliant.protos.node_pb2 import StartWorld
+
+#: The variables that a node may set or change.
+NODE_VARIABLES = frozenset(
+    {
+        "FI_PROVIDER",
+        "FI_TCP_IFACE",
+        "HYDRA_LAUNCHER",
+        "MPIR_CVAR_CH4_NETMOD",
+        "MPIR_CVAR_NO_COLLECTIVE_FINALIZE",
+        "PLIANT_ADDRESS_FILE",
+        "PLIANT_APPLICATION_ADDRESS",
+        "PLIANT_CHECKPOINT",  # covered as `LaunchContent.checkpoint`
+        "PLIANT_CHECKPOINT_KEY_FILE",
+        "PLIANT_EPOCH",
+        "PLIANT_JOB",
+        "PLIANT_NODE",
+        "PLIANT_NODES",
+        "PLIANT_NODE_ADDRESS",
+        "PLIANT_NODE_LIST",
+        "PLIANT_PROCESSORS",
+        "PLIANT_RESIZE",
+        "PLIANT_ROLE",
+        "PLIANT_RUN",
+        "PLIANT_TOKEN_FILE",
+        "PLIANT_WORLD",
+    }
+)
+
+#: Variables of the submitting process that describe its own world; a rank must not inherit them.
+FOREIGN_PREFIXES = ("PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "PLIANT_CONTROL_FD", "PLIANT_WORLD")
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchContent:
+    """What the server decides about the ranks of a world on one node.
+
+    Texts carry bytes that are not UTF-8 as surrogate escapes.
+    """
+
+    world: str
+    resize: int
+    type: str
+    size: int
+    #: Rank in the world and processor of each rank on this node.
+    ranks: tuple[tuple[int, int], ...]
+    argv: tuple[str, ...]
+    #: Without `NODE_VARIABLES`.
+    environment: Mapping[str, str]
+    directory: str
+    stdin: str
+    stdout: str
+    stderr: str
+    umask: int
+    truncate_before: float
+    #: Folder of the job's checkpoints; empty if it has none.
+    checkpoint: str
+    #: The token of the run, the list of nodes and the key of the checkpoints.
+    secrets: tuple[bytes, bytes, bytes]
+
+    def digest(self) -> bytes:
+        """Return the digest that a launch order holds."""
+        fields = {
+            "world": self.world,
+            "resize": self.resize,
+            "type": self.type,
+            "size": self.size,
+            "ranks": [list(place) for place in self.ranks],
+            "files": [self.stdin, self.stdout, self.stderr],
+            "umask": self.umask,
+            "truncate_before": float(self.truncate_before),
+            "checkpoint": self.checkpoint,
+            "secrets": [sha256(secret).hexdigest() for secret in self.secrets],
+        }
+        # ASCII, with sorted keys: equal fields give equal text in each version of Python.
+        head = json.dumps(fields, sort_keys=True)
+        return digest_launch([head, *self.argv], self.environment, self.directory)
+
+    @classmethod
+    def from_order(cls, order: StartWorld) -> LaunchContent:
+        """Return what the server's order to a controller contains."""
+        return cls(
+            world=order.world,
+            resize=order.resize,
+            type=order.type or "mpi",
+            size=order.world_size or len(order.ranks),
+            ranks=tuple((place.rank, place.processor) for place in order.ranks),
+            argv=tuple(map(_text, order.argv)),
+            environment=signed_variables(job_variables(order.environment)),
+            directory=_text(order.directory) or "/",
+            stdin=_text(order.stdin),
+            stdout=_text(order.stdout),
+            stderr=_text(order.stderr),
+            umask=order.umask,
+            truncate_before=order.truncate_before,
+            checkpoint=_text(order.checkpoint),
+            secrets=(order.token, order.node_list, order.checkpoint_key),
+        )
+
+
+def job_variables(entries: Iterable[bytes]) -> dict[str, str]:
+    """Return the variables of a job from its ``NAME=value`` entries."""
+    variables = {}
+    for entry in entries:
+        name, equals, value = _text(entry).partition("=")
+        if name and equals and not name.startswith(FOREIGN_PREFIXES):
+            variables[name] = value
+    return variables
+
+
+def signed_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of an environment that the node may neither set nor change."""
+    return {name: value for name, value in environment.items() if name not in NODE_VARIABLES}
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")

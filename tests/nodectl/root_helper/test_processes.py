@@ -1,0 +1,160 @@
+"""The helper starts shims and ranks as the user of the job, and ends exactly these."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from helperkit import ALICE, BOB, FakeController, Helper, needs_root
+from helperkit.helper import RESEARCH
+from pliant.nodectl.host import procfs
+from testkit import wait_until
+
+pytestmark = [needs_root, pytest.mark.timeout(180)]
+
+#: Leaves a process that has changed session, parent and environment, and writes its number.
+RUNS_AWAY = (
+    "env -i setsid -f sh -c 'echo $$ >>{0}; exec setsid -f sh -c \"echo \\$\\$ >>{0}; "
+    "exec sleep 600\"'; while ! test -s {0}; do sleep 0.1; done; echo started; sleep 600"
+)
+
+
+def runs(pid: int) -> bool:
+    found = procfs.read_stat(pid)
+    return found is not None and found.state not in procfs.ENDED_STATES
+
+
+def ids(pid: int, name: str) -> list[int]:
+    """Return a line of numbers of the status of a process."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        key, _, values = line.partition(":")
+        if key == name:
+            return list(map(int, values.split()))
+    raise LookupError(name)
+
+
+def test_a_rank_and_its_output_are_the_users(helper: Helper, controller: FakeController) -> None:
+    request = helper.request()
+    shim = helper.start_world(request)
+    caller = controller.accept()
+    assert (caller.pid, caller.uid) == (shim.pid, ALICE)
+    (end,) = controller.finish(caller)
+    assert (end["code"], end["signal"], end["reason"]) == (0, 0, "")
+    output = Path(request.stdout)
+    uid, gid, groups = output.read_text().splitlines()
+    assert (int(uid), int(gid)) == (ALICE, ALICE)
+    assert sorted(map(int, groups.split())) == [ALICE, RESEARCH]
+    assert (output.stat().st_uid, output.stat().st_gid) == (ALICE, ALICE)
+    wait_until(lambda: not helper.started(), what="the end of the keeper")
+    wait_until(lambda: os.listdir(helper.run / "jobs") == [], what="the end of the folder")
+    assert f"started 7.1.0: job 7.1, epoch 1, user {ALICE} (alice)" in helper.log()
+
+
+def test_shim_and_rank_cannot_take_root_back(helper: Helper) -> None:
+    request = helper.request(argv=["/bin/sleep", "600"])
+    shim = helper.start_world(request)
+    wait_until(lambda: procfs.children(shim.pid), what="the rank")
+    (rank,) = procfs.children(shim.pid)
+    wait_until(lambda: Path(f"/proc/{rank}/comm").read_text() == "sleep\n", what="its program")
+    for pid in (shim.pid, rank):
+        assert ids(pid, "Uid") == [ALICE] * 4
+        assert ids(pid, "Gid") == [ALICE] * 4
+        assert ids(pid, "Groups") == [ALICE, RESEARCH]
+        assert ids(pid, "NoNewPrivs") == [1]
+    for name in ("CapEff", "CapPrm", "CapInh", "CapAmb"):
+        line = f"{name}:\t{'0' * 16}"
+        assert line in Path(f"/proc/{rank}/status").read_text().splitlines()
+    folder = (helper.run / "jobs" / "7.1").stat()
+    assert (folder.st_uid, stat.S_IMODE(folder.st_mode)) == (ALICE, 0o700)
+    token = helper.run / "jobs" / "7.1" / "7.1.0" / "token"
+    wait_until(token.exists, what="the token")
+    assert (token.stat().st_uid, stat.S_IMODE(token.stat().st_mode)) == (ALICE, 0o400)
+    environment = procfs.environment(shim.pid)
+    assert {entry.partition(b"=")[0] for entry in environment} <= {
+        b"", b"PATH", b"LANG", b"USER", b"LOGNAME",
+    }  # fmt: skip
+    assert helper.end("7.1.0")
+    wait_until(lambda: not runs(rank), what="the end of the rank")
+
+
+def test_a_process_that_ran_away_ends_with_its_world(helper: Helper) -> None:
+    request = helper.request(argv=["/bin/sh", "-c", RUNS_AWAY.format(helper.output / "pids")])
+    shim = helper.start_world(request)
+    pids = helper.output / "pids"
+    wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2, what="processes")
+    away = int(pids.read_text().split()[1])
+    wait_until(lambda: ids(away, "Uid") == [ALICE] * 4)
+    os.kill(shim.pid, signal.SIGKILL)  # as the user may
+    wait_until(lambda: not runs(away), what="the end of the process")
+    wait_until(lambda: not helper.started(), what="the end of the keeper")
+
+
+def test_only_worlds_of_the_helper_are_ended(helper: Helper) -> None:
+    shims = [
+        helper.start_world(helper.request(uid, job, argv=["/bin/sleep", "600"]))
+        for uid, job in ((ALICE, 7), (BOB, 8))
+    ]
+    assert not helper.end("9.1.0")
+    assert not helper.end("../started/7.1.0")
+    assert helper.end("7.1.0")
+    wait_until(lambda: not runs(shims[0].pid), what="the end of the shim")
+    assert runs(shims[1].pid)
+    assert helper.find("8.1.0") == shims[1]
+
+
+def test_a_world_outlives_the_helper_and_is_ended_by_the_next(helper: Helper) -> None:
+    request = helper.request(argv=["/bin/sh", "-c", RUNS_AWAY.format(helper.output / "pids")])
+    shim = helper.start_world(request)
+    pids = helper.output / "pids"
+    wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2, what="processes")
+    helper.kill()
+    helper.start()
+    assert helper.find("7.1.0") == shim
+    assert runs(shim.pid)
+    assert helper.end("7.1.0")
+    for pid in (shim.pid, *map(int, pids.read_text().split())):
+        wait_until(lambda pid=pid: not runs(pid), what="the end of processes")
+    wait_until(lambda: os.listdir(helper.run / "jobs") == [], what="the end of the folder")
+
+
+def test_a_shim_waits_for_a_controller(helper: Helper, controller: FakeController) -> None:
+    request = helper.request()
+    controller.close()
+    shim = helper.start_world(request)
+    wait_until(lambda: Path(request.stdout).exists(), what="output")
+    again = FakeController(helper.run / "shims", 65534)
+    first = again.accept()
+    assert runs(shim.pid)
+    first.sock.close()  # the controller ends before it has saved the exits
+    (end,) = again.finish(again.accept())
+    assert end["code"] == 0
+    wait_until(lambda: not runs(shim.pid), what="the end of the shim")
+    again.close()
+
+
+def test_two_worlds_of_a_job_share_its_folder(helper: Helper) -> None:
+    for world, resize in (("7.1.0", 0), ("7.1.4", 4)):
+        helper.start_world(helper.request(world=world, resize=resize, argv=["/bin/sleep", "600"]))
+    folder = helper.run / "jobs" / "7.1"
+    wait_until(lambda: {"7.1.0", "7.1.4"} <= set(os.listdir(folder)), what="both folders")
+    assert helper.end("7.1.0")
+    wait_until(lambda: helper.started() == ["7.1.4"], what="the end of one world")
+    assert (folder / "7.1.4" / "token").exists()
+
+
+def test_a_user_cannot_make_the_helper_remove_files_of_others(
+    helper: Helper, controller: FakeController
+) -> None:
+    keep = helper.base / "keep"
+    keep.mkdir()
+    (keep / "file").write_text("of root")
+    folder = helper.run / "jobs" / "7.1"
+    plant = f"ln -s {keep} {folder}/a; mkdir {folder}/b; ln -s {keep}/file {folder}/b/c"
+    helper.start_world(helper.request(argv=["/bin/sh", "-c", plant]))
+    controller.finish(controller.accept())
+    wait_until(lambda: os.listdir(helper.run / "jobs") == [], what="the end of the folder")
+    assert (keep / "file").read_text() == "of root"

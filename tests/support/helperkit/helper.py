@@ -1,0 +1,233 @@
+"""The root helper of a node as a real process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helperkit.identity import acting_as
+from helperkit.programs import python_for_all
+from pliant.nodectl.controller.helper_client import HelperClient, encode_content
+from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.spool import StartRequest
+from pliant.protos.identity import keys
+from pliant.protos.identity.launch_content import LaunchContent, signed_variables
+from pliant.protos.identity.launch_order import LaunchOrder, new_nonce, sign
+from testkit import wait_until
+
+#: The controller's account, and two users. Both are in the group RESEARCH, too.
+ACCOUNT, ALICE, BOB, RESEARCH = 65534, 5001, 5002, 5003
+CLUSTER, NODE = "blue", "n7"
+#: Of the token, the list of nodes, and the key of the checkpoints.
+SECRETS = b"token", b"127.0.0.1:1\n", b"key"
+
+_PASSWD = """root:x:0:0:root:/root:/bin/sh
+nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
+alice:x:5001:5001:Alice:/nonexistent:/bin/sh
+bob:x:5002:5002:Bob:/nonexistent:/bin/sh
+wheel:x:5004:5004:member of root's group:/nonexistent:/bin/sh
+"""
+_GROUP = """root:x:0:wheel
+nogroup:x:65534:
+alice:x:5001:
+bob:x:5002:
+research:x:5003:alice,bob
+wheel:x:5004:
+"""
+
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("unshare") is None,
+    reason="only root can start processes of other users (and `unshare` is needed)",
+)
+
+
+class Helper:
+    """A root helper with a folder of its own; its host has the accounts of `_PASSWD`."""
+
+    def __init__(self) -> None:
+        self.base = Path(tempfile.mkdtemp(prefix="pliant-helper-"))
+        self.base.chmod(0o755)
+        self.run, self.state = self.base / "run", self.base / "state"
+        self.etc, self.output = self.base / "etc", self.base / "output"
+        self.etc.mkdir()
+        self.output.mkdir()
+        self.output.chmod(0o777)
+        self.key = keys.create_order_key()
+        (self.etc / "order.pub").write_text(keys.format_public_key(self.key.public_key()))
+        (self.base / "passwd").write_text(_PASSWD)
+        (self.base / "group").write_text(_GROUP)
+        self.configure()
+        try:
+            self.python = python_for_all(self.base)
+        except BaseException:
+            shutil.rmtree(self.base)
+            raise
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def configure(self, **changes: Any) -> None:
+        """Write the settings; ``changes`` replace some."""
+        settings = {"cluster": CLUSTER, "node": NODE, "account": ACCOUNT, **changes}
+        (self.etc / "helper.json").write_text(json.dumps(settings))
+
+    # ------------------------------------------------------------------ the process
+
+    def command(self, *options: str) -> list[str]:
+        """Return the command of the helper, in a mount namespace with the accounts."""
+        mounts = "; ".join(
+            f"mount --bind {self.base / name} /etc/{name}" for name in ("passwd", "group")
+        )
+        script = f'set -e; {mounts}; exec "$@"'
+        folders = {"config": self.etc, "run": self.run, "state": self.state}
+        named = [word for name, path in folders.items() for word in (f"--{name}-dir", str(path))]
+        helper = [self.python, "-I", "-m", "pliant.nodectl.root_helper", *named, *options]
+        return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *helper]
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        with open(self.base / "log", "ab") as log:
+            self.process = subprocess.Popen(self.command(), stderr=log)
+        wait_until(lambda: self.process_ended() or self._answers(), what="the helper")
+        assert not self.process_ended(), self.log()
+
+    def process_ended(self) -> bool:
+        """Return whether it does not run."""
+        return self.process is None or self.process.poll() is not None
+
+    def _answers(self) -> bool:
+        return "serving" in self.log().rpartition("---")[2]
+
+    def kill(self) -> None:
+        """Kill the helper, and nothing that it has started."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        with open(self.base / "log", "a", encoding="utf-8") as log:
+            log.write("---\n")
+
+    def close(self) -> None:
+        """End the helper and all that it has started, and remove its folder."""
+        if not self.process_ended():
+            for world in self.started():
+                self.end(world)
+            wait_until(lambda: not self.started(), what="the end of worlds")
+            self.kill()
+        shutil.rmtree(self.base)
+
+    def log(self) -> str:
+        """Return what the helper has written."""
+        return (self.base / "log").read_text() if (self.base / "log").exists() else ""
+
+    def refusals(self, kind: str) -> int:
+        """Return how many refusals of a kind are in the log."""
+        return self.log().count(f"refused ({kind})")
+
+    def started(self) -> list[str]:
+        """Return the worlds that run."""
+        return os.listdir(self.run / "started")
+
+    # ------------------------------------------------------------------ requests
+
+    def request(self, uid: int = ALICE, job: int = 7, **changes: Any) -> StartRequest:
+        """Return a request to start one rank that writes who it is."""
+        world = changes.pop("world", f"{job}.1.0")
+        folder = self.run / "jobs" / f"{job}.1" / world
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "PLIANT_CHECKPOINT": "",
+            "PLIANT_TOKEN_FILE": str(folder / "token"),
+            **changes.pop("environment", {}),
+        }
+        request = StartRequest(
+            world=world,
+            job=job,
+            run=1,
+            resize=0,
+            type="script",
+            size=1,
+            ranks=[(0, 0)],
+            argv=changes.pop("argv", ["/bin/sh", "-c", "id -u; id -g; id -G"]),
+            environment=environment,
+            directory="/",
+            stdout=str(self.output / "out"),
+            uid=uid,
+        )
+        return replace(request, **changes)
+
+    def sign(self, request: StartRequest, **changes: Any) -> bytes:
+        """Return the server's order for a request; ``changes`` replace fields, or ``key``."""
+        now = int(time.time())
+        key = changes.pop("key", self.key)
+        fields: dict[str, Any] = {
+            "cluster": CLUSTER,
+            "node": NODE,
+            "generation": 3,
+            "job": request.job,
+            "run": request.run,
+            "epoch": 1,
+            "uid": request.uid,
+            "gid": request.uid,
+            "groups": (),
+            "digest": covered(request).digest(),
+            "issued": now,
+            "expires": now + 120,
+            "nonce": new_nonce(),
+        }
+        return sign(LaunchOrder(**fields | changes), key)
+
+    def client(self) -> HelperClient:
+        """Return a client, for use inside `acting_as`."""
+        return HelperClient(self.run / "helper.sock")
+
+    def ask_start(
+        self, order: bytes, request: StartRequest, uid: int = ACCOUNT, **content: bytes
+    ) -> Identity:
+        """Ask for the start of a world as the controller does; return its shim."""
+        names = ("token", "nodes", "checkpoint_key")
+        secrets = dict(zip(names, SECRETS, strict=True)) | content
+        data = encode_content(request, **secrets)
+        with acting_as(uid):
+            return self.client().start(order, data)
+
+    def start_world(self, request: StartRequest) -> Identity:
+        """Start a world by a right order; return its shim."""
+        return self.ask_start(self.sign(request), request)
+
+    def end(self, world: str) -> bool:
+        """Ask for the end of a world."""
+        with acting_as(ACCOUNT):
+            return self.client().end(world)
+
+    def find(self, world: str) -> Identity | None:
+        """Ask for a world."""
+        with acting_as(ACCOUNT):
+            return self.client().find(world)
+
+
+def covered(request: StartRequest) -> LaunchContent:
+    """Return what an order for a request covers."""
+    return LaunchContent(
+        world=request.world,
+        resize=request.resize,
+        type=request.type,
+        size=request.size,
+        ranks=tuple(request.ranks),
+        argv=tuple(request.argv),
+        environment=signed_variables(request.environment),
+        directory=request.directory,
+        stdin=request.stdin,
+        stdout=request.stdout,
+        stderr=request.stderr,
+        umask=request.umask,
+        truncate_before=request.truncate_before,
+        checkpoint=request.environment["PLIANT_CHECKPOINT"],
+        secrets=SECRETS,
+    )
