@@ -35,6 +35,7 @@ class NodeReport(_message.Message):
     FENCE_FIELD_NUMBER: _builtins.int
     RANKS_EXITED_FIELD_NUMBER: _builtins.int
     ABLE_FIELD_NUMBER: _builtins.int
+    RENEW_CERTIFICATE_FIELD_NUMBER: _builtins.int
     PROOF_FIELD_NUMBER: _builtins.int
     PART_FIELD_NUMBER: _builtins.int
     proof: _builtins.bytes
@@ -52,6 +53,8 @@ class NodeReport(_message.Message):
     @_builtins.property
     def able(self) -> Global___Able: ...
     @_builtins.property
+    def renew_certificate(self) -> Global___RenewCertificate: ...
+    @_builtins.property
     def part(self) -> Global___ReportPart: ...
     def __init__(
         self,
@@ -62,18 +65,43 @@ class NodeReport(_message.Message):
         fence: Global___Fence | None = ...,
         ranks_exited: Global___RanksExited | None = ...,
         able: Global___Able | None = ...,
+        renew_certificate: Global___RenewCertificate | None = ...,
         proof: _builtins.bytes = ...,
         part: Global___ReportPart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "world_ready", b"world_ready"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "world_ready", b"world_ready"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register", "beat", "world_ready", "fence", "ranks_exited", "able", "proof", "part"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register", "beat", "world_ready", "fence", "ranks_exited", "able", "renew_certificate", "proof", "part"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
 Global___NodeReport: _TypeAlias = NodeReport  # noqa: Y015
+
+@_typing.final
+class RenewCertificate(_message.Message):
+    """The node's certificate is half way to its end, or the server asked for this. Answered by
+    Certificates.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIGNING_REQUEST_FIELD_NUMBER: _builtins.int
+    signing_request: _builtins.bytes
+    """PEM, for a new key of the node"""
+    def __init__(
+        self,
+        *,
+        signing_request: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["signing_request", b"signing_request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenewCertificate: _TypeAlias = RenewCertificate  # noqa: Y015
 
 @_typing.final
 class ReportPart(_message.Message):
@@ -469,6 +497,7 @@ class NodeOrder(_message.Message):
     KILL_FIELD_NUMBER: _builtins.int
     EXIT_ACK_FIELD_NUMBER: _builtins.int
     BEAT_HEARD_FIELD_NUMBER: _builtins.int
+    CERTIFICATES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___Welcome: ...
     @_builtins.property
@@ -485,6 +514,8 @@ class NodeOrder(_message.Message):
     def exit_ack(self) -> Global___ExitAck: ...
     @_builtins.property
     def beat_heard(self) -> Global___BeatHeard: ...
+    @_builtins.property
+    def certificates(self) -> Global___Certificates: ...
     def __init__(
         self,
         *,
@@ -496,12 +527,13 @@ class NodeOrder(_message.Message):
         kill: Global___Kill | None = ...,
         exit_ack: Global___ExitAck | None = ...,
         beat_heard: Global___BeatHeard | None = ...,
+        certificates: Global___Certificates | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "certificates", b"certificates", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "certificates", b"certificates", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "refused", "start_world", "fence_done", "control", "kill", "exit_ack", "beat_heard"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "refused", "start_world", "fence_done", "control", "kill", "exit_ack", "beat_heard", "certificates"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -515,6 +547,7 @@ class Welcome(_message.Message):
     BEAT_INTERVAL_S_FIELD_NUMBER: _builtins.int
     FIRST_PROCESSOR_FIELD_NUMBER: _builtins.int
     LIFE_FIELD_NUMBER: _builtins.int
+    APPLICATION_ADDRESS_FIELD_NUMBER: _builtins.int
     PROTOCOL_FIELD_NUMBER: _builtins.int
     OLDEST_READER_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
@@ -524,6 +557,10 @@ class Welcome(_message.Message):
     """global index of this node's slot 0"""
     life: _builtins.str
     """of this start of the server: two of one generation differ"""
+    application_address: _builtins.str
+    """HOST:PORT where applications of a node with a certificate connect; empty host: the one at which
+    the node reached the server.
+    """
     protocol: _builtins.int
     """of the version that writes this, see pliant.protos.versions"""
     oldest_reader: _builtins.int
@@ -535,12 +572,13 @@ class Welcome(_message.Message):
         beat_interval_s: _builtins.float = ...,
         first_processor: _builtins.int = ...,
         life: _builtins.str = ...,
+        application_address: _builtins.str = ...,
         protocol: _builtins.int = ...,
         oldest_reader: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat_interval_s", b"beat_interval_s", "first_processor", b"first_processor", "generation", b"generation", "life", b"life", "oldest_reader", b"oldest_reader", "protocol", b"protocol"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_address", b"application_address", "beat_interval_s", b"beat_interval_s", "first_processor", b"first_processor", "generation", b"generation", "life", b"life", "oldest_reader", b"oldest_reader", "protocol", b"protocol"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -890,3 +928,39 @@ class ExitAck(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ExitAck: _TypeAlias = ExitAck  # noqa: Y015
+
+@_typing.final
+class Certificates(_message.Message):
+    """What a node with a certificate trusts and shows from its next connection on: sent after Welcome,
+    when the roots change, and in answer to RenewCertificate.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROOTS_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
+    RENEW_FIELD_NUMBER: _builtins.int
+    roots: _builtins.bytes
+    """PEM of the roots that it trusts"""
+    certificate: _builtins.bytes
+    """PEM of its new certificate and the issuing authority; may be empty"""
+    refusal: _builtins.str
+    """why there is no new certificate; may be empty"""
+    renew: _builtins.bool
+    """the issuing authority was replaced: renew the certificate now"""
+    def __init__(
+        self,
+        *,
+        roots: _builtins.bytes = ...,
+        certificate: _builtins.bytes = ...,
+        refusal: _builtins.str = ...,
+        renew: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate", b"certificate", "refusal", b"refusal", "renew", b"renew", "roots", b"roots"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Certificates: _TypeAlias = Certificates  # noqa: Y015

@@ -17,14 +17,18 @@ from pliant.core.support.errors import PliantError
 from pliant.core.values.negotiation_policy import Escalation, GrowIf, NegotiationPolicy, Take
 from pliant.core.values.resources import LARGEST, is_name
 from pliant.core.values.timeouts import Timeouts
-from pliant.protos.address import GRPC_SOCKET, Address, UnixAddress, parse_address
+from pliant.protos.address import GRPC_SOCKET, Address, TcpAddress, UnixAddress, parse_address
 from pliant.protos.daemons.config_files import ConfigFileError, read_config
 from pliant.server.support.rate_limit import MESSAGES_AT_ONCE, MESSAGES_PER_S
 
 _DEFAULT = Timeouts()
+MAX_PORT = 65535
 #: With this many doublings, half a minute becomes a year.
 MAX_QUIET_DOUBLINGS = 20
 DEFAULT_STATE_DIR = "~/.local/state/pliant"
+#: The directory in the state folder with the identity of a cluster of several hosts, and a file
+#: that every identity has (`pliant.protos.identity.cluster_files`, which takes long to import).
+IDENTITY_DIRECTORY, _IDENTITY_FILE = "identity", "roots.pem"
 
 
 class ConfigError(PliantError, code="server-config"):
@@ -36,9 +40,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     state_dir: str = ""
     run_dir: str = ""
-    #: HOST:PORT of the gRPC services on a loopback interface; port 0 keeps the port of the last
-    #: start where it is free. Empty: a unix-domain socket in the run directory.
+    #: HOST:PORT where nodes connect over TLS. Port 0 keeps the port of the last start where it is
+    #: free. Empty: only the unix-domain socket in the run directory. Without the identity of a
+    #: cluster, it is a port of a loopback interface, without TLS, for nodes and applications.
     listen: str = ""
+    #: HOST:PORT where applications connect over TLS; empty: as ``listen``, with its port + 1.
+    listen_applications: str = ""
     strategy: str = "equipartition"
     #: Options of the strategy by name; ``-`` and ``_`` are the same.
     strategy_options: dict[str, object] = {}
@@ -121,11 +128,29 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.checkpoints).expanduser().absolute()
 
     @property
+    def identity(self) -> Path:
+        """Return the directory of the cluster's identity, which ``pliant cluster init`` makes."""
+        return self.state / IDENTITY_DIRECTORY
+
+    @property
+    def uses_tls(self) -> bool:
+        """Return whether nodes of other hosts may connect: there is an identity, and an address."""
+        return bool(self.listen) and has_identity(self.state)
+
+    @property
     def address(self) -> Address:
-        """Return the address on which gRPC listens."""
-        if not self.listen:
+        """Return the address of nodes and applications without TLS."""
+        if not self.listen or self.uses_tls:
             return UnixAddress(self.run / GRPC_SOCKET)
         return parse_address(self.listen)
+
+    @property
+    def tls_addresses(self) -> tuple[TcpAddress, TcpAddress]:
+        """Return where nodes and where applications connect over TLS."""
+        nodes = _tcp_address(self.listen)
+        if self.listen_applications:
+            return nodes, _tcp_address(self.listen_applications)
+        return nodes, TcpAddress(nodes.host, nodes.port and nodes.port + 1)
 
     def replaced(self, values: Mapping[str, object]) -> Config:
         """Return this configuration with other values for some keys."""
@@ -261,7 +286,9 @@ def _check_values(config: Config) -> None:
         raise ConfigError(f"interface: {config.interface!r} is no name of a network interface")
     _check_resources(config.resources)
     _check_operators(config.operators)
-    _check_listen(config.listen)
+    _check_listen("listen", config.listen, config)
+    _check_listen("listen_applications", config.listen_applications, config)
+    _check_ports(config)
 
 
 def _check_resources(resources: Mapping[str, int]) -> None:
@@ -280,27 +307,63 @@ def _check_operators(names: Sequence[str]) -> None:
             raise ConfigError(f"operators: there is no user {name!r:.80}") from None
 
 
-def _check_listen(listen: str) -> None:
-    if not listen:
+def has_identity(state: Path) -> bool:
+    """Return whether a state folder has the identity of a cluster, without reading it."""
+    return (state / IDENTITY_DIRECTORY / _IDENTITY_FILE).exists()
+
+
+def _tcp_address(text: str) -> TcpAddress:
+    address = parse_address(text)
+    if not isinstance(address, TcpAddress):
+        raise ValueError(f"expected HOST:PORT, got {text}")
+    return address
+
+
+def _check_listen(key: str, text: str, config: Config) -> None:
+    if not text:
         return
     try:
-        address = parse_address(listen)
+        address = parse_address(text)
     except ValueError:
-        raise ConfigError(f"listen: expected host:port, got {listen}") from None
+        raise ConfigError(f"{key}: expected host:port, got {text}") from None
     if isinstance(address, UnixAddress):
         raise ConfigError(
-            f"listen: expected host:port, got {listen}; without it the server listens on a "
+            f"{key}: expected host:port, got {text}; without it the server listens on a "
             "unix-domain socket in the run directory"
         )
-    if address.host == "localhost":
+    if _is_loopback(key, address.host) or has_identity(config.state):
         return
+    raise ConfigError(
+        f"{key}: {address.host} is not a loopback address, and {config.state} has no identity of a "
+        "cluster: make one with `pliant cluster init`, or leave this key out"
+    )
+
+
+def _is_loopback(key: str, host: str) -> bool:
+    """Return whether a host is this one; refuse a host that is not an address."""
+    if host == "localhost":
+        return True
     try:
-        loopback = ipaddress.ip_address(address.host).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
+        raise ConfigError(f"{key}: expected an IP address or localhost, got {host}") from None
+
+
+def _check_ports(config: Config) -> None:
+    """Refuse addresses of applications that the server could not use."""
+    if config.listen_applications and not config.uses_tls:
+        missing = "listen" if not config.listen else "an identity (`pliant cluster init`)"
         raise ConfigError(
-            f"listen: expected an IP address or localhost, got {address.host}"
-        ) from None
-    if not loopback:
-        raise ConfigError(
-            f"listen: {address.host} is not a loopback address; other addresses need certificates"
+            f"listen_applications: it is used only together with {missing}; without TLS, "
+            "applications connect where nodes do"
         )
+    if not config.uses_tls:
+        return
+    nodes, applications = config.tls_addresses
+    if applications.port > MAX_PORT:
+        raise ConfigError(
+            f"listen: the port of applications would be {applications.port}; name another one with "
+            "listen_applications"
+        )
+    if nodes == applications and nodes.port:
+        raise ConfigError("listen_applications: nodes have that address (listen)")

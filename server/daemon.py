@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pliant.core.support.command_line import CommandParser
 from pliant.protos.daemons.files import describe_unusable, write_whole
 from pliant.protos.daemons.private_paths import open_private
+from pliant.protos.identity.grpc_tls import require_tls_1_3
 from pliant.server.locks import AlreadyRunningError, RunLock, ServerLock, started_ticks
 from pliant.server.shutdown import ShutdownPipe
 from pliant.server.support.log_setup import log_to_stderr
@@ -89,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--state-dir", metavar="DIR", help="folder of the job database")
     parser.add_argument("--run-dir", metavar="DIR", help="folder of sockets and pid files")
-    parser.add_argument("--listen", metavar="HOST:PORT", help="use TCP on loopback, no socket")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="port for the nodes of other hosts")
     parser.add_argument("--debug", action="store_true", help="check every invariant, log more")
     return parser
 
@@ -188,6 +189,7 @@ def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
     # A fork in a process with gRPC threads can hang parent and child. Nothing here forks, so the
     # fork handlers of gRPC, which cost time, are switched off.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+    require_tls_1_3()
     # A job passes through about a dozen hand-overs between threads. With the default switch
     # interval of 5 ms each of them could take that long.
     sys.setswitchinterval(0.00001)
@@ -207,7 +209,7 @@ def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
         return 1
     reload = Reload(config, read, server.reload)
     shutdown.on_hangup(lambda: reload.handle(file))
-    _log_ready(config, server.address)
+    _log_ready(config, server.address, server.tls_addresses)
     shutdown.wait()
     if shutdown.fault:
         # Without that thread the state in memory cannot be trusted. The database can.
@@ -226,6 +228,7 @@ def _startup_error_message(config: Config, error: Exception) -> object:
     from sqlalchemy.exc import SQLAlchemyError
 
     from pliant.core.state.json_records import NewerRecordError
+    from pliant.protos.identity.errors import IdentityError
     from pliant.server.database.db_errors import has_free_space, is_disk_full
     from pliant.server.database.engine import DatabaseUnusableError, no_space_error, unusable_error
     from pliant.server.database.row_codecs import UnreadableRowError
@@ -237,7 +240,7 @@ def _startup_error_message(config: Config, error: Exception) -> object:
             return no_space_error(config.state if not has_free_space(config.state) else config.run)
         case OSError():
             return describe_unusable(error)
-        case DatabaseUnusableError():
+        case DatabaseUnusableError() | IdentityError():
             return error
     return None
 
@@ -252,9 +255,18 @@ def _raise_descriptor_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _log_ready(config: Config, address: str) -> None:
+def _log_ready(config: Config, address: str, tls: Mapping[str, str]) -> None:
+    from pliant.server.config import has_identity
+
     if os.geteuid() != 0:
         log.info("single-user mode: all jobs run as this user")
     else:
         log.info("single-user mode: all jobs run as the user of the node controllers")
+    if tls:
+        where = ", ".join(f"{name} at {each}" for name, each in tls.items())
+        log.info("cluster mode: other hosts connect over TLS 1.3: %s", where)
+    elif has_identity(config.state):
+        log.info("single-host mode: the identity in %s is not used without listen", config.identity)
+    else:
+        log.info("single-host mode: for several hosts, begin with `pliant cluster init`")
     log.info("serving %s, strategy %s, state in %s", address, config.strategy, config.state)

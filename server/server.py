@@ -15,7 +15,6 @@ from sqlalchemy import Engine
 from pliant.core.commands import Command, Note
 from pliant.core.state_machine import Core
 from pliant.core.values.processors import from_indices
-from pliant.protos.address import TcpAddress
 from pliant.protos.daemons.files import write_whole
 from pliant.server.config import Config
 from pliant.server.database.commit_guard import FILE_NAME as COMMITS_FILE
@@ -35,15 +34,14 @@ from pliant.server.execution.execute import CoreLoop
 from pliant.server.execution.job_program_cache import ProgramCache
 from pliant.server.execution.planner import Planner
 from pliant.server.execution.start_orders import LaunchSettings
+from pliant.server.listening import ServiceParts, Services
 from pliant.server.locks import boot_id
 from pliant.server.registry.checkpoint_dirs import CheckpointDirs
 from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, StatusCache
-from pliant.server.rpc.app_service import AppService
 from pliant.server.rpc.barriers import BarrierService, BarrierTable
 from pliant.server.rpc.grpc_server import GrpcServer
-from pliant.server.rpc.node_service import NodeService, ServerIdentity
 from pliant.server.rpc.nodelist import NodeList
 from pliant.server.rpc.remove import ExitCollector
 from pliant.server.rpc.report_validation import ReportValidator
@@ -94,6 +92,8 @@ class Server:
         self._stored = read_state(self._reader, self._clock.now() - ENDED_JOBS_KEPT_S)
         #: Where applications connect; empty until the server listens.
         self.address = ""
+        #: Where nodes and applications connect over TLS, by name; empty without TLS.
+        self.tls_addresses: Mapping[str, str] = {}
         self._guard = CommitGuard(path, self._generation, self._job_ids.last)
         self._writer = Writer(self._engine, self._guard)
         self._secret = load_secret(config.state / FILE_NAME)
@@ -284,45 +284,29 @@ class Server:
     # ---------------------------------------------------------------- parts
 
     def _listen(self) -> str:
-        """Start the gRPC server and return its address.
-
-        That is the unix-domain socket or the configured TCP port. If the configured port is 0, it
-        is the port of the last start if that is free, else any free port.
-        """
-        nodes = NodeService(
+        """Start the gRPC server, and return its address on this host."""
+        parts = ServiceParts(
             self._core_loop,
             self._connections,
             self._nodelist,
             self._remove,
             self._barriers,
             self._validator,
-            ServerIdentity(
-                self._secret, self._generation, secrets.token_hex(8), self._config.beat_interval_s
-            ),
-        )
-        nodes.on_registered.append(self._job_ids.on_node_registered)
-        apps = AppService(
-            self._core_loop,
-            self._connections,
             self._status,
             self._tokens,
             self._clock,
-            generation=self._generation,
-            rate_limiter=self._rate_limiter,
+            self._rate_limiter,
+            self._job_ids.on_node_registered,
         )
+        services = Services(parts, self._config, self._generation, self._secret)
         self._remove.on_closed += [
             self._barriers.forget,
             lambda jobs, _: self._rate_limiter.forget(jobs),
         ]
-        address = self._config.address
-        addresses = [address]
-        if isinstance(address, TcpAddress) and not address.port:
-            last = TcpAddress(address.host, int(self._meta.get("port", "0")))
-            addresses = [last, address] if last.port else [address]
-        found = self._rpc.start(nodes, apps, addresses, self._on_fault)
-        if isinstance(found, TcpAddress):
-            self._writer.commit([put_meta("port", str(found.port))])
-        return str(found)
+        found = services.listen(self._rpc, self._meta, self._on_fault)
+        self._writer.commit([put_meta(key, value) for key, value in found.ports.items()])
+        self.tls_addresses = found.tls
+        return found.local
 
     def _launch_settings(self) -> LaunchSettings:
         config = self._config

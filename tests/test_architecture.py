@@ -102,6 +102,7 @@ ORDER = {
         reload execution
         rpc users
         joining
+        listening
         server
         daemon
         __main__

@@ -42,6 +42,18 @@ class Stream(Generic[M]):
         """End the stream after the queued messages. May be called from any thread."""
         self._from_anywhere(None)
 
+    @property
+    def is_closed(self) -> bool:
+        """Return whether nothing more is sent. Called in the gRPC loop."""
+        return self._closed
+
+    def end_with(self, message: M) -> None:
+        """End the stream at once with a message, in place of those that wait. In the gRPC loop."""
+        if not self._closed:
+            self._drop_waiting()
+            self._put(message)
+            self._put(None)
+
     async def messages(self) -> AsyncIterator[M]:
         """Yield the messages to send until the stream is closed."""
         while (message := await self._queue.get()) is not None:
@@ -61,11 +73,14 @@ class Stream(Generic[M]):
         if self._queue.full():
             log.warning("%s does not read its stream: cut off", self.name)
             self._closed = True
-            while not self._queue.empty():
-                self._queue.get_nowait()
+            self._drop_waiting()
             message = None
         self.sent += message is not None
         self._queue.put_nowait(message)
+
+    def _drop_waiting(self) -> None:
+        while not self._queue.empty():
+            self._queue.get_nowait()
 
 
 NodeStream = Stream[node_pb2.NodeOrder]

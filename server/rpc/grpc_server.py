@@ -10,7 +10,8 @@ import logging
 import os
 import resource
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -55,8 +56,23 @@ _LARGEST_BOUND = (1 << 31) - 2
 STOP_GRACE_S = 0.5
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An address on which some of the services listen."""
+
+    #: The first one that is free is used.
+    addresses: Sequence[Address]
+    services: Sequence[grpc.GenericRpcHandler]
+    #: Of TLS; None for a socket or port without TLS.
+    credentials: grpc.ServerCredentials | None = None
+    #: Its share of the connections that all endpoints may have together.
+    share: float = 1.0
+    #: Called with the actual address before the first peer can connect.
+    on_bound: Callable[[Address], None] | None = None
+
+
 class GrpcServer:
-    """The gRPC server with its thread, its listening socket and all streams."""
+    """The gRPC servers of all endpoints, in one loop in one thread, with all streams."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -64,28 +80,32 @@ class GrpcServer:
         self._listening = threading.Event()
         self._thread: threading.Thread | None = None
         self._fault: Exception | None = None
-        self._address: Address | None = None
-        self._directory: int | None = None
+        self._addresses: list[Address] = []
+        self._directories: list[int] = []
 
     def start(
         self,
-        nodes: NodeService,
-        apps: AppService,
-        addresses: Sequence[Address],
+        endpoints: Sequence[Endpoint],
         on_fault: Callable[[str], None],
-    ) -> Address:
-        """Listen on the first free address and return it, with its actual port.
+        background: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> list[Address]:
+        """Listen, and return the address of each endpoint, with its actual port.
+
+        Args:
+            endpoints: where to listen.
+            on_fault: is called if the thread ends by an error.
+            background: what else runs in the loop until the server stops.
 
         Raises:
-            OSError: if no address is free.
+            OSError: if no address of an endpoint is free.
         """
         self._thread = start_thread(
-            "grpc", lambda: asyncio.run(self._serve(nodes, apps, addresses)), on_fault
+            "grpc", lambda: asyncio.run(self._serve(endpoints, background)), on_fault
         )
         self._listening.wait()
-        if self._address is None:
+        if self._fault is not None or not self._addresses:
             raise self._fault or RuntimeError("the gRPC thread did not start")
-        return self._address
+        return self._addresses
 
     def stop(self) -> None:
         """End every stream. Controllers and applications will connect to the next server."""
@@ -97,36 +117,66 @@ class GrpcServer:
             self._thread.join()
 
     async def _serve(
-        self, nodes: NodeService, apps: AppService, addresses: Sequence[Address]
+        self,
+        endpoints: Sequence[Endpoint],
+        background: Callable[[], Coroutine[Any, Any, None]] | None,
     ) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = grpc.aio.server(options=(*OPTIONS, (MAX_CONNECTIONS_OPTION, max_connections())))
-        server.add_generic_rpc_handlers(
-            (
-                _streams("NodeService", "Connect", nodes.Connect, node_pb2.NodeReport),
-                _streams("AppService", "Session", apps.Session, app_pb2.AppReport),
-            )
-        )
+        servers: list[grpc.aio.Server] = []
         try:
-            bound = self._bind(server, addresses)
-            await server.start()
-            self._address = bound
+            for endpoint in endpoints:
+                server = await self._listen(endpoint)
+                servers.append(server)
         except Exception as error:
             self._fault = error
+            await self._end(servers)
             return
         finally:
             self._listening.set()
-        await self._stop.wait()
-        await server.stop(STOP_GRACE_S)
-        if self._directory is not None:  # gRPC has removed the socket through it
-            os.close(self._directory)
+        stopping = asyncio.create_task(self._stop.wait())
+        tasks: set[asyncio.Task[Any]] = {stopping}
+        if background is not None:
+            tasks.add(asyncio.create_task(background()))
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks - done:
+            task.cancel()
+        await self._end(servers)
+        for task in done:
+            task.result()
 
-    def _bind(self, server: grpc.aio.Server, addresses: Sequence[Address]) -> Address:
-        for address in addresses:
+    async def _listen(self, endpoint: Endpoint) -> grpc.aio.Server:
+        most = max(1, int(max_connections() * endpoint.share))
+        server = grpc.aio.server(options=(*OPTIONS, (MAX_CONNECTIONS_OPTION, most)))
+        server.add_generic_rpc_handlers(tuple(endpoint.services))
+        bound = self._bind(server, endpoint)
+        if endpoint.on_bound is not None:
+            endpoint.on_bound(bound)
+        await server.start()
+        self._addresses.append(bound)
+        return server
+
+    async def _end(self, servers: Sequence[grpc.aio.Server]) -> None:
+        await asyncio.gather(*(server.stop(STOP_GRACE_S) for server in servers))
+        for directory in self._directories:  # gRPC has removed the sockets through it
+            os.close(directory)
+
+    def _bind(self, server: grpc.aio.Server, endpoint: Endpoint) -> Address:
+        for address in endpoint.addresses:
             if isinstance(address, UnixAddress):
-                self._directory = _bind_socket(server, address)
+                self._directories.append(_bind_socket(server, address))
                 return address
-        return _bind_port(server, [each for each in addresses if isinstance(each, TcpAddress)])
+        ports = [each for each in endpoint.addresses if isinstance(each, TcpAddress)]
+        return _bind_port(server, ports, endpoint.credentials)
+
+
+def node_service(nodes: NodeService) -> grpc.GenericRpcHandler:
+    """Return the handler of the streams of nodes."""
+    return _streams("NodeService", "Connect", nodes.Connect, node_pb2.NodeReport)
+
+
+def application_service(apps: AppService) -> grpc.GenericRpcHandler:
+    """Return the handler of the streams of applications."""
+    return _streams("AppService", "Session", apps.Session, app_pb2.AppReport)
 
 
 def _streams(
@@ -174,10 +224,18 @@ def _bind_socket(server: grpc.aio.Server, address: UnixAddress) -> int:
     return directory
 
 
-def _bind_port(server: grpc.aio.Server, addresses: Sequence[TcpAddress]) -> TcpAddress:
+def _bind_port(
+    server: grpc.aio.Server,
+    addresses: Sequence[TcpAddress],
+    credentials: grpc.ServerCredentials | None,
+) -> TcpAddress:
     for address in addresses:
         try:
-            return TcpAddress(address.host, server.add_insecure_port(str(address)))
+            if credentials is None:
+                port = server.add_insecure_port(str(address))
+            else:
+                port = server.add_secure_port(str(address), credentials)
+            return TcpAddress(address.host, port)
         except RuntimeError:
             log.warning("%s is taken", address)
     raise OSError(f"cannot listen on {', '.join(map(str, addresses))}")

@@ -51,6 +51,11 @@ class HeartbeatLeases:
             lease.heard, lease.health = now, Health.GOOD
         return before
 
+    def lose(self, node: NodeName) -> None:
+        """End the lease of a node, if it has one: it must register again."""
+        if lease := self._leases.get(node):
+            lease.health = Health.LOST
+
     def extend(self, seconds: float, now: float) -> None:
         """Extend all leases after the server itself stalled for some seconds."""
         for lease in self._leases.values():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractContextManager, aclosing, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -15,13 +16,13 @@ from pliant.core.values.ids import NodeName
 from pliant.faults import message
 from pliant.protos import node_pb2, node_pb2_grpc, versions
 from pliant.protos.codec import CodecError, exits_from_proto, node_from_proto, ready_from_proto
-from pliant.protos.key_proof import NODE, subject_of
 from pliant.protos.report_parts import join
 from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.execution.connections import Connections, NodeStream, Stream
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.rpc.barriers import BarrierService
 from pliant.server.rpc.lost_message_detection import LostMessageDetector
+from pliant.server.rpc.node_authentication import NEEDS_SECRET, NodeAuthenticator, NodePeer
 from pliant.server.rpc.nodelist import NodeList, stale
 from pliant.server.rpc.remove import EndReport, ExitCollector
 from pliant.server.rpc.report_validation import ReportValidator
@@ -31,17 +32,12 @@ from pliant.server.rpc.unauthenticated_peers import (
     UnauthenticatedPeers,
     readable,
 )
-from pliant.server.security.authentication import verify_peer
-from pliant.server.security.cluster_secret import FILE_NAME
+from pliant.server.security.authentication import NodeNotAdmittedError
 
 log = logging.getLogger(__name__)
 
 #: A peer must authenticate itself this many seconds after it connected.
 HELLO_TIMEOUT_S = 10.0
-NEEDS_SECRET = (
-    f"this server wants the secret of its cluster: the file {FILE_NAME} in its state folder, or a "
-    "copy of it that is named with --secret-file"
-)
 #: Characters of a name that has not been checked yet.
 MAX_NAME_SHOWN = 64
 #: Failpoints where reports arrive, by kind.
@@ -54,13 +50,13 @@ _ARRIVED = {
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """The identity of this server: the secret that controllers must know, and its generation."""
+    """What the server tells the nodes that it welcomes, and how it finds out who they are."""
 
-    secret: str = field(repr=False)
     generation: int
     #: Random id of this start. A server on a copy of the database may have the same generation.
     instance_id: str
     beat_interval_s: float
+    authenticator: NodeAuthenticator
 
 
 class NodeService(node_pb2_grpc.NodeServiceServicer):
@@ -79,9 +75,13 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self._core_loop, self._connections, self._nodelist = core_loop, connections, nodelist
         self._remove, self._barriers, self._validator = remove, barriers, validator
         self._identity = identity
+        self._authenticator = identity.authenticator
+        self._certified = identity.authenticator.certified
         self._unauthenticated, self._warnings = UnauthenticatedPeers(), PeerWarnings(log)
         #: Called with the registration of each node, before the core handles it.
         self.on_registered: list[Callable[[NodeRegistered], None]] = []
+        #: Where applications of nodes with certificates connect; empty for other nodes.
+        self.application_address = ""
 
     async def Connect(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
         """Serve one controller until either side ends the stream."""
@@ -89,9 +89,11 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 with self._unauthenticated.admit():
-                    if not await self._authenticate(context, reports):
+                    peer = await self._authenticator.authenticate(context, reports)
+                    if peer is None:
                         self._warnings.warning("a stream is not authenticated: %s", context.peer())
                         await context.abort(grpc.StatusCode.UNAUTHENTICATED, NEEDS_SECRET)
+                        return
                 reports = join(reports)
                 first = await anext(reports)
             if wrong := _wrong_version(first.register):
@@ -108,6 +110,19 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             self._warnings.warning("a registration was refused: %s", error)
             yield _refused(str(error))
             return
+        except NodeNotAdmittedError as error:
+            text = "a stream was refused: %s (%s)"
+            self._warnings.warning(text, error, context.peer(), kind=error.name)
+            if error.is_temporary:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+            yield _refused(str(error))
+            return
+        if denied := peer.refusal(event.name, event.slots):
+            certificate = peer.certified
+            kind = certificate.name if certificate else event.name
+            self._warnings.warning("a registration was refused: %s", denied, kind=kind)
+            yield _refused(denied)
+            return
         taken = self._nodelist.name_conflict(event.name)
         reason = taken or self._nodelist.refusal(event, self._stale(first.register))
         if reason is not None:
@@ -117,6 +132,21 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         for call in self.on_registered:
             call(event)
         stream: NodeStream = Stream(asyncio.get_running_loop(), f"node {event.name}")
+        with self._watched(peer, stream):
+            async with aclosing(self._serve(event, stream, reports)) as orders:
+                async for order in orders:
+                    yield order
+
+    def _watched(self, peer: NodePeer, stream: NodeStream) -> AbstractContextManager[None]:
+        """End the stream if the node's certificate is revoked inside the ``with`` block."""
+        if self._certified is None or peer.certified is None:
+            return nullcontext()
+        return self._certified.connected(peer.certified, stream)
+
+    async def _serve(
+        self, event: NodeRegistered, stream: NodeStream, reports: AsyncIterator[Any]
+    ) -> AsyncGenerator[Any, None]:
+        """Welcome a node, and yield its orders until either side ends the stream."""
         # Attached before the core handles the registration, so that its orders wait in the stream.
         self._connections.attach_node(event.name, stream)
         self._nodelist.watch(event.name)
@@ -126,6 +156,8 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             future = self._core_loop.commit(event, (), lambda core: core.nodes[name].first)
             yield self._welcome(await asyncio.wrap_future(future))
             log.info("node %s connected with %d slots", name, event.slots)
+            if self._certified is not None:
+                self._certified.greet(stream)
             reader = asyncio.create_task(self._read(name, reports, stream))
             async for order in stream.messages():
                 if order.HasField("start_world"):
@@ -136,11 +168,6 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                 reader.cancel()
             self._connections.detach_node(event.name, stream)
             log.info("node %s: stream closed", event.name)
-
-    async def _authenticate(self, context: Any, reports: AsyncIterator[Any]) -> bool:
-        if subject_of(context.invocation_metadata()) != NODE:
-            return False
-        return await verify_peer(context, reports, self._identity.secret.encode("ascii"))
 
     def _stale(self, register: node_pb2.Register) -> str | None:
         identity = self._identity
@@ -155,6 +182,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                 beat_interval_s=self._identity.beat_interval_s,
                 first_processor=first_processor,
                 life=self._identity.instance_id,
+                application_address=self.application_address,
                 **versions.numbers(),
             )
         )
@@ -164,8 +192,12 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         delivery = LostMessageDetector()
         try:
             async for report in reports:
+                if stream.is_closed:  # the node may have been revoked
+                    return
                 if not report.HasField("beat"):
                     self._take(node, report, delivery)
+                    if self._certified is not None and report.HasField("renew_certificate"):
+                        self._certified.renew(stream, report.renew_certificate.signing_request)
                     continue
                 if self._nodelist.beat(node, report.beat):
                     _confirm_beat(report.beat, stream)
@@ -188,6 +220,9 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         if kind == "able":
             delivery.reports += 1
             self._core_loop.post(NodeAble(node))
+            return
+        if kind == "renew_certificate":
+            delivery.reports += 1
             return
         if kind not in _ARRIVED:
             raise CodecError(f"{kind} is not expected here")

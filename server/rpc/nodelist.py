@@ -104,6 +104,12 @@ class NodeList:
             return f"a node named {name} is connected already"
         return None
 
+    def lose(self, node: NodeName, reason: str) -> None:
+        """Give up a node that may not come back, without waiting for the end of its lease."""
+        with self._flag:
+            self._leases.lose(node)
+        self._core_loop.post(NodeLost(node, reason))
+
     def watch(self, node: NodeName) -> None:
         """Start the lease of a node that registered."""
         with self._flag:

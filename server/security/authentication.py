@@ -1,11 +1,23 @@
-"""The server's side of the handshake at the start of every stream."""
+"""The server's side of the handshake at the start of a stream, and nodes that are not admitted."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import Any
 
+from pliant.core.support.errors import PliantError
 from pliant.protos import key_proof
+
+
+class NodeNotAdmittedError(PliantError):
+    """A node with a certificate may not connect; the message names the node and the reason."""
+
+    def __init__(self, text: str, name: str = "", *, is_temporary: bool = False) -> None:
+        super().__init__(text)
+        #: Of the node, as far as its certificate is known.
+        self.name = name
+        #: Whether the cause is not the node, so that it should try again.
+        self.is_temporary = is_temporary
 
 
 async def verify_peer(context: Any, reports: AsyncIterator[Any], key: bytes) -> bool:

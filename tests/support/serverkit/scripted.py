@@ -36,6 +36,7 @@ from pliant.server.registry.mpi_worlds import WorldRegistry
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.rpc.app_service import AppService
 from pliant.server.rpc.lost_message_detection import LostMessageDetector
+from pliant.server.rpc.node_authentication import SecretAuthenticator
 from pliant.server.rpc.node_service import NodeService, ServerIdentity
 from pliant.server.rpc.remove import ExitCollector
 from pliant.server.rpc.report_validation import ReportValidator
@@ -156,7 +157,7 @@ class Shell:
             JobIdAllocator(0),
         )
         unused = cast(Any, None)  # heartbeats and barriers are not sent here
-        greeting = ServerIdentity("", 1, "", 1.0)
+        greeting = ServerIdentity(1, "", 1.0, SecretAuthenticator(""))
         self.nodes = NodeService(
             self.execute, self.connections, unused, self.remove, unused, validator, greeting
         )

@@ -1,0 +1,248 @@
+"""Where the server listens, and which services are there.
+
+Without the identity of a cluster there is one endpoint with both services: a unix-domain socket, or
+a port of a loopback interface. With an identity and an address there are two more, over TLS: nodes
+show their certificates before any message is read; applications prove that they know the token of
+their run. The socket stays for the processes of this host, which its owner has started.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pliant.core.events import NodeRegistered
+from pliant.protos.address import Address, TcpAddress
+from pliant.protos.daemons.files import write_whole
+from pliant.server.config import Config
+from pliant.server.execution.connections import Connections
+from pliant.server.execution.execute import CoreLoop
+from pliant.server.registry.status_cache import StatusCache
+from pliant.server.rpc.app_service import AppService
+from pliant.server.rpc.barriers import BarrierService
+from pliant.server.rpc.grpc_server import (
+    Endpoint,
+    GrpcServer,
+    application_service,
+    node_service,
+)
+from pliant.server.rpc.node_authentication import (
+    CertificateAuthenticator,
+    NodeAuthenticator,
+    SecretAuthenticator,
+)
+from pliant.server.rpc.node_service import NodeService, ServerIdentity
+from pliant.server.rpc.nodelist import NodeList
+from pliant.server.rpc.remove import ExitCollector
+from pliant.server.rpc.report_validation import ReportValidator
+from pliant.server.security.app_tokens import AppTokens
+from pliant.server.support.clock import HybridClock
+from pliant.server.support.rate_limit import RateLimiter
+
+if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
+    from pliant.server.rpc.certified_nodes import CertifiedNodes
+    from pliant.server.security.node_admission import NodeAdmission
+    from pliant.server.security.tls_files import TlsFiles
+
+log = logging.getLogger(__name__)
+
+#: The file in the run folder with the addresses for other hosts.
+ADDRESSES_FILE = "cluster.addresses"
+#: Keys of the stored ports, by name of the address.
+_PORTS = {"local": "port", "nodes": "port.nodes", "applications": "port.applications"}
+#: Shares of the connections: many nodes, and an application for each job.
+_SHARES = {"local": 0.25, "nodes": 0.375, "applications": 0.375}
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceParts:
+    """The parts of the server that the services use."""
+
+    core_loop: CoreLoop
+    connections: Connections
+    nodelist: NodeList
+    remove: ExitCollector
+    barriers: BarrierService
+    validator: ReportValidator
+    status: StatusCache
+    tokens: AppTokens
+    clock: HybridClock
+    rate_limiter: RateLimiter
+    #: Called with the registration of each node.
+    on_node_registered: Callable[[NodeRegistered], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """The addresses on which the server listens."""
+
+    #: On this host, without TLS.
+    local: str
+    #: Over TLS, by name; empty without TLS.
+    tls: Mapping[str, str]
+    #: Ports to use again at the next start, by their keys in the database.
+    ports: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tls:
+    files: TlsFiles
+    admission: NodeAdmission
+    certified: CertifiedNodes
+
+
+class Services:
+    """The services for nodes and applications, on the addresses of a configuration."""
+
+    def __init__(self, parts: ServiceParts, config: Config, generation: int, secret: str) -> None:
+        """Read the identity of the cluster if the configuration needs it.
+
+        Raises:
+            StoredIdentityError, UntrustedPathError, OSError: the identity cannot be used.
+        """
+        self._parts, self._config, self._secret = parts, config, secret
+        self._generation, self._instance_id = generation, secrets.token_hex(8)
+        self._tls = self._load_tls() if config.uses_tls else None
+
+    def listen(
+        self, server: GrpcServer, meta: Mapping[str, str], on_fault: Callable[[str], None]
+    ) -> Listening:
+        """Start the gRPC server, and return its addresses.
+
+        Raises:
+            OSError: no address of a service is free.
+        """
+        endpoints = {"local": self._local_endpoint(meta)}
+        background = None
+        if self._tls is not None:
+            endpoints |= self._tls_endpoints(self._tls, meta)
+            background = self._tls.certified.watch
+        found = server.start(list(endpoints.values()), on_fault, background)
+        by_name = dict(zip(endpoints, found, strict=True))
+        ports = {
+            _PORTS[name]: str(each.port)
+            for name, each in by_name.items()
+            if isinstance(each, TcpAddress)
+        }
+        tls = {name: str(each) for name, each in by_name.items() if name != "local"}
+        path = self._config.run / ADDRESSES_FILE
+        if tls:
+            write_whole(path, f"{json.dumps(tls)}\n")
+        else:
+            path.unlink(missing_ok=True)
+        return Listening(str(by_name["local"]), tls, ports)
+
+    def _load_tls(self) -> _Tls:
+        from pliant.server.rpc.certified_nodes import CertifiedNodes
+        from pliant.server.security.node_admission import NodeAdmission
+        from pliant.server.security.tls_files import TlsFiles
+
+        files = TlsFiles(self._config.identity)
+        admission = NodeAdmission(files)
+        return _Tls(files, admission, CertifiedNodes(files, admission, self._parts.nodelist.lose))
+
+    def _local_endpoint(self, meta: Mapping[str, str]) -> Endpoint:
+        admission = self._tls.admission if self._tls else None
+        nodes = self._node_service(SecretAuthenticator(self._secret, admission))
+        share = _SHARES["local"] if self._tls else 1.0
+        addresses = _candidates(self._config.address, meta.get(_PORTS["local"]))
+        services = (node_service(nodes), application_service(self._application_service()))
+        return Endpoint(addresses, services, share=share)
+
+    def _tls_endpoints(self, tls: _Tls, meta: Mapping[str, str]) -> dict[str, Endpoint]:
+        nodes_at, applications_at = self._config.tls_addresses
+        _warn_of_uncovered({nodes_at.host, applications_at.host}, tls.files)
+        nodes = self._node_service(CertificateAuthenticator(tls.admission, tls.certified))
+
+        def on_bound(address: Address) -> None:
+            nodes.application_address = _address_for_nodes(address, nodes_at)
+
+        # Applications first: nodes are told their port.
+        return {
+            "applications": Endpoint(
+                _candidates(applications_at, meta.get(_PORTS["applications"])),
+                (application_service(self._application_service()),),
+                tls.files.credentials(clients_have_certificates=False),
+                _SHARES["applications"],
+                on_bound,
+            ),
+            "nodes": Endpoint(
+                _candidates(nodes_at, meta.get(_PORTS["nodes"])),
+                (node_service(nodes),),
+                tls.files.credentials(clients_have_certificates=True),
+                _SHARES["nodes"],
+            ),
+        }
+
+    def _node_service(self, authenticator: NodeAuthenticator) -> NodeService:
+        parts = self._parts
+        nodes = NodeService(
+            parts.core_loop,
+            parts.connections,
+            parts.nodelist,
+            parts.remove,
+            parts.barriers,
+            parts.validator,
+            ServerIdentity(
+                self._generation, self._instance_id, self._config.beat_interval_s, authenticator
+            ),
+        )
+        nodes.on_registered.append(parts.on_node_registered)
+        return nodes
+
+    def _application_service(self) -> AppService:
+        parts = self._parts
+        return AppService(
+            parts.core_loop,
+            parts.connections,
+            parts.status,
+            parts.tokens,
+            parts.clock,
+            generation=self._generation,
+            rate_limiter=parts.rate_limiter,
+        )
+
+
+def _candidates(address: Address, last_port: str | None) -> list[Address]:
+    """Return the addresses to try: for port 0, first the port of the last start."""
+    if not isinstance(address, TcpAddress) or address.port or not last_port:
+        return [address]
+    return [TcpAddress(address.host, int(last_port)), address]
+
+
+def _address_for_nodes(applications: Address, nodes: TcpAddress) -> str:
+    """Return where applications connect, as nodes are told.
+
+    The host is left out if it is that of the nodes' address: a node may know it by another name.
+    """
+    if not isinstance(applications, TcpAddress):
+        return ""
+    host = applications.host
+    if host == nodes.host or _is_wildcard(host):
+        host = ""
+    return str(TcpAddress(host, applications.port))
+
+
+def _is_wildcard(host: str) -> bool:
+    return host != "localhost" and ipaddress.ip_address(host).is_unspecified
+
+
+def _warn_of_uncovered(hosts: set[str], files: TlsFiles) -> None:
+    """Warn of addresses that are not in the server's certificate."""
+    from pliant.protos.identity.authority import server_addresses
+
+    covered = set(server_addresses(files.current.identity.server[0]))
+    for host in sorted(hosts):
+        if not _is_wildcard(host) and host not in covered:
+            log.warning(
+                "listen: %s is not in the server's certificate; nodes accept it by the name "
+                "server.pliant, other programs may not; to add it, run "
+                "`pliant cluster renew --address %s`",
+                host,
+                host,
+            )

@@ -1,0 +1,111 @@
+"""The server's keys and certificates for TLS, read again when their files change.
+
+Certificates are renewed, and a root is replaced, while the server runs. gRPC asks for the present
+certificates at the start of each handshake.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from pliant.core.support.errors import PliantError
+from pliant.protos.daemons.private_paths import read_private
+from pliant.protos.identity import cluster_files as files
+from pliant.protos.identity.certificates import MAX_PEM_BYTES, format_certificates
+from pliant.protos.identity.cluster_files import ClusterIdentity, load_identity
+
+log = logging.getLogger(__name__)
+
+_NAMES = (files.ROOTS, files.ISSUER, files.SERVER, files.SERVER_KEY)
+
+#: The state of files by which a change is noticed.
+_Stamp = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """What the server shows to its peers, and which roots it trusts."""
+
+    identity: ClusterIdentity
+    key: bytes
+    certificates: bytes
+    roots: bytes
+
+    def configuration(self) -> grpc.ServerCertificateConfiguration:
+        """Return the certificates as gRPC takes them."""
+        return grpc.ssl_server_certificate_configuration(
+            [(self.key, self.certificates)], self.roots
+        )
+
+
+class TlsFiles:
+    """The identity of the cluster as it is on disk now. May be used by any thread."""
+
+    def __init__(self, directory: Path) -> None:
+        """Read the files.
+
+        Raises:
+            StoredIdentityError, UntrustedPathError, OSError: as `load_identity`.
+        """
+        self.directory = directory
+        self._lock = threading.Lock()
+        self._stamp = self._read_stamp()
+        self._current = self._read()
+
+    @property
+    def current(self) -> ServerTls:
+        """Return the newest usable content of the files."""
+        with self._lock:
+            self._refresh()
+            return self._current
+
+    def credentials(self, *, clients_have_certificates: bool) -> grpc.ServerCredentials:
+        """Return the credentials of a port, which follow changes of the files.
+
+        Args:
+            clients_have_certificates: whether TLS refuses clients without a certificate of this
+                cluster, before any message is read.
+        """
+        shown = self.current
+
+        def changed() -> Any:  # None, which the stubs forbid, keeps the present certificates
+            nonlocal shown
+            if (current := self.current) is shown:
+                return None
+            shown = current
+            return current.configuration()
+
+        return grpc.dynamic_ssl_server_credentials(
+            shown.configuration(), changed, clients_have_certificates
+        )
+
+    def _refresh(self) -> None:
+        try:
+            stamp = self._read_stamp()
+            if stamp == self._stamp:
+                return
+            self._stamp = stamp
+            self._current = self._read()
+            log.info("the certificates of the cluster have changed")
+        except (PliantError, OSError) as error:
+            # A command may be replacing several files. The next change is looked at again.
+            log.warning("changed certificates are not used: %s", error)
+
+    def _read_stamp(self) -> _Stamp:
+        found = [(self.directory / name).stat() for name in _NAMES]
+        return tuple((each.st_mtime_ns, each.st_ino, each.st_size) for each in found)
+
+    def _read(self) -> ServerTls:
+        identity = load_identity(self.directory)
+        return ServerTls(
+            identity=identity,
+            key=read_private(self.directory / files.SERVER_KEY, max_bytes=MAX_PEM_BYTES),
+            certificates=format_certificates(identity.server).encode("ascii"),
+            roots=format_certificates(identity.roots).encode("ascii"),
+        )
