@@ -50,6 +50,8 @@ class Environment:
     check_resizes: int = 0
     #: File with the key that signs the checkpoints; empty from an older node controller.
     checkpoint_key_file: str = ""
+    #: File with the roots that the server's certificate must come from; empty without TLS.
+    roots_file: str = ""
 
     def token(self) -> bytes:
         """Return the secret of the application for this run of the job.
@@ -67,6 +69,17 @@ class Environment:
                 return file.read().strip() or self.application_address
         except OSError:
             return self.application_address
+
+    def roots(self) -> bytes | None:
+        """Return the roots that this process trusts now, in PEM form; None without TLS.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        if not self.roots_file:
+            return None
+        with open(self.roots_file, "rb") as file:
+            return file.read()
 
 
 def read_environment(environ: Mapping[str, str] = os.environ) -> Environment | None:
@@ -96,6 +109,7 @@ def read_environment(environ: Mapping[str, str] = os.environ) -> Environment | N
         checkpoint=environ.get(CHECKPOINT, ""),
         check_resizes=int(environ.get(CHECK_RESIZES, "") or 0),
         checkpoint_key_file=environ.get(KEY_FILE, ""),
+        roots_file=environ.get("PLIANT_ROOTS_FILE", ""),
     )
 
 

@@ -409,7 +409,7 @@ class Runtime:
             on_request=self._evolving,
         )
         coordinator = Coordinator(program, standby=standby, loop=self._loops.number)
-        coordinator.attach(CoordinatorStream(coordinator, environment.address))
+        coordinator.attach(CoordinatorStream(coordinator, environment.address, environment.roots))
         return coordinator
 
     def _answer_offer(self, offer: Offer) -> Answer:

@@ -21,15 +21,22 @@ from pliant.faults import identify
 from pliant.protos.daemons.files import describe_unusable
 from pliant.protos.daemons.log_handlers import LogHandler
 from pliant.protos.daemons.private_paths import open_private
+from pliant.protos.identity.errors import IdentityError
+from pliant.protos.identity.grpc_tls import require_tls_1_3
 from pliant.protos.versions import ProtocolError
 
 if TYPE_CHECKING:
+    from pliant.nodectl.certified.joined_node import JoinedNode
     from pliant.nodectl.controller.controller import Controller
+    from pliant.nodectl.controller.server_links import ServerLink
     from pliant.nodectl.settings import ControllerSettings
 
 logger = logging.getLogger("pliant.nodectl")
 
 _OK, _FAILED, _USAGE = 0, 1, 2
+#: The directory in the state folder with the identity of a node that has joined a cluster
+#: (`pliant.protos.identity.node_files`, which takes long to import).
+IDENTITY_DIRECTORY = "node-identity"
 
 
 class BusyError(PliantError, code="node-busy"):
@@ -52,7 +59,10 @@ def main(argv: list[str]) -> int:
     given = {name: value for name, value in options.items() if value is not None}
 
     def read() -> ControllerSettings:
-        settings = load(path, given)
+        joined = _joined_node()
+        settings = load(path, given, joined.defaults() if joined else None)
+        if joined:
+            joined.check(settings)
         if settings.transport == "ofi" and not end_jobs:
             check_interface(settings.interface)
         return settings
@@ -62,6 +72,12 @@ def main(argv: list[str]) -> int:
     except ControllerSettingsError as error:
         print(f"pliant nodectl: {f'{path}: ' if path else ''}{error}", file=sys.stderr)
         return _USAGE
+    except IdentityError as error:
+        print(f"pliant nodectl: {error}", file=sys.stderr)
+        return _FAILED
+    except OSError as error:
+        print(f"pliant nodectl: {describe_unusable(error)}", file=sys.stderr)
+        return _FAILED
     if check:
         kind = "spare node" if settings.spare else "node"
         print(f"{kind} {settings.name}: {settings.slots} slots, settings are right")
@@ -105,6 +121,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--most-processes", type=_parse_number, help="of a job on this node")
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"])
     return parser
+
+
+def _joined_node() -> JoinedNode | None:
+    """Return the identity with which this host has joined a cluster, if it has.
+
+    Raises:
+        StoredIdentityError, UntrustedPathError, OSError: it cannot be used.
+    """
+    from pliant.nodectl.settings import state_folder
+
+    directory = state_folder() / IDENTITY_DIRECTORY
+    if not directory.is_dir():
+        return None
+    from pliant.nodectl.certified.joined_node import JoinedNode
+
+    return JoinedNode(directory)
 
 
 def _parse_number(text: str) -> int:
@@ -183,12 +215,14 @@ async def _run(settings: ControllerSettings, state: Path, run: Path, *, hangup: 
     _log_user()
     # Before grpc is imported: this process never forks, and grpc's fork hooks can make it hang.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    require_tls_1_3()
     from pliant.nodectl.controller.controller import Controller
     from pliant.nodectl.controller.launcher_client import raise_descriptor_limit
     from pliant.nodectl.controller.server_stream import RefusedError
 
-    address_file = Path(settings.address_file or run / "server.address").expanduser()
-    controller = Controller(settings, state, address_file, raise_descriptor_limit())
+    controller = Controller(
+        settings, state, _make_link(settings, state, run), raise_descriptor_limit()
+    )
     task = asyncio.create_task(controller.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
@@ -205,6 +239,21 @@ async def _run(settings: ControllerSettings, state: Path, run: Path, *, hangup: 
         logger.error("stopped, jobs go on: %s", error)
         return _FAILED
     return _OK
+
+
+def _make_link(settings: ControllerSettings, state: Path, run: Path) -> ServerLink:
+    """Return how this node reaches its server: with a certificate if it has one."""
+    directory = state.parent / IDENTITY_DIRECTORY
+    if directory.is_dir():
+        from pliant.nodectl.certified.tls_link import CertificateLink
+
+        logger.info("cluster mode: node %s, with the certificate in %s", settings.name, directory)
+        return CertificateLink(directory, settings.name, settings.server)
+    from pliant.nodectl.controller.server_links import SecretLink, server_finder
+
+    address_file = Path(settings.address_file or run / "server.address").expanduser()
+    secret = Path(settings.secret_file or state.parent / "node.secret").expanduser()
+    return SecretLink(server_finder(settings.server, address_file), secret)
 
 
 @contextmanager

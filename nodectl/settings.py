@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -67,9 +68,17 @@ def _folder(path: str) -> Path:
     return Path(path).expanduser().absolute()
 
 
-def load(path: str | None, given: dict[str, Any]) -> ControllerSettings:
-    """Return the settings of a file, overridden by those of the command line."""
-    data = {**_read(path), **given} if path is not None else given
+def load(
+    path: str | None, given: dict[str, Any], defaults: Mapping[str, Any] | None = None
+) -> ControllerSettings:
+    """Return the settings of a file, overridden by those of the command line.
+
+    Args:
+        path: of the file; None if there is none.
+        given: on the command line.
+        defaults: of this node, in place of those of the program.
+    """
+    data = {**(defaults or {}), **(_read(path) if path is not None else {}), **given}
     try:
         settings = msgspec.convert(data, ControllerSettings)
     except msgspec.ValidationError as error:

@@ -11,6 +11,8 @@ request.json    controller the order
 token           controller the application's secret, mode 0400; removed when the world ends
 checkpoint.key  controller the key of the job's checkpoints, mode 0400; removed like the token
 nodes           controller ``host:slots`` per line; removed when the world ends
+server.address  controller the server's present address, on a node with a certificate
+roots.pem       controller the roots that the application trusts, on such a node
 shim            shim       a link to its identity; made once, so that a world has one shim at most
 ranks           shim       ``rank pid start`` per line
 exits           shim       one JSON object per ended rank, on the disk before it is reported
@@ -46,6 +48,9 @@ UNREADABLE = (OSError, ValueError, TypeError, KeyError)
 
 #: The name of the file with the key of the job's checkpoints.
 CHECKPOINT_KEY = "checkpoint.key"
+
+#: The names of the files with which applications connect over TLS.
+ADDRESS, ROOTS = "server.address", "roots.pem"
 
 #: Prefix of a folder that the controller has not completed; no world's name can begin with it.
 _UNFINISHED = ".new-"
@@ -166,8 +171,19 @@ class Spool:
         token: bytes,
         nodes: bytes,
         checkpoint_key: bytes = b"",
+        *,
+        access: tuple[str, bytes] | None = None,
     ) -> Spool:
-        """Save an order; the folder gets its final name when it is complete."""
+        """Save an order; the folder gets its final name when it is complete.
+
+        Args:
+            base: the folder of all worlds.
+            request: the order.
+            token: the application's secret.
+            nodes: a line for each node of the job.
+            checkpoint_key: the key of the job's checkpoints; empty if it takes none.
+            access: the server's address and the roots of applications that connect over TLS.
+        """
         unfinished = base / f"{_UNFINISHED}{request.world}"
         unfinished.mkdir(mode=0o700)
         try:
@@ -176,6 +192,9 @@ class Spool:
             _write(unfinished / "nodes", nodes, 0o400)
             if checkpoint_key:
                 _write(unfinished / CHECKPOINT_KEY, checkpoint_key, 0o400)
+            if access is not None:
+                _write(unfinished / ADDRESS, access[0].encode(), 0o400)
+                _write(unfinished / ROOTS, access[1], 0o400)
             unfinished.rename(base / request.world)
         except OSError:
             _remove_folder(unfinished)  # the order may be repeated
@@ -191,6 +210,20 @@ class Spool:
     def nodes(self) -> Path:
         """Return the path of the list of nodes."""
         return self.directory / "nodes"
+
+    def update_access(self, address: str, roots: bytes) -> None:
+        """Replace the server's address and the roots, if the application connects over TLS.
+
+        Raises:
+            OSError: the files cannot be written; they are as before.
+        """
+        for name, content in ((ADDRESS, address.encode()), (ROOTS, roots)):
+            path = self.directory / name
+            if path.exists() and path.read_bytes() != content:
+                draft = path.with_name(f".{name}.new")
+                draft.unlink(missing_ok=True)
+                _write(draft, content, 0o400)
+                draft.replace(path)
 
     @property
     def _shim(self) -> Path:

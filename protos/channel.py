@@ -5,6 +5,8 @@ from __future__ import annotations
 #: Seconds between pings on an open connection (the server allows no shorter interval), and how
 #: long an answer may take.
 KEEPALIVE_S, KEEPALIVE_TIMEOUT_S = 10.0, 5.0
+#: The name in every server's certificate, which clients expect whichever address they connect to.
+TLS_SERVER_NAME = "server.pliant"
 
 
 def channel_options(
@@ -30,3 +32,8 @@ def channel_options(
         # name another directory each time, and a stream that is opened again needs a new one.
         ("grpc.use_local_subchannel_pool", 1),
     ]
+
+
+def tls_channel_options() -> list[tuple[str, int | str]]:
+    """Return the options of a channel over TLS, as `channel_options`."""
+    return [*channel_options(), ("grpc.ssl_target_name_override", TLS_SERVER_NAME)]

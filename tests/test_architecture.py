@@ -83,7 +83,8 @@ ORDER = {
     "nodectl": """
         settings lease_expiry host
         spool
-        root_helper shim controller
+        root_helper certified shim
+        controller
         launcher daemon
         __main__
     """,

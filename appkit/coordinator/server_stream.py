@@ -48,10 +48,22 @@ _PER_STREAM = (NegotiationMessage, RequestRecord)
 class CoordinatorStream:
     """Connects one coordinator to the server; a ``coordinator.ReportChannel``."""
 
-    def __init__(self, coordinator: Coordinator, address: Callable[[], str]) -> None:
-        """Prepare the stream; ``address`` returns the server's present address."""
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        address: Callable[[], str],
+        roots: Callable[[], bytes | None] = lambda: None,
+    ) -> None:
+        """Prepare the stream.
+
+        Args:
+            coordinator: gets the messages of the server.
+            address: returns the server's present address.
+            roots: returns the roots that the server's certificate must come from, in PEM form;
+                None if there is no TLS.
+        """
         self._coordinator = coordinator
-        self._address = address
+        self._address, self._roots = address, roots
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._backlog: list[CoordinatorReport] = []
@@ -95,7 +107,7 @@ class CoordinatorStream:
                     stream.outbox.put(report)
                 self._backlog.clear()
                 self._stream = stream
-            welcomed = stream.serve(self._address, self._stopping)
+            welcomed = stream.serve(self._address, self._roots, self._stopping)
             with self._lock:
                 self._stream = None
                 self._backlog.extend(stream.unsent_reports())
@@ -148,19 +160,21 @@ class _Connection:
         self._proof: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._call: grpc._CallIterator[app_pb2.AppOrder] | None = None
 
-    def serve(self, find_address: Callable[[], str], stopping: threading.Event) -> bool:
+    def serve(
+        self,
+        find_address: Callable[[], str],
+        find_roots: Callable[[], bytes | None],
+        stopping: threading.Event,
+    ) -> bool:
         """Serve the stream until it ends; return whether the server has welcomed it."""
-        import grpc
-
         from pliant.protos.address import dial_target
-        from pliant.protos.channel import channel_options
 
         address = find_address()
         self._watchdog.start(lambda: find_address() == address, self.cancel, WELCOME_TIMEOUT_S)
         try:
             with (
                 dial_target(address) as target,
-                grpc.insecure_channel(target, options=channel_options()) as channel,
+                _open_channel(target, find_roots()) as channel,
             ):
                 self._call = self._open(channel)
                 if stopping.is_set():
@@ -271,6 +285,18 @@ class _Connection:
         """Answer a proposal; the answer is void when the stream breaks."""
         for _ in message("appkit.offer.answered"):
             self.outbox.put(NegotiationMessage(reply))
+
+
+def _open_channel(target: str, roots: bytes | None) -> "grpc.Channel":
+    """Open a channel; with roots, only to the server whose certificate comes from one of them."""
+    import grpc
+
+    from pliant.protos.channel import channel_options, tls_channel_options
+
+    if roots is None:
+        return grpc.insecure_channel(target, options=channel_options())
+    credentials = grpc.ssl_channel_credentials(roots)
+    return grpc.secure_channel(target, credentials, options=tls_channel_options())
 
 
 def _with_clock(reports: Iterator["app_pb2.AppReport"]) -> Iterator["app_pb2.AppReport"]:

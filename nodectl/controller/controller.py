@@ -12,8 +12,9 @@ import logging
 import os
 import signal
 from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import psutil
@@ -31,10 +32,10 @@ from pliant.nodectl.controller.local_world import (
 )
 from pliant.nodectl.controller.obeyed_server import ServerStart, read_generation, write_generation
 from pliant.nodectl.controller.self_test import SelfTest
+from pliant.nodectl.controller.server_links import ServerLink
 from pliant.nodectl.controller.server_stream import (
     ControllerStream,
     StaleServerError,
-    server_finder,
 )
 from pliant.nodectl.controller.shim_listener import ShimListener
 from pliant.nodectl.controller.start_world import (
@@ -51,6 +52,10 @@ from pliant.nodectl.spool import NOT_USABLE, SpooledExit
 from pliant.protos import node_pb2 as wire
 from pliant.protos import versions
 from pliant.protos.versions import ProtocolError
+
+if TYPE_CHECKING:
+    # It loads the package cryptography, which a node without a certificate does not need.
+    from pliant.nodectl.certified.application_access import ApplicationAccess
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -72,7 +77,7 @@ class Controller:
     """Carries out the server's orders on one node."""
 
     def __init__(
-        self, settings: ControllerSettings, state: Path, address_file: Path, descriptors: int
+        self, settings: ControllerSettings, state: Path, link: ServerLink, descriptors: int
     ) -> None:
         self._settings = settings
         self._state = state
@@ -90,8 +95,8 @@ class Controller:
             descriptors,
             LauncherCallbacks(self._on_gone, self._on_failed, self._start_waiting_worlds),
         )
-        secret = Path(settings.secret_file or state.parent / "node.secret").expanduser()
-        self._server = ControllerStream(self, server_finder(settings.server, address_file), secret)
+        self._server = ControllerStream(self, link)
+        self._access: ApplicationAccess | None = None
         self._last_server = read_generation(state / "generation")
         self._self_test = SelfTest(
             spool_folder(state), settings.slots, lambda: self._server.report(_ABLE)
@@ -240,6 +245,14 @@ class Controller:
         """Tell the shims that the server has received what was sent at this time."""
         confirmed_contact.send_contact(self._worlds.values(), at)
 
+    def on_access(self, access: ApplicationAccess | None, roots: bytes | None = None) -> None:
+        """Let the applications here connect in another way, or trust other roots."""
+        if roots is not None and self._access is not None:
+            access = replace(self._access, roots=roots)
+        if access is not None and access != self._access:
+            access.update(world.spool for world in self._worlds.values() if not world.ended)
+        self._access = access
+
     def carry_out(self, order: wire.NodeOrder) -> None:
         """Carry out an order, which may be a repeated one."""
         match order.WhichOneof("body"):
@@ -274,7 +287,7 @@ class Controller:
             return
         folder, at = spool_folder(self._state), self._server.contact.at
         try:
-            world = create_world(order, self._settings, folder, self._boot, at)
+            world = create_world(order, self._settings, folder, self._boot, at, access=self._access)
         except NotStartedError as error:
             logger.error("cannot start %s: %s", order.world, error)
             self._server.report(error.report)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import os
 import random
-import stat
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import grpc
 import psutil
@@ -20,23 +17,22 @@ import psutil
 from pliant.core.support.errors import PliantError
 from pliant.faults import message
 from pliant.nodectl.controller.confirmed_contact import ConfirmedContact
+from pliant.nodectl.controller.server_links import ServerLink, Stream
 from pliant.protos import node_pb2 as wire
 from pliant.protos import versions
-from pliant.protos.address import dial_target, parse_address
 from pliant.protos.channel import channel_options
-from pliant.protos.key_proof import NODE, ClientHandshake
-from pliant.protos.node_pb2_grpc import NodeServiceStub
 from pliant.protos.report_parts import split
 
-logger = logging.getLogger("pliant.nodectl")
+if TYPE_CHECKING:
+    # It loads the package cryptography, which a node without a certificate does not need.
+    from pliant.nodectl.certified.application_access import ApplicationAccess
 
-Stream = grpc.aio.StreamStreamCall[wire.NodeReport, wire.NodeOrder]
+logger = logging.getLogger("pliant.nodectl")
 
 _MIN_RETRY_S, _MAX_RETRY_S = 0.1, 2.0
 _CONNECT_S, _WELCOME_S = 5.0, 10.0
 #: Seconds between checks of the server's address while this node is not registered.
 _ADDRESS_POLL_S = 0.5
-_MAX_SECRET_BYTES = 4096
 
 _OPTIONS = [
     *channel_options(),
@@ -104,16 +100,15 @@ class NodeCallbacks(Protocol):
     def usage(self) -> list[wire.JobUsage]:
         """Return the resource usage of the jobs."""
 
+    def on_access(self, access: ApplicationAccess | None, roots: bytes | None = None) -> None:
+        """Handle that applications here connect in another way, or trust other roots."""
+
 
 class ControllerStream:
     """Connects, registers, sends heartbeats and reports, and passes on orders, until cancelled."""
 
-    def __init__(
-        self, node: NodeCallbacks, find_server: Callable[[], str], secret_file: Path
-    ) -> None:
-        self._node = node
-        self._find_server = find_server
-        self._secret_file = secret_file
+    def __init__(self, node: NodeCallbacks, link: ServerLink) -> None:
+        self._node, self._link = node, link
         self._outbox: asyncio.Queue[wire.NodeReport] | None = None
         self._reports = self._orders = 0  # counted on this stream, for heartbeats
         self.contact = ConfirmedContact()
@@ -143,23 +138,23 @@ class ControllerStream:
             retry = min(2 * retry, _MAX_RETRY_S)
 
     async def _connect_once(self) -> None:
-        address = self._find_server()
-        with dial_target(address) as target:
-            async with grpc.aio.insecure_channel(target, options=_OPTIONS) as channel:
-                async with self._limit_time(_CONNECT_S, address):
-                    await channel.channel_ready()
-                async with self._limit_time(_WELCOME_S, address):
-                    stream, welcome = await self._register(channel)
-                if welcome is None:
-                    return
-                again = self._node.on_welcome(welcome)
-                self._on_confirmed(0)
-                logger.info("registered with %s, generation %d", address, welcome.generation)
-                self._outbox = asyncio.Queue()
-                self._reports = self._orders = 0
-                for report in again:
-                    self._outbox.put_nowait(report)
-                await self._exchange(stream, welcome.beat_interval_s or 2.0)
+        address = self._link.address()
+        async with self._link.channel(address, _OPTIONS) as channel:
+            async with self._limit_time(_CONNECT_S, address):
+                await self._link.wait_connected(channel)
+            async with self._limit_time(_WELCOME_S, address):
+                stream, welcome = await self._register(channel)
+            if welcome is None:
+                return
+            again = self._node.on_welcome(welcome)
+            self._node.on_access(self._link.begin(welcome, self.report))
+            self._on_confirmed(0)
+            logger.info("registered with %s, generation %d", address, welcome.generation)
+            self._outbox = asyncio.Queue()
+            self._reports = self._orders = 0
+            for report in again:
+                self._outbox.put_nowait(report)
+            await self._exchange(stream, welcome.beat_interval_s or 2.0)
 
     @asynccontextmanager
     async def _limit_time(self, limit_s: float, address: str) -> AsyncIterator[None]:
@@ -169,7 +164,7 @@ class ControllerStream:
         """
 
         async def watch(limit: asyncio.Timeout) -> None:
-            while self._is_current(address):
+            while self._link.is_current(address):
                 await asyncio.sleep(_ADDRESS_POLL_S)
             limit.reschedule(asyncio.get_running_loop().time())
 
@@ -181,12 +176,6 @@ class ControllerStream:
             finally:
                 watching.cancel()
 
-    def _is_current(self, address: str) -> bool:
-        try:
-            return self._find_server() == address
-        except OSError:
-            return True  # a new server is about to write the file
-
     async def _register(self, channel: grpc.aio.Channel) -> tuple[Stream, wire.Welcome | None]:
         """Open a stream, authenticate both sides, and register.
 
@@ -194,11 +183,7 @@ class ControllerStream:
             UnprovenServerError: the other side does not know the cluster's secret.
             RefusedError: the server refuses this node.
         """
-        shaking = ClientHandshake(read_secret(self._secret_file), NODE)
-        stream = NodeServiceStub(channel).Connect(metadata=shaking.metadata)
-        answer = await stream.initial_metadata()
-        proof = shaking.proof([(key, value) for key, value in answer])
-        await stream.write(wire.NodeReport(proof=proof))
+        stream = await self._link.open_stream(channel)
         register = self._node.registration()
         self.contact.begin(time.monotonic())
         await _write(stream, wire.NodeReport(register=register))
@@ -250,6 +235,12 @@ class ControllerStream:
         if order.HasField("beat_heard"):
             self._on_confirmed(order.beat_heard.sequence)
             return
+        if order.HasField("certificates"):
+            if (roots := self._link.take(order.certificates)) is not None:
+                self._node.on_access(None, roots)
+            return
+        if order.HasField("refused"):  # the node was revoked while it was connected
+            _raise_refusal(order.refused, known=True)
         if order.HasField("start_world"):
             self._on_confirmed(order.start_world.heard)
         self._node.carry_out(order)
@@ -265,6 +256,7 @@ class ControllerStream:
                 idle_memory_bytes=psutil.virtual_memory().available,
                 jobs=self._node.usage(),
             )
+            self._link.on_beat()
             self.report(wire.NodeReport(beat=beat))
             await asyncio.sleep(interval * random.uniform(0.9, 1.0))
 
@@ -272,52 +264,6 @@ class ControllerStream:
 async def _write(stream: Stream, report: wire.NodeReport) -> None:
     for part in split(report):
         await stream.write(part)
-
-
-def read_secret(path: Path) -> bytes:
-    """Return the secret of the cluster.
-
-    Raises:
-        OSError: the file cannot be read, is empty, or is accessible to other users.
-    """
-    try:
-        with path.open("rb") as file:
-            found = os.fstat(file.fileno())
-            secret = file.read(_MAX_SECRET_BYTES).strip()
-    except OSError as error:
-        raise OSError(
-            f"{path}: {error.strerror}; the server makes this file in its state folder, "
-            "--secret-file names a copy of it"
-        ) from None
-    mode = stat.S_IMODE(found.st_mode)
-    if found.st_uid not in (os.geteuid(), 0):
-        raise OSError(f"{path} belongs to the user with id {found.st_uid}: it is not used")
-    if mode & 0o077:
-        raise OSError(f"{path}: other users may use it (mode {mode:04o}); run `chmod 600 {path}`")
-    if not secret:
-        raise OSError(f"{path} is empty; copy node.secret there from the server's state folder")
-    return secret
-
-
-def server_finder(server: str, address_file: Path) -> Callable[[], str]:
-    """Return a function that returns the server's current address."""
-    if server:
-        return lambda: server
-
-    def read() -> str:
-        try:
-            address = address_file.read_text(encoding="utf-8", errors="replace").strip()
-        except OSError as error:
-            raise OSError(f"{address_file}: {error.strerror}") from error
-        if not address:
-            raise OSError(f"{address_file} is empty")
-        try:
-            parse_address(address)
-        except ValueError as error:
-            raise OSError(f"{address_file}: {error}") from None
-        return address
-
-    return read
 
 
 def _check_version(welcome: wire.Welcome, *, known: bool) -> None:

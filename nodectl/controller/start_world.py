@@ -10,14 +10,27 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pliant.nodectl.controller.local_world import LocalWorld, refusal_report
 from pliant.nodectl.host.process_limit import task_limit
 from pliant.nodectl.host.stderr_log import describe
 from pliant.nodectl.settings import ControllerSettings, interfaces
-from pliant.nodectl.spool import CHECKPOINT_KEY, WORLD_NAME, Spool, StartRequest, to_text
+from pliant.nodectl.spool import (
+    ADDRESS,
+    CHECKPOINT_KEY,
+    ROOTS,
+    WORLD_NAME,
+    Spool,
+    StartRequest,
+    to_text,
+)
 from pliant.protos import node_pb2 as wire
 from pliant.protos.identity.launch_content import job_variables
+
+if TYPE_CHECKING:
+    # It loads the package cryptography, which a node without a certificate does not need.
+    from pliant.nodectl.certified.application_access import ApplicationAccess
 
 #: The reason of a start that failed because of this node begins with these words.
 CANNOT_START = "cannot start jobs"
@@ -49,17 +62,34 @@ def create_world(
     folder: Path,
     boot: str,
     contact: float | None,
+    *,
+    access: ApplicationAccess | None = None,
 ) -> LocalWorld:
     """Save an order in the spool folder, which is created if it is missing.
+
+    Args:
+        order: to start a world.
+        settings: of this node.
+        folder: of the worlds.
+        boot: the id of this start of the machine.
+        contact: when the server was last known to hear this node; None if it is not known.
+        access: how the application connects to the server; None if the order says so.
 
     Raises:
         NotStartedError: the order was not saved; holds the report for the server.
     """
     try:
-        request = make_request(order, settings, folder, boot)
+        request = make_request(order, settings, folder, boot, access)
         request.contact = contact or 0.0
         folder.mkdir(mode=0o700, exist_ok=True)
-        spool = Spool.create(folder, request, order.token, order.node_list, order.checkpoint_key)
+        spool = Spool.create(
+            folder,
+            request,
+            order.token,
+            order.node_list,
+            order.checkpoint_key,
+            access=(access.address, access.roots) if access else None,
+        )
         return LocalWorld(request, spool)
     except (OrderError, ValueError) as error:
         reason = f"{settings.name}: {error}"
@@ -86,7 +116,11 @@ def repeat_start(
 
 
 def make_request(
-    order: wire.StartWorld, settings: ControllerSettings, spool_folder: Path, boot: str
+    order: wire.StartWorld,
+    settings: ControllerSettings,
+    spool_folder: Path,
+    boot: str,
+    access: ApplicationAccess | None = None,
 ) -> StartRequest:
     """Return an order as it is saved in the spool.
 
@@ -100,6 +134,8 @@ def make_request(
     local = len(order.ranks)
     size = order.world_size or local
     environment = make_environment(order, settings, spool_folder / order.world)
+    if access is not None:
+        environment |= _access_variables(access, spool_folder / order.world)
     if (order.type or "mpi") == "mpi":
         _check_interface(environment)
     return StartRequest(
@@ -165,6 +201,7 @@ def make_environment(
         "PLIANT_ADDRESS_FILE": to_text(order.address_file),
         "PLIANT_CHECKPOINT": to_text(order.checkpoint),
         "PLIANT_CHECKPOINT_KEY_FILE": str(folder / CHECKPOINT_KEY) if order.checkpoint_key else "",
+        "PLIANT_ROOTS_FILE": "",  # see _access_variables
         "PLIANT_TOKEN_FILE": str(folder / "token"),
         "PLIANT_NODE": settings.name,
         "PLIANT_NODE_ADDRESS": settings.address,
@@ -178,6 +215,15 @@ def make_environment(
         # Otherwise a leaving rank would wait in MPI_Finalize for the ranks that stay.
         ours["MPIR_CVAR_NO_COLLECTIVE_FINALIZE"] = "1"
     return {**defaults, **variables, **ours}
+
+
+def _access_variables(access: ApplicationAccess, folder: Path) -> dict[str, str]:
+    """Return the variables of an application that connects to the server over TLS."""
+    return {
+        "PLIANT_APPLICATION_ADDRESS": access.address,
+        "PLIANT_ADDRESS_FILE": str(folder / ADDRESS),
+        "PLIANT_ROOTS_FILE": str(folder / ROOTS),
+    }
 
 
 def _processors(order: wire.StartWorld) -> list[int]:

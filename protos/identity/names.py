@@ -8,12 +8,13 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Self
 
+from pliant.protos.channel import TLS_SERVER_NAME
 from pliant.protos.identity.errors import CertificateError, IdentityNameError
 
 SCHEME = "pliant://"
 #: Every server certificate has this DNS name, so that clients can check one name whichever address
 #: they have connected to.
-SERVER_DNS_NAME = "server.pliant"
+SERVER_DNS_NAME = TLS_SERVER_NAME
 #: The name of a server in its identity; a cluster has one.
 SERVER_NAME = "server"
 

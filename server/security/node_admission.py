@@ -24,7 +24,7 @@ from pliant.server.security.authentication import NodeNotAdmittedError
 from pliant.server.security.tls_files import TlsFiles
 
 _TLS_1_3 = b"TLSv1.3"
-_CHAIN = "x509_pem_cert_chain"
+_CERTIFICATE, _CHAIN = "x509_pem_cert", "x509_pem_cert_chain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,10 @@ class NodeAdmission:
             raise NodeNotAdmittedError("a stream does not use TLS 1.3")
         tls = self._files.current
         try:
-            chain = parse_certificates(b"".join(peer.get(_CHAIN, ())))
+            (shown,) = parse_certificates(b"".join(peer.get(_CERTIFICATE, ())))
+            rest = parse_certificates(b"".join(peer.get(_CHAIN, ())))
+            # The chain of a client has its own certificate or not, depending on the TLS library.
+            chain = (shown, *(each for each in rest if each != shown))
             identity = verify_chain(chain, tls.identity.roots, now=self._clock())
         except ClockSkewError as error:
             raise NodeNotAdmittedError(f"at the server: {error}", is_temporary=True) from None

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 from pliant.core.support.errors import PliantError
-from pliant.protos.daemons.private_paths import read_private
-from pliant.protos.identity import cluster_files as files
-from pliant.protos.identity.certificates import MAX_PEM_BYTES, format_certificates
-from pliant.protos.identity.cluster_files import ClusterIdentity, load_identity
+from pliant.protos.identity import cluster_files
+from pliant.protos.identity.cluster_files import ClusterIdentity
 
 log = logging.getLogger(__name__)
-
-_NAMES = (files.ROOTS, files.ISSUER, files.SERVER, files.SERVER_KEY)
 
 #: The state of files by which a change is noticed.
 _Stamp = tuple[tuple[int, int, int], ...]
@@ -33,7 +29,8 @@ class ServerTls:
     """What the server shows to its peers, and which roots it trusts."""
 
     identity: ClusterIdentity
-    key: bytes
+    #: In PEM form, as gRPC takes them.
+    key: bytes = field(repr=False)
     certificates: bytes
     roots: bytes
 
@@ -98,14 +95,15 @@ class TlsFiles:
             log.warning("changed certificates are not used: %s", error)
 
     def _read_stamp(self) -> _Stamp:
-        found = [(self.directory / name).stat() for name in _NAMES]
+        found = [(self.directory / name).stat() for name in cluster_files.WATCHED]
         return tuple((each.st_mtime_ns, each.st_ino, each.st_size) for each in found)
 
     def _read(self) -> ServerTls:
-        identity = load_identity(self.directory)
+        # All files are read once: a command may replace them between two reads.
+        contents = cluster_files.read_identity_files(self.directory)
         return ServerTls(
-            identity=identity,
-            key=read_private(self.directory / files.SERVER_KEY, max_bytes=MAX_PEM_BYTES),
-            certificates=format_certificates(identity.server).encode("ascii"),
-            roots=format_certificates(identity.roots).encode("ascii"),
+            identity=cluster_files.parse_identity(self.directory, contents),
+            key=contents[cluster_files.SERVER_KEY],
+            certificates=contents[cluster_files.SERVER],
+            roots=contents[cluster_files.ROOTS],
         )

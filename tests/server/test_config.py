@@ -41,7 +41,8 @@ from testkit import run_python
         ({"lease_s": 1, "beat_interval_s": 2}, "lease_s: must be longer than beat_interval_s"),
         ({"beat_interval_s": 0}, "beat_interval_s: must be above 0"),
         ({"transport": "tcp"}, "transport: expected ofi or ucx, got tcp"),
-        ({"listen": "0.0.0.0:7000"}, "not a loopback address; other addresses need certificates"),
+        ({"listen": "0.0.0.0:7000"}, "make one with `pliant cluster init`"),
+        ({"listen_applications": "127.0.0.1:1"}, "only together with listen"),
         ({"listen": "7000"}, "listen: expected host:port, got 7000"),
         ({"listen": "example.org:1"}, "listen: expected an IP address or localhost"),
         ({"listen": "127.0.0.1:99999"}, "listen: expected host:port"),
@@ -149,3 +150,29 @@ def test_check_names_a_faulty_option_and_the_known_ones(option: str, message: st
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_identity_opens_addresses_of_the_network(tmp_path: Path) -> None:
+    """Whether the identity is usable is found out when the server starts."""
+    settings: dict[str, object] = {
+        "state_dir": str(tmp_path),
+        "run_dir": str(tmp_path / "run"),
+        "listen": "10.0.0.5:7000",
+    }
+    with pytest.raises(ConfigError, match="pliant cluster init"):
+        check_config(settings)
+    (tmp_path / "identity").mkdir()
+    (tmp_path / "identity" / "roots.pem").touch()
+    config = check_config(settings)
+    assert config.uses_tls
+    assert list(map(str, config.tls_addresses)) == ["10.0.0.5:7000", "10.0.0.5:7001"]
+    assert str(config.address) == f"unix:{tmp_path}/run/grpc.sock"
+    more = check_config({**settings, "listen_applications": "[::1]:9"})
+    assert str(more.tls_addresses[1]) == "[::1]:9"
+    for wrong, message in (
+        ({"listen": "10.0.0.5:65535"}, "would be 65536"),
+        ({"listen_applications": "10.0.0.5:7000"}, "nodes have that address"),
+        ({"listen_applications": "example.org:7000"}, "expected an IP address"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            check_config({**settings, **wrong})

@@ -20,6 +20,7 @@ from pliant.nodectl.controller import world_adoption
 from pliant.nodectl.controller.controller import Controller
 from pliant.nodectl.controller.launcher_client import LauncherCallbacks
 from pliant.nodectl.controller.local_world import LocalWorld, add_missing_exits
+from pliant.nodectl.controller.server_links import SecretLink, server_finder
 from pliant.nodectl.controller.world_adoption import SHIM_KILLED, kill_orphans
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.procfs import Identity
@@ -88,7 +89,10 @@ class RunningController:
         self.launchers: list[FakeLauncher] = []
         patch.setattr(controller_module, "LauncherClient", self._make_launcher)
         self._controller = Controller(
-            ControllerSettings(name="n1"), folder, folder / "address", 1024
+            ControllerSettings(name="n1"),
+            folder,
+            SecretLink(server_finder("", folder / "address"), folder / "node.secret"),
+            1024,
         )
         self._directory = str(world.spool.directory)
         self.worlds: list[wire.LiveWorld] = []

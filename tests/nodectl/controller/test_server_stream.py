@@ -10,7 +10,8 @@ import pytest
 
 from nodekit import FakeServer
 from pliant.nodectl.controller import server_stream
-from pliant.nodectl.controller.server_stream import ControllerStream, read_secret, server_finder
+from pliant.nodectl.controller.server_links import SecretLink, read_secret, server_finder
+from pliant.nodectl.controller.server_stream import ControllerStream
 from pliant.protos import node_pb2 as wire
 from pliant.protos import versions
 
@@ -53,9 +54,13 @@ class Node:
     def usage(self) -> list[wire.JobUsage]:
         return []
 
+    def on_access(self, access: object, roots: bytes | None = None) -> None:
+        pass
+
 
 def stream_to(server: FakeServer, node: Node) -> ControllerStream:
-    return ControllerStream(node, server_finder("", server.address_file), server.secret_file)
+    link = SecretLink(server_finder("", server.address_file), server.secret_file)
+    return ControllerStream(node, link)
 
 
 async def cancelled(stream: asyncio.Task[None]) -> None:
@@ -138,7 +143,9 @@ def test_a_server_that_moves_is_found_while_another_holds_the_stream(
 
     async def run() -> None:
         stream = asyncio.create_task(
-            ControllerStream(Node(), server_finder("", server.address_file), new.secret_file).run()
+            ControllerStream(
+                Node(), SecretLink(server_finder("", server.address_file), new.secret_file)
+            ).run()
         )
         await until(lambda: server.opened > 0)
         server.address_file.write_text(new.address_file.read_text())

@@ -1,0 +1,88 @@
+"""The settings that follow from a node's identity: its name, its slots, its own address."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from pliant.nodectl.settings import ControllerSettings, ControllerSettingsError
+from pliant.protos.address import TcpAddress, parse_address
+from pliant.protos.identity.node_files import NodeIdentity, load_node_identity
+
+
+class JoinedNode:
+    """A node that has joined a cluster."""
+
+    def __init__(self, directory: Path) -> None:
+        """Read its identity.
+
+        Raises:
+            StoredIdentityError, UntrustedPathError, OSError: as `load_node_identity`.
+        """
+        self.directory = directory
+        self._identity: NodeIdentity = load_node_identity(directory)
+
+    def defaults(self) -> dict[str, Any]:
+        """Return the settings that it has unless others are given."""
+        slots = len(os.sched_getaffinity(0))
+        allowed = self._identity.slots
+        found: dict[str, Any] = {
+            "name": self._identity.identity.name,
+            "slots": slots if allowed is None else min(slots, allowed),
+        }
+        if address := local_address(self._identity.servers):
+            found["address"] = address
+            if interface := interface_of(address):
+                found["interface"] = interface
+        return found
+
+    def check(self, settings: ControllerSettings) -> None:
+        """Refuse settings that the server would refuse.
+
+        Raises:
+            ControllerSettingsError: the name is another one than that in the certificate.
+        """
+        name = self._identity.identity.name
+        if settings.name != name:
+            raise ControllerSettingsError(
+                f"name: this host has joined as node {name}, which is its only name ("
+                f"{self.directory}); leave the setting out"
+            )
+
+    def expires_in(self) -> float:
+        """Return the seconds until its certificate expires."""
+        return self._identity.chain[0].not_valid_after_utc.timestamp() - time.time()
+
+
+def local_address(servers: Sequence[str]) -> str:
+    """Return the address of this host on the way to its server; empty if there is no way.
+
+    Nothing is sent: connecting a UDP socket only chooses the route.
+    """
+    for each in servers:
+        address = parse_address(each)
+        if not isinstance(address, TcpAddress):
+            continue
+        try:
+            found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_DGRAM)
+            family, kind, protocol, _, target = found[0]
+            with socket.socket(family, kind, protocol) as probe:
+                probe.connect(target)
+                return str(probe.getsockname()[0])
+        except OSError:
+            continue  # the next server may be reachable
+    return ""
+
+
+def interface_of(address: str) -> str:
+    """Return the network interface that has an address; empty if there is none."""
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(each.address.partition("%")[0] == address for each in addresses):
+            return name
+    return ""
