@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-import shlex
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn
 
-from pliant.client.errors import SubmitError
+from pliant.client.errors import SubmitError, UsageError
+from pliant.client.terminal.output import Parser
 
 MARK = "#JOB"
 #: Bytes at the head of a script that are searched for directives.
@@ -39,6 +41,8 @@ def parse_directives(text: str, path: str = "script") -> list[Directive]:
     Raises:
         SubmitError: a directive has an open quote; names the line.
     """
+    import shlex  # here, because only scripts need it
+
     found: list[Directive] = []
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()
@@ -54,3 +58,61 @@ def parse_directives(text: str, path: str = "script") -> list[Directive]:
             raise SubmitError(f"{path}:{number}", fault, remedy) from None
         found.append(Directive(number, stripped, words))
     return found
+
+
+def parse_with_directives(
+    words: list[str], make_parser: Callable[[type[Parser]], Parser]
+) -> argparse.Namespace:
+    """Parse a command line, with the directives of its script as defaults.
+
+    Args:
+        words: the command line, without the name of the command.
+        make_parser: returns a parser of the given class; its option ``command`` is the program.
+
+    Raises:
+        UsageError: a directive has a wrong option; names the line.
+        SubmitError: a directive has an open quote; names the line.
+    """
+    parser = make_parser(Parser)
+    options = parser.parse_args(words)
+    if options.command[:1] == ["--"]:
+        del options.command[0]
+    if not options.command:
+        parser.error("no program: name one, with its arguments")
+    directives = _directives_of(options.command[0])
+    if not directives:
+        return options
+    defaults = _parse_lines(options.command[0], directives, make_parser(_LineParser))
+    merged = parser.parse_args(words, defaults)
+    merged.command = options.command
+    merged.export = options.export or merged.export  # the command line's replaces the script's
+    return merged
+
+
+class _LineParser(Parser):
+    """Reads one directive of a script, and raises errors instead of exiting."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def _directives_of(program: str) -> list[Directive]:
+    if not (program.endswith(".sh") or ("/" in program and os.path.isfile(program))):
+        return []  # found in PATH: not a script of the submitter's
+    return read_directives(program)
+
+
+def _parse_lines(script: str, directives: list[Directive], parser: Parser) -> argparse.Namespace:
+    """Return the options of the directives of a script, line by line."""
+    options = argparse.Namespace()
+    for directive in directives:
+        try:
+            parser.parse_args(directive.words, options)
+            if options.command:
+                raise UsageError(f"{options.command[0]!r} is no option, and a program has no place")
+        except UsageError as error:
+            raise UsageError(
+                f"{script}:{directive.line}: {directive.text}: {error}; write options of "
+                f"{parser.prog} there, as in {MARK} -n 4 --time 2h"
+            ) from None
+    return options

@@ -10,7 +10,7 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import ResizeStage
 from pliant.core.model.wait_reasons import sentence
 from pliant.core.state import named_resources, profit_status
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions.negotiation_messages import grow_if
 from pliant.core.values.ids import JobId
@@ -65,7 +65,9 @@ def explain(
     return list(_lines(core.state, core.jobs[job_id], now, progress))
 
 
-def _lines(state: State, job: Job, now: float, progress: Mapping[str, Any] | None) -> Iterator[str]:
+def _lines(
+    state: CoreState, job: Job, now: float, progress: Mapping[str, Any] | None
+) -> Iterator[str]:
     why = _why(state, job)
     yield f"job {job.id} ({job.spec.name}) is {job.state}" + (f": {why}" if why else "")
     if job.state is JobState.PENDING:
@@ -83,7 +85,7 @@ def _lines(state: State, job: Job, now: float, progress: Mapping[str, Any] | Non
     yield f"strategy: {state.strategy}"
 
 
-def _why(state: State, job: Job) -> str:
+def _why(state: CoreState, job: Job) -> str:
     """Return the job's reason, with live numbers if it waits."""
     if job.wait is None:
         return job.reason
@@ -92,7 +94,7 @@ def _why(state: State, job: Job) -> str:
     return sentence(state.default_wait_reason if shared else job.wait, job.sizes.min, now=True)
 
 
-def _waiting(state: State, job: Job, now: float) -> Iterator[str]:
+def _waiting(state: CoreState, job: Job, now: float) -> Iterator[str]:
     ahead = sum(1 for other in state.waiting.values() if other.spec.submit < job.spec.submit)
     yield (
         f"it wants {plural(str(job.sizes), 'processor')}; {count(state.free())} of "
@@ -114,7 +116,7 @@ def _waiting(state: State, job: Job, now: float) -> Iterator[str]:
     yield from _recent_refusals(state, now)
 
 
-def _recent_refusals(state: State, now: float) -> Iterator[str]:
+def _recent_refusals(state: CoreState, now: float) -> Iterator[str]:
     """Yield which jobs recently refused to give up processors."""
     quiet = [job for job in state.active.values() if job.malleable and job.no_offers_until > now]
     if quiet:
@@ -151,7 +153,7 @@ def _cut_off(job: Job, now: float) -> Iterator[str]:
             yield f"node {name} has not reported yet what became of its processes ({policy})"
 
 
-def _time_left(state: State, job: Job, now: float) -> Iterator[str]:
+def _time_left(state: CoreState, job: Job, now: float) -> Iterator[str]:
     """Yield when the job reaches its time limit, and when it is expected to end."""
     spec, end = job.spec, job.expected_end
     if spec.time_limit_s is not None and job.start is not None:
@@ -171,7 +173,7 @@ def _time_left(state: State, job: Job, now: float) -> Iterator[str]:
         yield "its estimate is for planning only and does not end it"
 
 
-def _running(state: State, job: Job, now: float) -> Iterator[str]:
+def _running(state: CoreState, job: Job, now: float) -> Iterator[str]:
     kind = job.job_class
     yield f"it is {kind} on {plural(job.size, 'processor')}, sizes {job.sizes}, epoch {job.epoch}"
     if kind is JobClass.MOLDABLE:

@@ -25,8 +25,8 @@ from pliant.core.handlers import nodes as node_handlers
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node
 from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.state.core_state import CoreState
 from pliant.core.state.invariants import check
-from pliant.core.state.state import State
 from pliant.core.transitions import (
     fencing,
     job_end,
@@ -39,7 +39,7 @@ from pliant.core.values.ids import CycleId, JobId, NodeName
 from pliant.core.values.negotiation_policy import NegotiationPolicy
 from pliant.core.values.timeouts import Timeouts
 
-Handler = Callable[[State, Any], None]
+Handler = Callable[[CoreState, Any], None]
 
 #: The handler of each event. ``Core`` itself handles the three events that are not listed.
 EVENT_HANDLERS: dict[type, Handler] = {
@@ -77,7 +77,7 @@ EVENT_HANDLERS: dict[type, Handler] = {
 }
 
 #: The handler of each timer. A handler ignores a timer that is no longer relevant.
-TIMER_HANDLERS: dict[TimerKind, Callable[[State, Timer], None]] = {
+TIMER_HANDLERS: dict[TimerKind, Callable[[CoreState, Timer], None]] = {
     TimerKind.OFFER: negotiation.on_negotiation_timeout,
     TimerKind.RELEASE_TIME: negotiation.on_negotiation_timeout,
     TimerKind.PREPARE: resize_after_agreement.on_resize_timeout,
@@ -121,7 +121,9 @@ class Core:
             silent: whether to store nothing and to note only errors of plans.
             resources: how much the cluster has of each named resource.
         """
-        self._state = State(strategy, limits or Timeouts(), policy or NegotiationPolicy(), silent)
+        self._state = CoreState(
+            strategy, limits or Timeouts(), policy or NegotiationPolicy(), silent
+        )
         self._state.resources = resources or {}
         self._cycle = 0
         self._own: dict[type, Callable[[Any], None]] = {
@@ -211,7 +213,7 @@ class Core:
         return self._state.nodes
 
     @property
-    def state(self) -> State:
+    def state(self) -> CoreState:
         """Return the state, for functions of this package that read it."""
         return self._state
 

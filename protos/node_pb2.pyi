@@ -338,7 +338,7 @@ Global___WorldReady: _TypeAlias = WorldReady  # noqa: Y015
 
 @_typing.final
 class Fence(_message.Message):
-    """One PMI barrier of a world that spans nodes: the pairs put since the last fence. Answered by
+    """One PMI barrier of a world that spans nodes: the pairs put since the last one. Answered by
     FenceDone when all nodes of the world have sent theirs.
     """
 
@@ -661,7 +661,7 @@ class StartWorld(_message.Message):
     process_mapping: _builtins.str
     """PMI_process_mapping"""
     spans_nodes: _builtins.bool
-    """barriers need the fence relay"""
+    """the server passes on its barriers"""
     directory: _builtins.bytes
     stdin: _builtins.bytes
     """empty: /dev/null"""

@@ -91,8 +91,8 @@ ORDER = {
     "client": """
         errors
         site_settings
-        paths environment directives terminal joining
-        connection submission
+        paths environment terminal joining
+        connection directives submission
         waiting cluster
         api demo commands
         resize_check

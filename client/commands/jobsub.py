@@ -9,7 +9,7 @@ import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 from pliant.client.connection import Connection
 from pliant.client.errors import UsageError
@@ -24,9 +24,6 @@ from pliant.client.submission import (
 from pliant.client.terminal.number_arguments import priority_number
 from pliant.client.terminal.output import Parser, print_error, print_json, run_command
 from pliant.client.waiting import send_job, wait_for_end
-
-if TYPE_CHECKING:
-    from pliant.client.directives import Directive
 
 PROG = "jobsub"
 
@@ -53,13 +50,19 @@ exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no server; with --wai
 def main(argv: Sequence[str] | None = None) -> int:
     """Submit a job, or ask whether it would be accepted; return the exit code."""
     words = sys.argv[1:] if argv is None else list(argv)
-    return run_command(PROG, lambda: _submit(_parse(words)))
+
+    def submit() -> int:
+        from pliant.client.directives import parse_with_directives
+
+        return _submit(parse_with_directives(words, make_parser))
+
+    return run_command(PROG, submit)
 
 
-def make_parser(prog: str = PROG, kind: type[Parser] = Parser) -> Parser:
+def make_parser(kind: type[Parser] = Parser) -> Parser:
     """Return the parser of the command line and of the directives in scripts."""
     parser = kind(
-        prog=prog,
+        prog=PROG,
         description=_DESCRIPTION,
         epilog=_EPILOG,
         usage="%(prog)s [options] program [arguments...]",
@@ -223,56 +226,6 @@ def _moment(text: str) -> tuple[float | None, float | None]:
         return parse_moment(text, time.time())
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _parse(words: list[str]) -> argparse.Namespace:
-    parser = make_parser()
-    options = parser.parse_args(words)
-    if options.command[:1] == ["--"]:
-        del options.command[0]
-    if not options.command:
-        parser.error("no program: name one, with its arguments")
-    directives = _directives(options.command[0])
-    if not directives:
-        return options
-    preset = _preset(options.command[0], directives)
-    merged = parser.parse_args(words, preset)
-    merged.command = options.command
-    merged.export = options.export or merged.export  # the command line's replaces the script's
-    return merged
-
-
-class _LineParser(Parser):
-    """Reads one directive of a script, and raises errors instead of exiting."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
-
-
-def _preset(script: str, directives: list[Directive]) -> argparse.Namespace:
-    """Return the options of the directives of a script, line by line."""
-    parser, preset = make_parser(kind=_LineParser), argparse.Namespace()
-    for directive in directives:
-        try:
-            parser.parse_args(directive.words, preset)
-            if preset.command:
-                raise UsageError(f"{preset.command[0]!r} is no option, and a program has no place")
-        except UsageError as error:
-            raise UsageError(
-                f"{script}:{directive.line}: {directive.text}: {error}; write options of {PROG} "
-                "there, as in #JOB -n 4 --time 2h"
-            ) from None
-    return preset
-
-
-def _directives(program: str) -> list[Directive]:
-    import os
-
-    if not (program.endswith(".sh") or ("/" in program and os.path.isfile(program))):
-        return []  # found in PATH: not a script of the submitter's
-    from pliant.client.directives import read_directives
-
-    return read_directives(program)
 
 
 def _job(options: argparse.Namespace) -> dict[str, Any]:

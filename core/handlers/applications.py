@@ -16,7 +16,7 @@ from pliant.core.events import (
 from pliant.core.model.jobs import Job, Registration
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import BEFORE_GO, Releasing, Withdrawing
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
     job_end,
@@ -33,7 +33,7 @@ TOLERANCE = 0.05
 _LIVE = (JobState.STARTING, JobState.RUNNING, JobState.ADAPTING)
 
 
-def on_application_registered(state: State, event: ApplicationRegistered) -> None:
+def on_application_registered(state: CoreState, event: ApplicationRegistered) -> None:
     """Handle a coordinator that connected."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or job.state not in _LIVE:
@@ -66,7 +66,9 @@ def _is_former_coordinator(job: Job, event: ApplicationRegistered) -> bool:
     )
 
 
-def _settle_open_resize(state: State, job: Job, event: ApplicationRegistered, again: bool) -> None:
+def _settle_open_resize(
+    state: CoreState, job: Job, event: ApplicationRegistered, again: bool
+) -> None:
     """Decide an open resize by what a coordinator reports when it connects again."""
     resize = job.resize
     if resize is None:
@@ -90,7 +92,7 @@ def _settle_open_resize(state: State, job: Job, event: ApplicationRegistered, ag
         state.emit(SendWithdraw(job.id, job.run, resize.id, resize.stage.reason))
 
 
-def _same_allocation(state: State, job: Job, event: ApplicationRegistered) -> bool:
+def _same_allocation(state: CoreState, job: Job, event: ApplicationRegistered) -> bool:
     if (event.epoch, event.processors) == (job.epoch, job.ranks):
         return True
     job_end.end(
@@ -103,7 +105,7 @@ def _same_allocation(state: State, job: Job, event: ApplicationRegistered) -> bo
     return False
 
 
-def _first_time(state: State, job: Job, event: ApplicationRegistered) -> None:
+def _first_time(state: CoreState, job: Job, event: ApplicationRegistered) -> None:
     """Restrict the sizes to those that both the user and the program allow."""
     if event.sizes is not None:
         both = job.spec.sizes.intersect(event.sizes)
@@ -121,7 +123,7 @@ def _first_time(state: State, job: Job, event: ApplicationRegistered) -> None:
     state.note("application.registered", f"sizes {job.sizes}", job, sizes=str(job.sizes))
 
 
-def on_application_left(state: State, event: ApplicationLeft) -> None:
+def on_application_left(state: CoreState, event: ApplicationLeft) -> None:
     """Note that the coordinator disconnected. The job continues, but gets no offers."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or not job.connected:
@@ -134,7 +136,7 @@ def on_application_left(state: State, event: ApplicationLeft) -> None:
     state.plan_due = True
 
 
-def on_speed_measured(state: State, event: SpeedMeasured) -> None:
+def on_speed_measured(state: CoreState, event: SpeedMeasured) -> None:
     """Take over measured iteration times if they differ, and plan again."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or job.final or not differs(job.measured, event.seconds):

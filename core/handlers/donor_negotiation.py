@@ -25,7 +25,7 @@ from pliant.core.model.resize import (
 )
 from pliant.core.model.timers import TimerKind
 from pliant.core.model.views_and_plans import Outcome
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
     failed_negotiation,
@@ -42,7 +42,7 @@ from pliant.core.values.processors import NONE, ProcessorMap, count, from_indice
 from pliant.core.values.sizes import Sizes
 
 
-def review_coordination(state: State) -> None:
+def review_coordination(state: CoreState) -> None:
     """Carry out or give up coordinated negotiations after the events of an instant."""
     for job in list(state.reserving.values()):
         if job.reserved:
@@ -54,7 +54,7 @@ def review_coordination(state: State) -> None:
             _review_donor(state, donor)
 
 
-def _review_recipient(state: State, recipient: Job) -> None:
+def _review_recipient(state: CoreState, recipient: Job) -> None:
     """Check whether the donors' answers are sufficient for a recipient."""
     donors = list(_donors(state, recipient))
     if any(_unanswered(donor) for donor in donors):
@@ -71,7 +71,7 @@ def _review_recipient(state: State, recipient: Job) -> None:
         carry_out(state, recipient, growth)
 
 
-def _donors(state: State, recipient: Job) -> Iterator[Job]:
+def _donors(state: CoreState, recipient: Job) -> Iterator[Job]:
     """Yield the donors of a recipient whose shrinks have not begun."""
     for number in sorted(recipient.donors):
         donor = state.negotiating.get(number)
@@ -86,7 +86,7 @@ def _open_resize(donor: Job) -> Resize:
     return donor.resize
 
 
-def _recipients(state: State, donor: Job, resize: Resize) -> Iterator[Job]:
+def _recipients(state: CoreState, donor: Job, resize: Resize) -> Iterator[Job]:
     """Yield the jobs that wait for processors of a donor, in order of reservation."""
     for job in state.reserving.values():
         if donor.id in job.donors and job.reserved & resize.leaving:
@@ -101,7 +101,7 @@ def _unanswered(donor: Job) -> bool:
     )
 
 
-def processors_needed(state: State, donor: Job) -> int:
+def processors_needed(state: CoreState, donor: Job) -> int:
     """Return how many of a donor's processors other jobs wait for."""
     resize = donor.resize
     if resize is None or not resize.has_recipients:
@@ -113,7 +113,7 @@ def processors_needed(state: State, donor: Job) -> int:
 
 
 def await_growth(
-    state: State,
+    state: CoreState,
     job: Job,
     now: ProcessorMap,
     later: ProcessorMap,
@@ -128,7 +128,7 @@ def await_growth(
     state.note("job.promised", f"may get {plural(count(later), 'processor')} of job {givers}", job)
 
 
-def link_donors(state: State, donors: Iterable[JobId]) -> None:
+def link_donors(state: CoreState, donors: Iterable[JobId]) -> None:
     """Mark, after the parts of a plan, donors that have a recipient. Let the others begin."""
     for number in donors:
         donor = state.jobs[number]
@@ -145,7 +145,7 @@ def link_donors(state: State, donors: Iterable[JobId]) -> None:
             carry_out(state, donor, resize)
 
 
-def reuse_offer(state: State, donor: Job, kept: ProcessorMap) -> bool:
+def reuse_offer(state: CoreState, donor: Job, kept: ProcessorMap) -> bool:
     """Let a plan use an open shrink. Return False if the application did not name this size."""
     resize = _open_resize(donor)
     if count(kept) not in resize.offered_sizes:
@@ -165,7 +165,7 @@ def reuse_offer(state: State, donor: Job, kept: ProcessorMap) -> bool:
 # ------------------------------------------------------------------ sufficient answers
 
 
-def _conclude(state: State, recipient: Job, donors: list[Job]) -> bool:
+def _conclude(state: CoreState, recipient: Job, donors: list[Job]) -> bool:
     """Let the donors begin if they give up all processors that the recipient waits for."""
     if any(_shortfall(donor, recipient) for donor in donors):
         return False
@@ -189,14 +189,14 @@ def _shortfall(donor: Job, recipient: Job) -> int:
     return max(0, count(resize.leaving & recipient.reserved) - _offered(donor, resize))
 
 
-def _accept_best_size(state: State, donor: Job, resize: Resize, counter: CounterOffer) -> None:
+def _accept_best_size(state: CoreState, donor: Job, resize: Resize, counter: CounterOffer) -> None:
     """Accept the size of a counter-offer that is best for the recipients."""
     wanted = _needed_part(state, donor, resize, _offered(donor, resize))
     size = largest_covering(donor, counter.sizes, count(wanted))
     accept_counter_offer(state, donor, resize, counter, size)
 
 
-def _needed_part(state: State, donor: Job, resize: Resize, most: int) -> ProcessorMap:
+def _needed_part(state: CoreState, donor: Job, resize: Resize, most: int) -> ProcessorMap:
     """Return which processors recipients get if a donor gives up ``most`` of them, oldest first."""
     wanted = NONE
     for job in _recipients(state, donor, resize):
@@ -206,7 +206,7 @@ def _needed_part(state: State, donor: Job, resize: Resize, most: int) -> Process
     return wanted
 
 
-def change_target(state: State, job: Job, resize: Resize, size: int) -> None:
+def change_target(state: CoreState, job: Job, resize: Resize, size: int) -> None:
     """Change the target size of a resize. Reservations that can be fulfilled are kept."""
     if job.reserved:
         _choose_donors(state, job, resize, size)
@@ -221,7 +221,7 @@ def largest_covering(job: Job, totals: Sequence[int], need: int) -> int:
 
 
 def _apply_size(
-    state: State, job: Job, resize: Resize, size: int, needed: ProcessorMap = NONE
+    state: CoreState, job: Job, resize: Resize, size: int, needed: ProcessorMap = NONE
 ) -> None:
     """Change the resize so that it leads to ``size`` processors.
 
@@ -247,7 +247,7 @@ def _apply_size(
 
 
 def accept_counter_offer(
-    state: State, job: Job, resize: Resize, counter: CounterOffer, size: int
+    state: CoreState, job: Job, resize: Resize, counter: CounterOffer, size: int
 ) -> None:
     """Accept one of the sizes of a counter-offer. The resize is agreed then."""
     change_target(state, job, resize, size)
@@ -259,7 +259,7 @@ def accept_counter_offer(
     state.note("offer.countered", text, job, resize=resize.id, size=size, price=counter.price)
 
 
-def carry_out(state: State, job: Job, resize: Resize) -> None:
+def carry_out(state: CoreState, job: Job, resize: Resize) -> None:
     """Carry out an agreed resize, at the time that the application named."""
     stage = resize.stage
     assert isinstance(stage, Agreed), stage
@@ -277,7 +277,7 @@ def carry_out(state: State, job: Job, resize: Resize) -> None:
 # ------------------------------------------------------------------ requested growth
 
 
-def _offer_growth(state: State, recipient: Job, growth: Resize) -> None:
+def _offer_growth(state: CoreState, recipient: Job, growth: Resize) -> None:
     """Offer a recipient the processors that are free and that its donors would give up."""
     there = [growth.added & recipient.occupied, _already_available(state, recipient)]
     there += [part for part, _ in _offered_parts(state, recipient)]
@@ -290,7 +290,7 @@ def _offer_growth(state: State, recipient: Job, growth: Resize) -> None:
     resize_open_close.send_proposal(state, recipient, growth)
 
 
-def _offered_parts(state: State, recipient: Job) -> list[tuple[ProcessorMap, JobId]]:
+def _offered_parts(state: CoreState, recipient: Job) -> list[tuple[ProcessorMap, JobId]]:
     """Return which reserved processors each donor would give up, with the donor."""
     gifts = []
     for donor in _donors(state, recipient):
@@ -299,7 +299,7 @@ def _offered_parts(state: State, recipient: Job) -> list[tuple[ProcessorMap, Job
     return gifts
 
 
-def _already_available(state: State, recipient: Job) -> ProcessorMap:
+def _already_available(state: CoreState, recipient: Job) -> ProcessorMap:
     """Return the reserved processors that do not depend on an open negotiation."""
     hanging = NONE
     for donor in _donors(state, recipient):
@@ -307,7 +307,7 @@ def _already_available(state: State, recipient: Job) -> ProcessorMap:
     return recipient.reserved & ~hanging
 
 
-def _choose_donors(state: State, recipient: Job, growth: Resize, size: int) -> None:
+def _choose_donors(state: CoreState, recipient: Job, growth: Resize, size: int) -> None:
     """Set the size of a growth, with its own processors and as few donors as possible."""
     kept = [
         *indices(growth.added & recipient.occupied),
@@ -330,7 +330,7 @@ def _choose_donors(state: State, recipient: Job, growth: Resize, size: int) -> N
     state.touch(recipient)
 
 
-def _occupies(state: State, number: JobId, processors: ProcessorMap) -> bool:
+def _occupies(state: CoreState, number: JobId, processors: ProcessorMap) -> bool:
     job = state.active.get(number)
     return job is not None and bool(job.occupied & processors)
 
@@ -352,7 +352,7 @@ def _fewest(parts: list[tuple[ProcessorMap, JobId]], missing: int) -> list[Proce
 # ------------------------------------------------------------------ insufficient answers
 
 
-def _give_up(state: State, recipient: Job, donors: list[Job]) -> None:
+def _give_up(state: CoreState, recipient: Job, donors: list[Job]) -> None:
     """Drop a reservation because the donors' answers are not sufficient.
 
     The strategy plans again.
@@ -369,7 +369,7 @@ def _give_up(state: State, recipient: Job, donors: list[Job]) -> None:
     )
 
 
-def _review_donor(state: State, number: JobId) -> None:
+def _review_donor(state: CoreState, number: JobId) -> None:
     """Check whether another job still waits for a donor's processors."""
     donor = state.active.get(number)
     resize = donor.resize if donor is not None else None
@@ -392,7 +392,7 @@ def _review_donor(state: State, number: JobId) -> None:
         )
 
 
-def release_unused(state: State) -> None:
+def release_unused(state: CoreState) -> None:
     """End shrinks that the plan did not use, or repeat the original request."""
     for donor in list(state.negotiating.values()):
         resize = donor.resize
@@ -411,7 +411,7 @@ def release_unused(state: State) -> None:
             resize_open_close.send_proposal(state, donor, resize)
 
 
-def _decline_politely(state: State, donor: Job, resize: Resize) -> None:
+def _decline_politely(state: CoreState, donor: Job, resize: Resize) -> None:
     """Decline a counter-offer that is no longer needed. The job may get offers at once."""
     why = "its processors are not needed after all"
     state.emit(SendOffer(donor.id, donor.run, closing_message(donor, resize, Verb.REJECT, why)))
@@ -419,7 +419,7 @@ def _decline_politely(state: State, donor: Job, resize: Resize) -> None:
     resize_open_close.close(state, donor, why)
 
 
-def _decline(state: State, donor: Job, resize: Resize, why: str) -> None:
+def _decline(state: CoreState, donor: Job, resize: Resize, why: str) -> None:
     """Decline an insufficient counter-offer; the negotiation has failed."""
     state.emit(SendOffer(donor.id, donor.run, closing_message(donor, resize, Verb.REJECT, why)))
     text = f"its counter-offer was declined: {why}"

@@ -7,12 +7,12 @@ get offers.
 
 from pliant.core.model.jobs import Job
 from pliant.core.model.resize import BEFORE_GO
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.transitions import resize_open_close
 from pliant.core.values.processors import ProcessorMap, from_indices
 
 
-def ask_to_leave_draining(state: State) -> None:
+def ask_to_leave_draining(state: CoreState) -> None:
     """Ask jobs to leave draining nodes, and withdraw growth on them."""
     drains = state.ledger.draining
     for job in list(state.active.values()):
@@ -23,7 +23,7 @@ def ask_to_leave_draining(state: State) -> None:
             _ask_to_leave(state, job, drains)
 
 
-def _ask_to_leave(state: State, job: Job, drains: ProcessorMap) -> None:
+def _ask_to_leave(state: CoreState, job: Job, drains: ProcessorMap) -> None:
     stays = [processor for processor in job.ranks if not drains >> processor & 1]
     size = job.sizes.largest_at_most(len(stays))
     if size:

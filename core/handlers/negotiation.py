@@ -12,7 +12,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.negotiation import NegotiationError, NegotiationState, Side, Template, Verb
 from pliant.core.model.resize import Agreed, CounterOffer, Negotiating, Resize
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
     answer_checks,
@@ -25,7 +25,7 @@ from pliant.core.values.ids import ResizeId
 from pliant.core.values.negotiation_policy import Take
 
 
-def on_offer_answered(state: State, event: OfferAnswered) -> None:
+def on_offer_answered(state: CoreState, event: OfferAnswered) -> None:
     """Handle the application's message in a negotiation."""
     template = event.template
     found = resize_open_close.find_resize(
@@ -64,7 +64,7 @@ def on_offer_answered(state: State, event: OfferAnswered) -> None:
             _countered(state, job, resize, template)
 
 
-def _accepted(state: State, job: Job, resize: Resize, template: Template) -> None:
+def _accepted(state: CoreState, job: Job, resize: Resize, template: Template) -> None:
     """Handle an ACCEPT, perhaps for a later time."""
     not_before, cost = answer_checks.terms(template)
     if objection := answer_checks.objection(job, resize, template):
@@ -79,18 +79,18 @@ def _accepted(state: State, job: Job, resize: Resize, template: Template) -> Non
         _agreed(state, job, resize)
 
 
-def _too_late(state: State, resize: Resize, not_before: float) -> bool:
+def _too_late(state: CoreState, resize: Resize, not_before: float) -> bool:
     """Return whether the named time is too late: the processors would stay idle until then."""
     patience_s = state.limits.safe_point_timeout_s if resize.grows else state.policy.patience_s
     return not_before > state.now + patience_s
 
 
-def _when(state: State, resize: Resize, not_before: float) -> str:
+def _when(state: CoreState, resize: Resize, not_before: float) -> str:
     verb = "take" if resize.grows else "give"
     return f"it can {verb} in {not_before - state.now:.0f} s only"
 
 
-def _agreed(state: State, job: Job, resize: Resize) -> None:
+def _agreed(state: CoreState, job: Job, resize: Resize) -> None:
     """Note the agreement. Carry it out, unless other negotiations decide about it."""
     state.touch(job)
     if resize.has_recipients:
@@ -99,7 +99,7 @@ def _agreed(state: State, job: Job, resize: Resize) -> None:
         donor_negotiation.carry_out(state, job, resize)
 
 
-def _countered(state: State, job: Job, resize: Resize, template: Template) -> None:
+def _countered(state: CoreState, job: Job, resize: Resize, template: Template) -> None:
     """Answer a proposal of another size, price or time."""
     try:
         counter_offer = answer_checks.read(job, resize, template, state.now)
@@ -136,7 +136,7 @@ def _countered(state: State, job: Job, resize: Resize, template: Template) -> No
         _agreed(state, job, resize)
 
 
-def _wait_for_others(state: State, job: Job, stage: Negotiating, counter: CounterOffer) -> None:
+def _wait_for_others(state: CoreState, job: Job, stage: Negotiating, counter: CounterOffer) -> None:
     """Keep a counter-offer open until the negotiations with the other donors have ended."""
     state.donors_to_review[job.id] = None
     state.touch(job)
@@ -146,7 +146,7 @@ def _wait_for_others(state: State, job: Job, stage: Negotiating, counter: Counte
     state.timer(TimerKind.OFFER, job, stage.expires_at - state.now)
 
 
-def _insist(state: State, job: Job, resize: Resize, size: int, why: str, final: bool) -> None:
+def _insist(state: CoreState, job: Job, resize: Resize, size: int, why: str, final: bool) -> None:
     """Make another proposal, or decline if none is left."""
     if final or state.policy.last(server_proposals(resize)):
         _decline(state, job, resize, why)
@@ -156,17 +156,17 @@ def _insist(state: State, job: Job, resize: Resize, size: int, why: str, final: 
     resize_open_close.send_proposal(state, job, resize)
 
 
-def _decline(state: State, job: Job, resize: Resize, why: str) -> None:
+def _decline(state: CoreState, job: Job, resize: Resize, why: str) -> None:
     state.emit(SendOffer(job.id, job.run, closing_message(job, resize, Verb.REJECT, why)))
     failed_negotiation.close(state, job, resize, f"its counter-offer was declined: {why}")
 
 
-def _take_back(state: State, job: Job, resize: Resize, why: str) -> None:
+def _take_back(state: CoreState, job: Job, resize: Resize, why: str) -> None:
     state.emit(SendWithdraw(job.id, job.run, resize.id, why))
     failed_negotiation.close(state, job, resize, why)
 
 
-def on_negotiation_timeout(state: State, timer: Timer) -> None:
+def on_negotiation_timeout(state: CoreState, timer: Timer) -> None:
     """Expire a proposal, or begin a resize at the time that the application named."""
     found = resize_open_close.find_resize(state, timer.job, timer.run, timer.resize)
     if found is None:
@@ -181,7 +181,7 @@ def on_negotiation_timeout(state: State, timer: Timer) -> None:
             pass
 
 
-def _expired(state: State, job: Job, resize: Resize) -> None:
+def _expired(state: CoreState, job: Job, resize: Resize) -> None:
     """Close a negotiation whose proposal was not answered or not used in time."""
     if resize.negotiation.proposer is Side.APPLICATION:
         _decline(state, job, resize, "nobody can use it")

@@ -21,7 +21,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
 from pliant.core.model.resize import BEFORE_GO, Preparing
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
     fencing,
@@ -40,7 +40,7 @@ from pliant.core.values.processors import NONE, ProcessorMap
 _ALIVE = (NodeState.UP, NodeState.DRAINING, NodeState.DRAINED, NodeState.SPARE)
 
 
-def on_node_registered(state: State, event: NodeRegistered) -> None:
+def on_node_registered(state: CoreState, event: NodeRegistered) -> None:
     """Compare the reports of a controller that connected with the state."""
     node = node_registry.register(state, event)
     node.address, node.memory_bytes = event.address, event.memory_bytes
@@ -63,7 +63,7 @@ def on_node_registered(state: State, event: NodeRegistered) -> None:
     _reviewed(state)
 
 
-def _compare(state: State, node: Node, worlds: tuple[LiveWorld, ...]) -> None:
+def _compare(state: CoreState, node: Node, worlds: tuple[LiveWorld, ...]) -> None:
     for world in worlds:
         _known_to_node(state, node, world)
     known = {(world.job, world.run, world.resize) for world in worlds}
@@ -75,7 +75,7 @@ def _compare(state: State, node: Node, worlds: tuple[LiveWorld, ...]) -> None:
             _dismissed(state, node, job, worlds)
 
 
-def _dismissed(state: State, node: Node, job: Job, worlds: tuple[LiveWorld, ...]) -> None:
+def _dismissed(state: CoreState, node: Node, job: Job, worlds: tuple[LiveWorld, ...]) -> None:
     """Kill processes that should have ended, because the order may have been lost.
 
     These are joining ranks of a withdrawn resize, and leaving ranks that stayed too long.
@@ -96,7 +96,7 @@ def _dismissed(state: State, node: Node, job: Job, worlds: tuple[LiveWorld, ...]
     job_end.close_if_gone(state, job)
 
 
-def _known_to_node(state: State, node: Node, world: LiveWorld) -> None:
+def _known_to_node(state: CoreState, node: Node, world: LiveWorld) -> None:
     """Adopt the processes of a world that a node reports, or kill unknown ones."""
     job = state.jobs.get(world.job)
     if job is None or job.run != world.run or job.state not in ACTIVE_STATES:
@@ -114,7 +114,7 @@ def _known_to_node(state: State, node: Node, world: LiveWorld) -> None:
         on_world_ready(state, WorldReady(job.id, job.run, world.resize, node.name))
 
 
-def _unknown_to_node(state: State, node: Node, job: Job, known: set[ResizeId]) -> None:
+def _unknown_to_node(state: CoreState, node: Node, job: Job, known: set[ResizeId]) -> None:
     """Start worlds again that a node does not know, or handle their loss."""
     resize = job.resize
     added = NONE
@@ -139,7 +139,7 @@ def _owed(job: Job, node: Node) -> bool:
     return ends and node.name in job.starting
 
 
-def _taken_away(state: State, job: Job, processors: ProcessorMap, reason: str) -> None:
+def _taken_away(state: CoreState, job: Job, processors: ProcessorMap, reason: str) -> None:
     """Handle the loss of processes whose exit will not be reported."""
     resize = job.resize
     if suspend.is_leaving(job):
@@ -165,14 +165,14 @@ def _taken_away(state: State, job: Job, processors: ProcessorMap, reason: str) -
     job_end.close_if_gone(state, job)
 
 
-def _reviewed(state: State) -> None:
+def _reviewed(state: CoreState) -> None:
     """Review spare nodes and kept processors after a change of nodes."""
     spare_nodes.assign_spares(state)
     restart_after_loss.refit_restarts(state)
     state.plan_due = True
 
 
-def on_world_ready(state: State, event: WorldReady) -> None:
+def on_world_ready(state: CoreState, event: WorldReady) -> None:
     """Note that the processes of a start, or joining ranks, are up on a node."""
     if event.resize:
         world_ready(state, event)
@@ -186,28 +186,28 @@ def on_world_ready(state: State, event: WorldReady) -> None:
         state.note("job.running", "all processes are up", job)
 
 
-def on_node_suspected(state: State, event: NodeSuspected) -> None:
+def on_node_suspected(state: CoreState, event: NodeSuspected) -> None:
     """Start nothing new on a node whose heartbeats are overdue."""
     node = state.nodes.get(event.name)
     if node is not None and node.state in _ALIVE:
         _set(state, node, NodeState.SUSPECT, "beats are missing")
 
 
-def on_node_recovered(state: State, event: NodeRecovered) -> None:
+def on_node_recovered(state: CoreState, event: NodeRecovered) -> None:
     """Use a node again whose heartbeats arrive again."""
     node = state.nodes.get(event.name)
     if node is not None and node.state is NodeState.SUSPECT:
         _set(state, node, *node_registry.state_when_alive(state, node))
 
 
-def _set(state: State, node: Node, to: NodeState, reason: str) -> None:
+def _set(state: CoreState, node: Node, to: NodeState, reason: str) -> None:
     node.state, node.reason = to, reason
     state.touch_node(node)
     state.note("node.state", f"node {node.name} is {to}" + (f": {reason}" if reason else ""))
     _reviewed(state)
 
 
-def on_node_lost(state: State, event: NodeLost) -> None:
+def on_node_lost(state: CoreState, event: NodeLost) -> None:
     """Handle an expired lease: jobs with ranks on the node end as NODE_FAIL."""
     node = state.nodes.get(event.name)
     if node is None or node.state is NodeState.LOST:
@@ -223,7 +223,7 @@ def on_node_lost(state: State, event: NodeLost) -> None:
     _reviewed(state)
 
 
-def on_node_drained(state: State, event: NodeDrained) -> None:
+def on_node_drained(state: CoreState, event: NodeDrained) -> None:
     """Give a node no new work. Jobs on it continue."""
     node = state.nodes.get(event.name)
     if node is None:
@@ -240,7 +240,7 @@ def on_node_drained(state: State, event: NodeDrained) -> None:
     state.emit(AnswerUser(event.request, message=f"node {node.name} {done}"))
 
 
-def on_node_resumed(state: State, event: NodeResumed) -> None:
+def on_node_resumed(state: CoreState, event: NodeResumed) -> None:
     """Resume a drained node. A suspected one gets work when its heartbeats arrive."""
     node = state.nodes.get(event.name)
     if node is None or not node.drained:
@@ -255,7 +255,7 @@ def on_node_resumed(state: State, event: NodeResumed) -> None:
     state.emit(AnswerUser(event.request, message=f"node {node.name} resumed"))
 
 
-def on_node_able(state: State, event: NodeAble) -> None:
+def on_node_able(state: CoreState, event: NodeAble) -> None:
     """Resume a node that was drained because it could not start processes."""
     node = state.nodes.get(event.name)
     if node is not None and node.fault is NodeFault.START:
@@ -264,7 +264,7 @@ def on_node_able(state: State, event: NodeAble) -> None:
         give_back_cleared_nodes(state)
 
 
-def give_back_cleared_nodes(state: State) -> None:
+def give_back_cleared_nodes(state: CoreState) -> None:
     """Resume nodes that were drained for processes that did not end, if those are gone."""
     late = NONE
     for job in state.active.values():
@@ -275,12 +275,12 @@ def give_back_cleared_nodes(state: State) -> None:
             _lift(state, node, "the processes that did not end are gone")
 
 
-def _lift(state: State, node: Node, why: str) -> None:
+def _lift(state: CoreState, node: Node, why: str) -> None:
     state.note("node.resumed", f"node {node.name} is given back: {why}")
     _give_back(state, node)
 
 
-def _give_back(state: State, node: Node) -> None:
+def _give_back(state: CoreState, node: Node) -> None:
     node.drained, node.fault = "", None
     state.touch_node(node)
     if node.state in _ALIVE:

@@ -7,13 +7,13 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.placement import grow, keep_first
 from pliant.core.model.views_and_plans import NodeView
 from pliant.core.state import named_resources
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import resize_open_close
 from pliant.core.values.processors import ProcessorMap, count
 
 
-def on_resize_requested(state: State, event: ResizeRequested) -> None:
+def on_resize_requested(state: CoreState, event: ResizeRequested) -> None:
     """Offer a job the size that an operator wants. Size 0 leaves the size to the strategy again."""
     job = state.jobs.get(event.job)
     refusal = _why_not(state, job, event)
@@ -36,7 +36,7 @@ def on_resize_requested(state: State, event: ResizeRequested) -> None:
     state.emit(AnswerUser(event.request, message=f"job {job.id} was offered {offered}"))
 
 
-def _why_not(state: State, job: Job | None, event: ResizeRequested) -> str:
+def _why_not(state: CoreState, job: Job | None, event: ResizeRequested) -> str:
     if job is None:
         return f"there is no job {event.job}"
     if event.size == 0:
@@ -69,7 +69,7 @@ def _why_not_now(job: Job) -> str:
     return ""
 
 
-def _why_not_this_size(state: State, job: Job, event: ResizeRequested) -> str:
+def _why_not_this_size(state: CoreState, job: Job, event: ResizeRequested) -> str:
     if event.size not in job.sizes:
         return f"size {event.size} is not one of job {job.id}'s sizes {job.sizes}"
     if event.size == job.size:
@@ -89,7 +89,7 @@ def _why_not_this_size(state: State, job: Job, event: ResizeRequested) -> str:
     return ""
 
 
-def _target(state: State, job: Job, event: ResizeRequested) -> ProcessorMap:
+def _target(state: CoreState, job: Job, event: ResizeRequested) -> ProcessorMap:
     if event.release:
         return job.allocation & ~event.release
     if event.size < job.size:

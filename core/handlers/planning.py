@@ -13,7 +13,7 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.model.views_and_plans import Acceptance, Offer, Plan, Start
 from pliant.core.state import named_resources
-from pliant.core.state.state import PLAN_REFUSED, State
+from pliant.core.state.core_state import PLAN_REFUSED, CoreState
 from pliant.core.state.views import view
 from pliant.core.support.plural import plural
 from pliant.core.transitions import resize_open_close, suspend, time_limits
@@ -24,7 +24,7 @@ from pliant.core.values.processors import NONE, ProcessorMap, count
 FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
 
 
-def stop_revising(state: State) -> bool:
+def stop_revising(state: CoreState) -> bool:
     """Drop the results of negotiations if the plan has been revised as often as the policy allows.
 
     Return whether they were dropped.
@@ -36,21 +36,21 @@ def stop_revising(state: State) -> bool:
     return True
 
 
-def run_strategy(state: State, cycle: CycleId) -> RunStrategy:
+def run_strategy(state: CoreState, cycle: CycleId) -> RunStrategy:
     """Return the command that asks for a plan."""
     state.plan_due = False
     state.outcomes_reported = len(state.outcomes)
     return RunStrategy(cycle, view(state), tuple(state.outcomes))
 
 
-def outcomes_delivered(state: State) -> None:
+def outcomes_delivered(state: CoreState) -> None:
     """Remove the results of negotiations that the strategy has now received."""
     state.revisions = state.revisions + 1 if state.outcomes_reported else 0
     del state.outcomes[: state.outcomes_reported]
     state.outcomes_reported = 0
 
 
-def on_plan_failed(state: State, reason: str) -> None:
+def on_plan_failed(state: CoreState, reason: str) -> None:
     """Handle an error of the strategy. It is asked again after a while."""
     outcomes_delivered(state)
     wait_s = min(FIRST_RETRY_S * 2**state.plan_faults, LAST_RETRY_S)
@@ -59,7 +59,7 @@ def on_plan_failed(state: State, reason: str) -> None:
     state.note("strategy.failed", f"{state.strategy}: {reason}")
 
 
-def commit(state: State, plan: Plan) -> bool:
+def commit(state: CoreState, plan: Plan) -> bool:
     """Carry out a plan: shrinks, then starts, then expansions.
 
     Returns:
@@ -100,7 +100,7 @@ def commit(state: State, plan: Plan) -> bool:
     return lacks
 
 
-def _wake(state: State, at: float | None) -> None:
+def _wake(state: CoreState, at: float | None) -> None:
     """Plan again at this time, in seconds since the epoch.
 
     None clears the time of the previous plan.
@@ -110,19 +110,19 @@ def _wake(state: State, at: float | None) -> None:
     state.wake_at = at
 
 
-def on_plan_due(state: State, timer: Timer) -> None:
+def on_plan_due(state: CoreState, timer: Timer) -> None:
     """Plan again, because a job may get offers again or more processors are free."""
     if state.job_of(timer) is not None:
         state.plan_due = True
 
 
-def on_wake(state: State, _timer: Timer) -> None:
+def on_wake(state: CoreState, _timer: Timer) -> None:
     """Plan again, unless a later plan changed the time."""
     if state.wake_at is not None and state.now >= state.wake_at:
         state.wake_at, state.plan_due = None, True
 
 
-def _enforce_estimates(state: State, plan: Plan) -> None:
+def _enforce_estimates(state: CoreState, plan: Plan) -> None:
     """Note whether the strategy ends jobs at their estimates. Some may be due already."""
     begins = plan.ends_at_estimate and not state.ends_at_estimate
     state.ends_at_estimate = plan.ends_at_estimate
@@ -130,7 +130,7 @@ def _enforce_estimates(state: State, plan: Plan) -> None:
         time_limits.arm_estimate(state, job)
 
 
-def _explain(state: State, plan: Plan) -> None:
+def _explain(state: CoreState, plan: Plan) -> None:
     """Update why jobs wait, for jobs whose reason may have changed."""
     named = {**plan.reasons, **named_resources.reasons(state)} if state.needing else plan.reasons
     for job_id, reason in named.items():
@@ -144,11 +144,11 @@ def _explain(state: State, plan: Plan) -> None:
     state.to_explain.clear()
 
 
-def _refuse(state: State, what: str, why: str) -> None:
+def _refuse(state: CoreState, what: str, why: str) -> None:
     state.note(PLAN_REFUSED, f"{state.strategy}: {what}: {why}")
 
 
-def _offerable(state: State, offer: Offer, what: str) -> Job | None:
+def _offerable(state: CoreState, offer: Offer, what: str) -> Job | None:
     job = state.jobs.get(offer.job)
     if job is None or not (
         job.resizable(state.now) or (job.can_get_offers(state.now) and _asked(job, offer))
@@ -161,7 +161,7 @@ def _offerable(state: State, offer: Offer, what: str) -> Job | None:
     return job
 
 
-def _shrink(state: State, offer: Offer, plan: Plan) -> ProcessorMap:
+def _shrink(state: CoreState, offer: Offer, plan: Plan) -> ProcessorMap:
     """Offer a smaller allocation. Return the processors that the job would give up."""
     what = f"shrink of job {offer.job}"
     job = state.jobs.get(offer.job)
@@ -182,7 +182,7 @@ def _shrink(state: State, offer: Offer, plan: Plan) -> ProcessorMap:
     return given
 
 
-def _cause(state: State, plan: Plan, given: ProcessorMap) -> str:
+def _cause(state: CoreState, plan: Plan, given: ProcessorMap) -> str:
     """Return who wants processors, and for which jobs: a text for application and users."""
     if state.silent:
         return state.strategy
@@ -193,7 +193,7 @@ def _cause(state: State, plan: Plan, given: ProcessorMap) -> str:
 
 
 def _expand(
-    state: State, offer: Offer, promised: ProcessorMap, donors: dict[JobId, ProcessorMap]
+    state: CoreState, offer: Offer, promised: ProcessorMap, donors: dict[JobId, ProcessorMap]
 ) -> bool:
     """Offer a larger allocation. Return False if the job lacks a named resource."""
     what = f"expansion of job {offer.job}"
@@ -219,7 +219,7 @@ def _expand(
 
 
 def _taken_by_others(
-    state: State, job: Job, processors: ProcessorMap, what: str, lack: str
+    state: CoreState, job: Job, processors: ProcessorMap, what: str, lack: str
 ) -> bool:
     """Return whether other parts of the plan have taken the resource that a job lacks.
 
@@ -240,21 +240,21 @@ def _asked(job: Job, offer: Offer) -> bool:
     return request is not None and job.size < size and size in request.sizes
 
 
-def _drop_reservation(state: State, start: Start) -> None:
+def _drop_reservation(state: CoreState, start: Start) -> None:
     """Drop the reservation of a waiting job that the plan starts on other processors."""
     job = state.jobs.get(start.job)
     if job is not None and job.state is JobState.PENDING and job.reserved:
         state.drop_reservation(job)
 
 
-def _requeue_suspended(state: State, start: Start) -> None:
+def _requeue_suspended(state: CoreState, start: Start) -> None:
     """Requeue a job that the strategy suspended and now starts again."""
     job = state.jobs.get(start.job)
     if job is not None and job.state is JobState.SUSPENDED and job.suspended_by_strategy:
         suspend.requeue(state, job, "goes on from its checkpoint")
 
 
-def _accept(state: State, acceptance: Acceptance) -> None:
+def _accept(state: CoreState, acceptance: Acceptance) -> None:
     job = state.jobs.get(acceptance.job)
     if job is None or job.promise is not None or job.state is not JobState.PENDING:
         return
@@ -265,7 +265,7 @@ def _accept(state: State, acceptance: Acceptance) -> None:
 
 
 def _start(
-    state: State, start: Start, promised: ProcessorMap, donors: dict[JobId, ProcessorMap]
+    state: CoreState, start: Start, promised: ProcessorMap, donors: dict[JobId, ProcessorMap]
 ) -> bool:
     """Start a waiting job, or reserve processors for it.
 

@@ -12,13 +12,13 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import Node, NodeState
 from pliant.core.model.resize import BEFORE_GO, Begun, Go, Releasing, Withdrawing
 from pliant.core.model.timers import TimerKind
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.transitions import job_end, leaving_ranks, resize_open_close, time_limits
 from pliant.core.values.processors import NONE
 
 
 def restore(
-    state: State, nodes: Iterable[Node], jobs: Iterable[Job], memory: object, next_resize: int
+    state: CoreState, nodes: Iterable[Node], jobs: Iterable[Job], memory: object, next_resize: int
 ) -> None:
     """Fill an empty state with stored jobs and nodes; nodes are suspected until they report."""
     for node in sorted(nodes, key=lambda node: node.first):
@@ -33,7 +33,7 @@ def restore(
     state.plan_due = True
 
 
-def recover(state: State) -> None:
+def recover(state: CoreState) -> None:
     """Set timers again, and repeat or withdraw what was open."""
     for job in list(state.active.values()):
         time_limits.arm_timers(state, job)
@@ -51,7 +51,7 @@ def recover(state: State) -> None:
         _transaction(state, job)
 
 
-def _transaction(state: State, job: Job) -> None:
+def _transaction(state: CoreState, job: Job) -> None:
     if leaving_ranks.lingering(job):
         state.timer(TimerKind.LEAVERS, job, state.limits.resize_deadline_s)
     resize = job.resize

@@ -21,7 +21,7 @@ from pliant.core.model.placement import after_resize, keep_first
 from pliant.core.model.resize import BEFORE_GO, PROPOSED, Agreed, Resize
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome, SizeRequest
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import negotiation_messages, resize_after_agreement, resize_open_close
 from pliant.core.values.sizes import Sizes
@@ -36,7 +36,7 @@ _KINDS = {
 }
 
 
-def on_sizes_requested(state: State, event: SizesRequested) -> None:
+def on_sizes_requested(state: CoreState, event: SizesRequested) -> None:
     """Open a request. ``review_size_requests`` decides about it."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or job.state not in (JobState.STARTING, *_LIVE):
@@ -75,7 +75,7 @@ def on_sizes_requested(state: State, event: SizesRequested) -> None:
             state.timer_at(TimerKind.REQUEST, job, request.deadline)
 
 
-def _replace(state: State, job: Job, number: int, allowed: Sizes | None) -> int | None:
+def _replace(state: CoreState, job: Job, number: int, allowed: Sizes | None) -> int | None:
     """Close the open request in favour of a later one.
 
     Returns:
@@ -93,7 +93,7 @@ def _replace(state: State, job: Job, number: int, allowed: Sizes | None) -> int 
     return None
 
 
-def _deadline(state: State, event: SizesRequested) -> float | None:
+def _deadline(state: CoreState, event: SizesRequested) -> float | None:
     """Return when a request expires: as it states, or by the server's limit. None if never."""
     limit = state.limits.request_timeout_s
     if event.deadline is not None or not limit:
@@ -101,7 +101,7 @@ def _deadline(state: State, event: SizesRequested) -> float | None:
     return state.now + limit
 
 
-def on_request_cancelled(state: State, event: RequestCancelled) -> None:
+def on_request_cancelled(state: CoreState, event: RequestCancelled) -> None:
     """Cancel the open request of an application."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run:
@@ -113,7 +113,7 @@ def on_request_cancelled(state: State, event: RequestCancelled) -> None:
         _is_known(state, job, event.number)
 
 
-def on_request_deadline(state: State, timer: Timer) -> None:
+def on_request_deadline(state: CoreState, timer: Timer) -> None:
     """Expire a request whose time has passed. An agreed growth is not stopped."""
     job = state.job_of(timer)
     request = job.request if job is not None else None
@@ -130,7 +130,7 @@ def on_request_deadline(state: State, timer: Timer) -> None:
         resize_open_close.withdraw(state, job, "the time of the request is over")
 
 
-def review_size_requests(state: State) -> None:
+def review_size_requests(state: CoreState) -> None:
     """Decide about open requests after the events of an instant."""
     for job in list(state.requests.values()):
         request = job.request
@@ -143,7 +143,7 @@ def review_size_requests(state: State) -> None:
             _review(state, job, request)
 
 
-def _review(state: State, job: Job, request: SizeRequest) -> None:
+def _review(state: CoreState, job: Job, request: SizeRequest) -> None:
     """Decide about the request of a job without an open resize."""
     size = job.size
     if request.base is None or (request.base > size and not request.is_shrink):
@@ -173,7 +173,7 @@ def _met(request: SizeRequest, size: int, base: int) -> RequestOutcome | None:
     return RequestOutcome.PARTLY if size > base and size in request.sizes else None
 
 
-def _shrink_as_requested(state: State, job: Job, request: SizeRequest) -> None:
+def _shrink_as_requested(state: CoreState, job: Job, request: SizeRequest) -> None:
     """Shrink a job as it requested: its own offer is accepted at once."""
     if not job.connected or state.now < job.no_offers_until:
         return  # it failed a moment ago, or the application is not connected
@@ -188,7 +188,7 @@ def _shrink_as_requested(state: State, job: Job, request: SizeRequest) -> None:
     resize_after_agreement.prepare(state, job, resize)
 
 
-def _is_known(state: State, job: Job, number: int) -> bool:
+def _is_known(state: CoreState, job: Job, number: int) -> bool:
     """Return whether a request was seen before. The last answered one is answered again."""
     answer = job.answered
     if answer is not None and answer.number == number:
@@ -197,7 +197,7 @@ def _is_known(state: State, job: Job, number: int) -> bool:
     return number <= last
 
 
-def _take_back(state: State, job: Job, reason: str) -> None:
+def _take_back(state: CoreState, job: Job, reason: str) -> None:
     """Cancel the open request, and its resize if the server may still end it."""
     resize = _resize_for(job)
     _close(state, job, RequestOutcome.CANCELLED, reason)
@@ -213,7 +213,7 @@ def _resize_for(job: Job) -> Resize | None:
     return resize if resize.grows != request.is_shrink else None
 
 
-def _expire(state: State, job: Job) -> None:
+def _expire(state: CoreState, job: Job) -> None:
     request, limit = job.request, state.limits.request_timeout_s
     text = "not met in time"
     if request is not None and limit and request.deadline == request.since + limit:
@@ -222,7 +222,7 @@ def _expire(state: State, job: Job) -> None:
 
 
 def _close(
-    state: State, job: Job, outcome: RequestOutcome, reason: str = "", *, tell: bool = True
+    state: CoreState, job: Job, outcome: RequestOutcome, reason: str = "", *, tell: bool = True
 ) -> None:
     """Record the answer to the open request; with ``tell`` the application gets it, too."""
     request = job.request

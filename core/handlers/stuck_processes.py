@@ -16,12 +16,12 @@ from pliant.core.model.jobs import Exit, Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.transitions import job_end, restart_after_loss
 from pliant.core.values.processors import from_indices, indices
 
 
-def on_start_timeout(state: State, timer: Timer) -> None:
+def on_start_timeout(state: CoreState, timer: Timer) -> None:
     """End a job if a node has not reported the start in time."""
     job = state.job_of(timer)
     if job is None or job.state is not JobState.STARTING:
@@ -35,7 +35,7 @@ def on_start_timeout(state: State, timer: Timer) -> None:
     job_end.end(state, job, JobState.FAILED, f"no start reported within {limit:g} s by {nodes}")
 
 
-def on_stragglers_timeout(state: State, timer: Timer) -> None:
+def on_stragglers_timeout(state: CoreState, timer: Timer) -> None:
     """Kill leaving or joining ranks that outlive the ranks of the job."""
     job = state.job_of(timer)
     if job is None or job.state is not JobState.COMPLETING or job.ending is not None:
@@ -44,7 +44,7 @@ def on_stragglers_timeout(state: State, timer: Timer) -> None:
         job_end.end(state, job, JobState.COMPLETED, job.reason)
 
 
-def on_end_timeout(state: State, timer: Timer) -> None:
+def on_end_timeout(state: CoreState, timer: Timer) -> None:
     """Repeat KILL for processes that are still alive, and drain their nodes."""
     job = state.job_of(timer)
     if job is None or job.state is not JobState.COMPLETING or job.ending is None:
@@ -60,14 +60,14 @@ def on_end_timeout(state: State, timer: Timer) -> None:
     state.timer(TimerKind.END, job, state.limits.end_deadline_s)
 
 
-def _drain(state: State, job: Job, node: Node) -> None:
+def _drain(state: CoreState, job: Job, node: Node) -> None:
     places = ", ".join(state.slot_name(place) for place in indices(job.occupied & node.processors))
     reason = f"processes of job {job.id} do not end: {places}"
     state.note("job.warning", f"{reason}; node {node.name} is drained", job)
     node_handlers.on_node_drained(state, NodeDrained(node.name, reason, fault=NodeFault.END))
 
 
-def on_processes_exited(state: State, event: ProcessesExited) -> None:
+def on_processes_exited(state: CoreState, event: ProcessesExited) -> None:
     """Drain nodes that could not start processes, then handle the exits."""
     job = state.jobs.get(event.job)
     if job is not None and job.run == event.run and job.state in ACTIVE_STATES:
@@ -78,7 +78,7 @@ def on_processes_exited(state: State, event: ProcessesExited) -> None:
     job_end.processes_exited(state, event)
 
 
-def _drain_faulty(state: State, faults: list[Exit]) -> None:
+def _drain_faulty(state: CoreState, faults: list[Exit]) -> None:
     for node in state.ledger.nodes_of(from_indices([exit.processor for exit in faults])):
         if not node.drained:
             remedy = f"it is tried again, or use `pliant node resume {node.name}`"

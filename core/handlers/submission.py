@@ -10,12 +10,12 @@ from pliant.core.events import (
 )
 from pliant.core.model.jobs import HistoryEntry, Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.transitions import job_end, resize_open_close, restart_after_loss
 from pliant.core.values.ids import JobId
 
 
-def on_job_submitted(state: State, event: JobSubmitted) -> None:
+def on_job_submitted(state: CoreState, event: JobSubmitted) -> None:
     """Add a stored job to the queue."""
     if event.spec.id in state.jobs:
         return
@@ -29,7 +29,7 @@ def on_job_submitted(state: State, event: JobSubmitted) -> None:
     state.plan_due = True
 
 
-def on_job_cancelled(state: State, event: JobCancelled) -> None:
+def on_job_cancelled(state: CoreState, event: JobCancelled) -> None:
     """End a job in any state."""
     job = _find(state, event.job, event.request)
     if job is None:
@@ -51,7 +51,7 @@ def on_job_cancelled(state: State, event: JobCancelled) -> None:
     state.emit(AnswerUser(event.request, message=f"job {job.id} {by}"))
 
 
-def on_job_held(state: State, event: JobHeld) -> None:
+def on_job_held(state: CoreState, event: JobHeld) -> None:
     """Take a waiting job out of the queue until it is released."""
     job = _find(state, event.job, event.request)
     if job is None:
@@ -67,7 +67,7 @@ def on_job_held(state: State, event: JobHeld) -> None:
     state.emit(AnswerUser(event.request, message=f"job {job.id} held"))
 
 
-def on_job_released(state: State, event: JobReleased) -> None:
+def on_job_released(state: CoreState, event: JobReleased) -> None:
     """Release a held job into the queue."""
     job = _find(state, event.job, event.request)
     if job is None:
@@ -80,7 +80,7 @@ def on_job_released(state: State, event: JobReleased) -> None:
     state.emit(AnswerUser(event.request, message=f"job {job.id} released"))
 
 
-def on_priority_changed(state: State, event: PriorityChanged) -> None:
+def on_priority_changed(state: CoreState, event: PriorityChanged) -> None:
     """Change the priority. A running job may be suspended for jobs with a higher one."""
     job = _find(state, event.job, event.request)
     if job is None:
@@ -104,7 +104,7 @@ def on_priority_changed(state: State, event: PriorityChanged) -> None:
     state.emit(AnswerUser(event.request, message=f"job {job.id}: priority {job.priority}"))
 
 
-def close_waiting(state: State, job: Job, final: JobState, reason: str) -> None:
+def close_waiting(state: CoreState, job: Job, final: JobState, reason: str) -> None:
     """End a job that has no processors."""
     resize_open_close.drop_reservation(state, job)
     job.end = state.now
@@ -113,7 +113,7 @@ def close_waiting(state: State, job: Job, final: JobState, reason: str) -> None:
     state.emit(Ended(job.id))
 
 
-def _find(state: State, job_id: JobId, request: int) -> Job | None:
+def _find(state: CoreState, job_id: JobId, request: int) -> Job | None:
     job = state.jobs.get(job_id)
     if job is None:
         state.emit(AnswerUser(request, f"there is no job {job_id}"))

@@ -21,14 +21,14 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import PROPOSED
 from pliant.core.model.timers import Timer
 from pliant.core.model.views_and_plans import Suspension
-from pliant.core.state.state import PLAN_REFUSED, State
+from pliant.core.state.core_state import PLAN_REFUSED, CoreState
 from pliant.core.transitions import job_end, resize_open_close, suspend
 from pliant.core.values.processors import NONE
 
 # ------------------------------------------------------------------ users and strategies
 
 
-def on_job_suspended(state: State, event: JobSuspended) -> None:
+def on_job_suspended(state: CoreState, event: JobSuspended) -> None:
     """Suspend a job for its user or an operator."""
     job = state.jobs.get(event.job)
     refusal = f"there is no job {event.job}" if job is None else _why_not(job)
@@ -45,7 +45,7 @@ def on_job_suspended(state: State, event: JobSuspended) -> None:
     state.emit(AnswerUser(event.request, message=message))
 
 
-def suspend_as_planned(state: State, wish: Suspension) -> None:
+def suspend_as_planned(state: CoreState, wish: Suspension) -> None:
     """Suspend a job for the strategy."""
     job = state.jobs.get(wish.job)
     refusal = "there is no such job" if job is None else _why_not(job)
@@ -82,7 +82,7 @@ def _why_not(job: Job) -> str:
     return ""
 
 
-def on_job_resumed(state: State, event: JobResumed) -> None:
+def on_job_resumed(state: CoreState, event: JobResumed) -> None:
     """Put a suspended job back into the queue, to continue from its checkpoint."""
     job = state.jobs.get(event.job)
     if job is None or job.state is not JobState.SUSPENDED:
@@ -99,7 +99,7 @@ def _why_not_resumed(job: Job) -> str:
     return f"job {job.id} is {job.state}: only SUSPENDED jobs can be resumed"
 
 
-def on_job_requeued(state: State, event: JobRequeued) -> None:
+def on_job_requeued(state: CoreState, event: JobRequeued) -> None:
     """End a job and start it again, from its last checkpoint if it has one."""
     job = state.jobs.get(event.job)
     by = f"requeued by {event.actor or 'its user'}"
@@ -124,7 +124,7 @@ def on_job_requeued(state: State, event: JobRequeued) -> None:
 # ------------------------------------------------------------------ applications
 
 
-def on_save_reported(state: State, event: SaveReported) -> None:
+def on_save_reported(state: CoreState, event: SaveReported) -> None:
     """Handle the application's report that it began, finished or declined to save."""
     job = suspend.find_live_job(state, event.job, event.run)
     if job is None:
@@ -146,7 +146,7 @@ def on_save_reported(state: State, event: SaveReported) -> None:
         _failed(state, job, mine.reason or event.reason or "the application declined")
 
 
-def _failed(state: State, job: Job, reason: str) -> None:
+def _failed(state: CoreState, job: Job, reason: str) -> None:
     """End a suspension without a checkpoint. A job to be requeued is ended anyway."""
     mine = job.saving
     suspend.close(state, job, reason)
@@ -155,7 +155,7 @@ def _failed(state: State, job: Job, reason: str) -> None:
         job_end.end(state, job, JobState.CANCELLED, why, requeue=True)
 
 
-def _by_itself(state: State, job: Job, event: SaveReported) -> None:
+def _by_itself(state: CoreState, job: Job, event: SaveReported) -> None:
     """Handle a checkpoint that the program took on its own initiative."""
     if event.word is SaveWord.SAVED:
         suspend.checkpoint_taken(state, job, event, state.now - event.seconds)
@@ -163,13 +163,13 @@ def _by_itself(state: State, job: Job, event: SaveReported) -> None:
         state.note("job.warning", f"it could not be saved: {event.reason}", job)
 
 
-def _stale(state: State, job: Job, event: SaveReported) -> None:
+def _stale(state: CoreState, job: Job, event: SaveReported) -> None:
     """Repeat the order to end: the report was repeated, or the order was lost."""
     if event.word is SaveWord.SAVED and job.saving is not None:
         suspend.send_step(state, job, SaveStep.LEAVE, event.number)
 
 
-def _begun(state: State, job: Job) -> None:
+def _begun(state: CoreState, job: Job) -> None:
     mine = job.saving
     if mine is None or mine.begun is not None:
         return
@@ -178,7 +178,7 @@ def _begun(state: State, job: Job) -> None:
     state.note("suspend.begun", "the application is at its safe point", job, suspension=mine.number)
 
 
-def _saved(state: State, job: Job, event: SaveReported) -> None:
+def _saved(state: CoreState, job: Job, event: SaveReported) -> None:
     mine = job.saving
     if mine is None or mine.begun is None:
         return
@@ -188,7 +188,7 @@ def _saved(state: State, job: Job, event: SaveReported) -> None:
     suspend.send_step(state, job, SaveStep.LEAVE)
 
 
-def on_suspension_held(state: State, event: SuspensionHeld) -> None:
+def on_suspension_held(state: CoreState, event: SuspensionHeld) -> None:
     """Repeat orders that a coordinator missed while it was not connected."""
     job = suspend.find_live_job(state, event.job, event.run)
     if job is None:
@@ -203,7 +203,7 @@ def on_suspension_held(state: State, event: SuspensionHeld) -> None:
         suspend.send_step(state, job, SaveStep.KEEP)
 
 
-def _not_in_hand(state: State, job: Job, stage: SaveStage) -> None:
+def _not_in_hand(state: CoreState, job: Job, stage: SaveStage) -> None:
     """Handle a coordinator that does not know the open suspension."""
     if stage is SaveStage.ORDERED:
         suspend.send_step(state, job, SaveStep.SAVE)
@@ -214,7 +214,7 @@ def _not_in_hand(state: State, job: Job, stage: SaveStage) -> None:
 # ------------------------------------------------------------------ timeouts and restarts
 
 
-def on_save_timeout(state: State, timer: Timer) -> None:
+def on_save_timeout(state: CoreState, timer: Timer) -> None:
     """Handle a stage of a suspension that may be overdue."""
     job = suspend.find_live_job(state, timer.job, timer.run)
     mine = job.saving if job is not None else None
@@ -238,7 +238,7 @@ def on_save_timeout(state: State, timer: Timer) -> None:
         job_end.end(state, job, JobState.FAILED, text, requeue=mine.requeues)
 
 
-def recover(state: State) -> None:
+def recover(state: CoreState) -> None:
     """Set the timers of open suspensions again after a restart, with the full time."""
     limits = state.limits
     for job in list(state.active.values()):
@@ -252,7 +252,7 @@ def recover(state: State) -> None:
         suspend.enter_stage(state, job, mine.stage, within)
 
 
-def requeue_suspended_by_strategy(state: State) -> None:
+def requeue_suspended_by_strategy(state: CoreState) -> None:
     """Requeue suspended jobs, because another strategy does not know them."""
     for job in list(state.suspended.values()):
         if job.suspended_by_strategy:

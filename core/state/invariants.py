@@ -12,7 +12,7 @@ from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import NodeState
 from pliant.core.model.resize import PROPOSED, Releasing
 from pliant.core.model.views_and_plans import View
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.state.views import fresh_view, view
 from pliant.core.support.errors import PliantError
 from pliant.core.values.processors import NONE, ProcessorMap, count, format_ranges
@@ -22,7 +22,7 @@ class InvariantError(PliantError):
     """The state contradicts itself, which is a bug."""
 
 
-def check(state: State) -> None:
+def check(state: CoreState) -> None:
     """Raise InvariantError if the state violates a condition."""
     _processors_have_one_owner(state)
     _promises_have_one_owner(state)
@@ -37,7 +37,7 @@ def check(state: State) -> None:
             )
 
 
-def _processors_have_one_owner(state: State) -> None:
+def _processors_have_one_owner(state: CoreState) -> None:
     seen: ProcessorMap = NONE
     for job in state.active.values():
         if job.occupied & seen:
@@ -52,7 +52,7 @@ def _processors_have_one_owner(state: State) -> None:
         raise InvariantError(f"processors {format_ranges(seen & ~everything)} belong to no node")
 
 
-def _spares_stand_in_for_lost_nodes(state: State) -> None:
+def _spares_stand_in_for_lost_nodes(state: CoreState) -> None:
     seen: set[str] = set()
     for node in state.nodes.values():
         if node.state is NodeState.SPARE and (not node.spare or node.stands_in or node.drained):
@@ -69,7 +69,7 @@ def _spares_stand_in_for_lost_nodes(state: State) -> None:
         seen.add(node.stands_in)
 
 
-def _promises_have_one_owner(state: State) -> None:
+def _promises_have_one_owner(state: CoreState) -> None:
     seen: ProcessorMap = NONE
     for job in state.reserving.values():
         if job.reserved & seen:
@@ -79,7 +79,7 @@ def _promises_have_one_owner(state: State) -> None:
         seen |= job.reserved
 
 
-def _sums_are_right(state: State) -> None:
+def _sums_are_right(state: CoreState) -> None:
     """Check that the sums of the ledger equal the sums of their parts."""
     usable, suspect, draining, held, reserved = NONE, NONE, NONE, NONE, NONE
     for node in state.nodes.values():
@@ -112,7 +112,7 @@ def _sums_are_right(state: State) -> None:
         raise InvariantError("the nodes are not in order of their processors")
 
 
-def _view_is_fresh(state: State) -> None:
+def _view_is_fresh(state: CoreState) -> None:
     """Check that the cached view equals a view made without the cache."""
     kept, right = view(state), fresh_view(state)
     for part in fields(View):
@@ -121,7 +121,7 @@ def _view_is_fresh(state: State) -> None:
             raise InvariantError(f"the view's {part.name} is {old}, not {new}")
 
 
-def _problems(state: State, job: Job) -> Iterator[str]:
+def _problems(state: CoreState, job: Job) -> Iterator[str]:
     """Yield what is wrong with a job."""
     if (job.id in state.waiting) != (job.state is JobState.PENDING):
         yield "the waiting index is wrong"
@@ -167,7 +167,7 @@ def _later_problems(job: Job) -> Iterator[str]:
         yield "is parked and not suspended"
 
 
-def _request_problems(state: State, job: Job) -> Iterator[str]:
+def _request_problems(state: CoreState, job: Job) -> Iterator[str]:
     request, answer = job.request, job.answered
     if (job.id in state.requests) != (request is not None):
         yield "the index of requests is wrong"

@@ -16,7 +16,7 @@ from sys import maxsize
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.core.values.resources import impossible
@@ -33,7 +33,7 @@ def usage(job: Job) -> dict[str, int]:
     return {need.name: need.on(processors) for need in job.spec.resources}
 
 
-def free(state: State) -> dict[str, int]:
+def free(state: CoreState) -> dict[str, int]:
     """Return how much of each resource is not in use; below 0 if the cluster has less than it had.
 
     Processors that are offered for a growth, and those of processes that are still ending, count.
@@ -45,7 +45,7 @@ def free(state: State) -> dict[str, int]:
     return left
 
 
-def limits(state: State) -> dict[JobId, int]:
+def limits(state: CoreState) -> dict[JobId, int]:
     """Return how many processors each job that needs resources may have now; 0: it has to wait."""
     if not state.needing:
         return {}
@@ -71,7 +71,7 @@ def limits(state: State) -> dict[JobId, int]:
     return found
 
 
-def lacking(state: State, job: Job, processors: int) -> str:
+def lacking(state: CoreState, job: Job, processors: int) -> str:
     """Return the resource that a job lacks to have so many processors; empty: none."""
     if not job.spec.resources:
         return ""
@@ -84,7 +84,7 @@ def lacking(state: State, job: Job, processors: int) -> str:
     return ""
 
 
-def reasons(state: State) -> dict[JobId, WaitReason]:
+def reasons(state: CoreState) -> dict[JobId, WaitReason]:
     """Return why jobs wait that no strategy sees because they lack a resource."""
     found: dict[JobId, WaitReason] = {}
     left = free(state)
@@ -99,7 +99,7 @@ def reasons(state: State) -> dict[JobId, WaitReason]:
     return found
 
 
-def _served(state: State) -> dict[JobId, Job]:
+def _served(state: CoreState) -> dict[JobId, Job]:
     """Return the waiting jobs for which running jobs are being suspended."""
     savings = (job.saving for job in state.active.values() if job.is_leaving)
     numbers = {saving.serves for saving in savings if saving is not None}
@@ -133,7 +133,7 @@ def _max_processors(job: Job, left: dict[str, int]) -> int:
     return most
 
 
-def _cannot_start(state: State, job: Job) -> bool:
+def _cannot_start(state: CoreState, job: Job) -> bool:
     """Return whether the cluster is too small for a job. Nothing is kept for such a job.
 
     Its configuration may have been changed, or nodes were drained or removed since the submission.

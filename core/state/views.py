@@ -15,14 +15,14 @@ from pliant.core.model.views_and_plans import (
     WaitingJob,
 )
 from pliant.core.state import named_resources
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, ProcessorMap
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import speedup_of
 
 
-def view(state: State) -> View:
+def view(state: CoreState) -> View:
     """Return the view for strategies.
 
     Values that have not changed since the last view are reused.
@@ -46,7 +46,7 @@ def view(state: State) -> View:
     )
 
 
-def question(state: State, spec: JobSpec, now: float) -> tuple[WaitingJob | None, View]:
+def question(state: CoreState, spec: JobSpec, now: float) -> tuple[WaitingJob | None, View]:
     """Return a job that is not submitted, and the view, to ask a strategy about it.
 
     The job is None if the cluster is too small for it at present.
@@ -55,7 +55,7 @@ def question(state: State, spec: JobSpec, now: float) -> tuple[WaitingJob | None
     return asked, replace(view(state), now=now)
 
 
-def _requests(state: State) -> tuple[JobId, ...]:
+def _requests(state: CoreState) -> tuple[JobId, ...]:
     """Return the jobs that request more processors, in order of arrival."""
     asking = [
         (job.request.since, job.id)
@@ -65,7 +65,7 @@ def _requests(state: State) -> tuple[JobId, ...]:
     return tuple(job_id for _, job_id in sorted(asking))
 
 
-def _suspended(state: State) -> tuple[WaitingJob, ...]:
+def _suspended(state: CoreState) -> tuple[WaitingJob, ...]:
     """Return the suspended jobs that the strategy may start again."""
     parked = [job for job in state.suspended.values() if job.suspended_by_strategy]
     parked.sort(key=lambda job: (job.spec.submit, job.id))
@@ -73,7 +73,7 @@ def _suspended(state: State) -> tuple[WaitingJob, ...]:
     return tuple(job for job in shown if job is not None)
 
 
-def fresh_view(state: State) -> View:
+def fresh_view(state: CoreState) -> View:
     """Return the view made without the cache. ``view`` must equal it."""
     ledger = state.ledger
     state.rows.limits = named_resources.limits(state)
@@ -97,14 +97,14 @@ def fresh_view(state: State) -> View:
     )
 
 
-def _capacity(state: State, job_id: JobId) -> tuple[int, int]:
+def _capacity(state: CoreState, job_id: JobId) -> tuple[int, int]:
     """Return how many processors a job may have, without and with suspected nodes."""
     most = state.rows.limits.get(job_id, maxsize)
     total, expected = state.ledger.capacity
     return min(total, most), min(expected, most)
 
 
-def _find_stale(state: State) -> None:
+def _find_stale(state: CoreState) -> None:
     """Mark jobs whose values changed with time or with the machine."""
     rows = state.rows
     if rows.capacity != state.ledger.capacity:
@@ -123,7 +123,7 @@ def _find_stale(state: State) -> None:
         rows.stale.update(dict.fromkeys(over))
 
 
-def _renew(state: State, job_id: JobId) -> None:
+def _renew(state: CoreState, job_id: JobId) -> None:
     """Put the present value of a job into the row where it belongs."""
     rows = state.rows
     job = state.active.get(job_id)

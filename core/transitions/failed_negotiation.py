@@ -4,12 +4,12 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import Resize
 from pliant.core.model.views_and_plans import Outcome
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.transitions import job_end, resize_open_close, suspend
 from pliant.core.values.negotiation_policy import Escalation
 
 
-def close(state: State, job: Job, resize: Resize, why: str, *, tell: bool = True) -> None:
+def close(state: CoreState, job: Job, resize: Resize, why: str, *, tell: bool = True) -> None:
     """Close a failed negotiation. With ``tell`` the strategy learns of it."""
     if tell and not job.size_fixed_by_operator:
         state.outcomes.append(Outcome(job.id, job.size, False))
@@ -18,7 +18,7 @@ def close(state: State, job: Job, resize: Resize, why: str, *, tell: bool = True
         _escalate(state, job, why)
 
 
-def _escalate(state: State, job: Job, why: str) -> None:
+def _escalate(state: CoreState, job: Job, why: str) -> None:
     escalation = state.policy.escalation
     text = f"a mandatory offer failed ({why})"
     state.note("offer.escalated", f"{text}: {escalation}", job, escalation=escalation.value)

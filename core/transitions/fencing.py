@@ -11,14 +11,14 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import Node, NodeState
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.transitions import job_end, suspend
 from pliant.core.values import lost_contact_policy
 from pliant.core.values.lost_contact_policy import Isolation
 from pliant.core.values.processors import NONE
 
 
-def node_lost(state: State, node: Node) -> None:
+def node_lost(state: CoreState, node: Node) -> None:
     """Note which jobs may have live processes on a lost node, and for how long."""
     for job in state.active.values():
         if job.isolation_grace_s and (job.occupied & node.processors or node.name in job.isolated):
@@ -29,14 +29,14 @@ def node_lost(state: State, node: Node) -> None:
             state.note("job.cut_off", f"{text}: surely gone in {wait_s:.0f} s", job)
 
 
-def _wait(state: State, job: Job, node: Node, entry: Isolation) -> None:
+def _wait(state: CoreState, job: Job, node: Node, entry: Isolation) -> None:
     job.isolated[node.name] = entry
     state.isolated[job.id] = job
     state.touch(job)
     state.timer_at(TimerKind.CUT_OFF, job, entry.until)
 
 
-def node_reported(state: State, node: Node) -> None:
+def node_reported(state: CoreState, node: Node) -> None:
     """Note that a node is back and ends the processes that it should not have."""
     for job in state.isolated.values():
         entry = job.isolated.get(node.name)
@@ -45,7 +45,7 @@ def node_reported(state: State, node: Node) -> None:
             state.touch(job)
 
 
-def recover(state: State) -> None:
+def recover(state: CoreState) -> None:
     """Wait again after a restart of the server.
 
     Waiting times start again, because the clock may have changed. Nodes that were not lost have a
@@ -63,11 +63,11 @@ def recover(state: State) -> None:
                 _wait(state, job, node, entry._replace(until=state.now + entry.wait_s))
 
 
-def on_isolation_end(_state: State, _timer: Timer) -> None:
+def on_isolation_end(_state: CoreState, _timer: Timer) -> None:
     """Do nothing: ``release_fenced`` runs after each batch of events."""
 
 
-def release_fenced(state: State) -> None:
+def release_fenced(state: CoreState) -> None:
     """Continue jobs whose isolated processes have certainly ended."""
     for job in list(state.isolated.values()):
         if job.state in ACTIVE_STATES:
@@ -80,14 +80,14 @@ def release_fenced(state: State) -> None:
             _continue(state, job)
 
 
-def _gone(state: State, node: Node | None, entry: Isolation) -> bool:
+def _gone(state: CoreState, node: Node | None, entry: Isolation) -> bool:
     """Return whether no process of a job can be left on a node. None stands for a removed node."""
     if node is None or entry.until <= state.now:
         return True
     return entry.back and not state.orphaned & node.processors
 
 
-def _continue(state: State, job: Job) -> None:
+def _continue(state: CoreState, job: Job) -> None:
     if job.state is JobState.COMPLETING:
         job_end.close_if_gone(state, job)
     elif suspend.is_leaving(job):

@@ -8,7 +8,7 @@ from pliant.core.model.jobs import Completion, Exit, Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.resize import PROPOSED, Begun, Go, Releasing, Resize, Withdrawing
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
     leaving_ranks,
@@ -23,7 +23,7 @@ from pliant.core.values.processors import NONE, ProcessorMap, count, from_indice
 MAX_NAMED_RANKS = 8
 
 
-def processes_exited(state: State, event: ProcessesExited) -> None:
+def processes_exited(state: CoreState, event: ProcessesExited) -> None:
     """Handle exits of processes: free their processors, and close a job after its last one."""
     job = state.jobs.get(event.job)
     gone = _processors(job, event.exits)
@@ -56,7 +56,7 @@ def _processors(job: Job | None, exits: tuple[Exit, ...]) -> ProcessorMap:
     return job.allocation if job is not None and where == job.ranks else from_indices(where)
 
 
-def end(state: State, job: Job, final: JobState, reason: str, *, requeue: bool = False) -> None:
+def end(state: CoreState, job: Job, final: JobState, reason: str, *, requeue: bool = False) -> None:
     """End an active job: decide its final state and kill its processes. It may be requeued then."""
     again = job.ending is not None
     _complete(state, job, final, reason, requeue=requeue)
@@ -66,19 +66,19 @@ def end(state: State, job: Job, final: JobState, reason: str, *, requeue: bool =
     close_if_gone(state, job)
 
 
-def arm_end(state: State, job: Job) -> None:
+def arm_end(state: CoreState, job: Job) -> None:
     """Set the timer for processes that are still alive after KILL."""
     limits = state.limits
     state.timer(TimerKind.END, job, limits.kill_grace_s + limits.end_deadline_s)
 
 
-def arm_stragglers(state: State, job: Job) -> None:
+def arm_stragglers(state: CoreState, job: Job) -> None:
     """Set the timer for leaving or joining ranks that outlive the ranks of the job."""
     if job.ending is None and not job.occupied & job.allocation:
         state.timer(TimerKind.STRAGGLERS, job, state.limits.resize_deadline_s)
 
 
-def on_time_limit(state: State, timer: Timer) -> None:
+def on_time_limit(state: CoreState, timer: Timer) -> None:
     """End the job if its time limit or its estimate is used up."""
     job = state.job_of(timer)
     if job is None:
@@ -91,7 +91,7 @@ def on_time_limit(state: State, timer: Timer) -> None:
             end(state, job, JobState.TIMEOUT, reason)
 
 
-def left_early(state: State, job: Job, gone: ProcessorMap) -> None:
+def left_early(state: CoreState, job: Job, gone: ProcessorMap) -> None:
     """End a job whose leaving ranks exited with code 0 although the resize was rolled back."""
     if gone and job.state is not JobState.COMPLETING:
         job.exit_code = job.exit_code or 0
@@ -100,7 +100,7 @@ def left_early(state: State, job: Job, gone: ProcessorMap) -> None:
     close_if_gone(state, job)
 
 
-def close_if_gone(state: State, job: Job) -> None:
+def close_if_gone(state: CoreState, job: Job) -> None:
     """Close an ending job when its last process has exited."""
     if job.state is not JobState.COMPLETING:
         return
@@ -136,7 +136,7 @@ def describe(exit: Exit) -> str:
     return f"killed by signal {exit.signal}" if exit.signal else f"exit code {exit.code}"
 
 
-def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
+def _sort_out(state: CoreState, job: Job, exits: tuple[Exit, ...]) -> None:
     """Handle exits of a job that was not ending: of its ranks, joining ranks or leaving ranks."""
     own: list[Exit] = []
     back = NONE
@@ -164,7 +164,7 @@ def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
         resize_open_close.finish_release(state, job)
 
 
-def _report_late_exit(state: State, job: Job, exit: Exit) -> None:
+def _report_late_exit(state: CoreState, job: Job, exit: Exit) -> None:
     """Report why a process ended that does not belong to the job, or no longer does.
 
     It was a joining rank whose resize was rolled back, or it was leaving.
@@ -176,7 +176,7 @@ def _report_late_exit(state: State, job: Job, exit: Exit) -> None:
             job.reason = f"{job.reason}; {text}"  # stored with the processors that come free
 
 
-def _leaving_rank_gone(state: State, job: Job, resize: Resize, exit: Exit) -> bool:
+def _leaving_rank_gone(state: CoreState, job: Job, resize: Resize, exit: Exit) -> bool:
     """Note the exit of a leaving rank. Return False if it died instead of leaving."""
     if isinstance(resize.stage, Releasing):
         if not exit.clean:
@@ -191,7 +191,7 @@ def _leaving_rank_gone(state: State, job: Job, resize: Resize, exit: Exit) -> bo
     return False
 
 
-def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
+def _own_exits(state: CoreState, job: Job, exits: Sequence[Exit]) -> None:
     """Handle exits of ranks. The exit code of a job is the highest of its last allocation."""
     cut_off = next((exit for exit in exits if exit.cut_off), None)
     if cut_off is not None and _ended_in_isolation(state, job, cut_off):
@@ -219,7 +219,7 @@ def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
     end(state, job, JobState.FAILED, what, requeue=requeue)
 
 
-def _ended_in_isolation(state: State, job: Job, exit: Exit) -> bool:
+def _ended_in_isolation(state: CoreState, job: Job, exit: Exit) -> bool:
     """Handle the end of processes on a node without contact. Return False if it has no effect."""
     return _lost_node(state, job, f"{describe(exit)}, on {state.slot_name(exit.processor)}")
 
@@ -238,7 +238,7 @@ def blame_lost_node(job: Job, reason: str) -> bool:
     return True
 
 
-def _lost_node(state: State, job: Job, what: str, *, requeue: bool = False) -> bool:
+def _lost_node(state: CoreState, job: Job, what: str, *, requeue: bool = False) -> bool:
     if blame_lost_node(job, what):
         state.touch(job)
     if job.ending is not None:
@@ -249,7 +249,7 @@ def _lost_node(state: State, job: Job, what: str, *, requeue: bool = False) -> b
     return True
 
 
-def _not_started(state: State, job: Job, exits: Sequence[Exit]) -> bool:
+def _not_started(state: CoreState, job: Job, exits: Sequence[Exit]) -> bool:
     """Handle a node that could not start processes.
 
     Return False if the job ends for another reason.
@@ -297,7 +297,7 @@ def _stage(job: Job) -> str:
 
 
 def _complete(
-    state: State, job: Job, final: JobState | None, reason: str, *, requeue: bool = False
+    state: CoreState, job: Job, final: JobState | None, reason: str, *, requeue: bool = False
 ) -> None:
     completion = job.completion
     if completion is None:

@@ -10,7 +10,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import Releasing
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.values.processors import NONE, ProcessorMap, count, indices
 
@@ -27,7 +27,7 @@ def lingering(job: Job) -> ProcessorMap:
     return job.occupied & ~job.allocation & ~awaited
 
 
-def stop_waiting(state: State, job: Job) -> None:
+def stop_waiting(state: CoreState, job: Job) -> None:
     """Let a job continue although leaving ranks of its resize have not exited."""
     resize = job.resize
     if resize is None or not isinstance(resize.stage, Releasing):
@@ -47,14 +47,14 @@ def stop_waiting(state: State, job: Job) -> None:
     state.plan_due = True
 
 
-def ranks_gone(state: State, job: Job) -> None:
+def ranks_gone(state: CoreState, job: Job) -> None:
     """Remove leaving ranks from the job's reason when the last one has exited."""
     if job.state is JobState.RUNNING and job.reason.endswith(_AFTER) and not lingering(job):
         job.reason = f"runs on {plural(job.size, 'processor')}"
         state.touch(job)
 
 
-def on_leavers_timeout(state: State, timer: Timer) -> None:
+def on_leavers_timeout(state: CoreState, timer: Timer) -> None:
     """Kill the leaving ranks that are left. Repeat it later, because an order may get lost."""
     job = state.job_of(timer)
     staying = lingering(job) if job is not None else NONE

@@ -12,7 +12,7 @@ from pliant.core.model.negotiation import (
     Verb,
 )
 from pliant.core.model.resize import Resize
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.values.negotiation_policy import GrowIf
 
 
@@ -23,7 +23,7 @@ def server_proposals(resize: Resize) -> int:
     )
 
 
-def next_proposal(state: State, job: Job, resize: Resize, by: Side = Side.SERVER) -> Template:
+def next_proposal(state: CoreState, job: Job, resize: Resize, by: Side = Side.SERVER) -> Template:
     """Make the next proposal of one side, for the allocation ``resize.after``.
 
     The server's last proposal by its policy is FINAL. An application's own proposal is taken as it
@@ -62,7 +62,7 @@ def next_proposal(state: State, job: Job, resize: Resize, by: Side = Side.SERVER
     return template
 
 
-def grow_if(state: State, job: Job) -> GrowIf:
+def grow_if(state: CoreState, job: Job) -> GrowIf:
     """Return which growth offers the job accepts: as its user stated, or by the server's policy."""
     return job.spec.grow_if or state.policy.grow_if
 

@@ -4,12 +4,12 @@ from pliant.core.commands import AnswerUser
 from pliant.core.events import NodeRegistered, NodeRemoved
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node, NodeState
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import resize_open_close, restart_after_loss, spare_nodes
 
 
-def register(state: State, event: NodeRegistered) -> Node:
+def register(state: CoreState, event: NodeRegistered) -> Node:
     """Return the node that registers. A new one gets its place in the processor map.
 
     The number of slots of a known node may change only if no process is left on it.
@@ -27,7 +27,7 @@ def register(state: State, event: NodeRegistered) -> Node:
     return node
 
 
-def on_node_removed(state: State, event: NodeRemoved) -> None:
+def on_node_removed(state: CoreState, event: NodeRemoved) -> None:
     """Remove a node for good. It may register again as a new one."""
     node = state.nodes.get(event.name)
     if node is None:
@@ -45,17 +45,17 @@ def on_node_removed(state: State, event: NodeRemoved) -> None:
     state.emit(AnswerUser(event.request, message=f"node {node.name} removed"))
 
 
-def _remove(state: State, node: Node, reason: str) -> None:
+def _remove(state: CoreState, node: Node, reason: str) -> None:
     resize_open_close.drop_reservations_on(state, node.processors, reason)
     state.drop_node(node)
 
 
-def in_use(state: State, node: Node) -> bool:
+def in_use(state: CoreState, node: Node) -> bool:
     """Return whether processes may be alive on a node."""
     return bool(state.occupied() & node.processors)
 
 
-def jobs_on(state: State, node: Node) -> list[Job]:
+def jobs_on(state: CoreState, node: Node) -> list[Job]:
     """Return the jobs that occupy processors of a node."""
     return [job for job in state.active.values() if job.occupied & node.processors]
 
@@ -66,7 +66,7 @@ def jobs_phrase(jobs: list[Job]) -> str:
     return f"job {numbers} is" if len(jobs) == 1 else f"jobs {numbers} are"
 
 
-def state_when_alive(state: State, node: Node) -> tuple[NodeState, str]:
+def state_when_alive(state: CoreState, node: Node) -> tuple[NodeState, str]:
     """Return the state and reason of a node whose heartbeats arrive."""
     if node.wanted:
         return NodeState.UP, f"stands in for {node.stands_in}" if node.stands_in else ""
@@ -75,7 +75,7 @@ def state_when_alive(state: State, node: Node) -> tuple[NodeState, str]:
     return (NodeState.DRAINING if in_use(state, node) else NodeState.DRAINED), node.drained
 
 
-def mark_drained(state: State) -> None:
+def mark_drained(state: CoreState) -> None:
     """Mark draining nodes without processes as drained."""
     for node in [n for n in state.ledger.nodes if n.state is NodeState.DRAINING]:
         if not in_use(state, node):

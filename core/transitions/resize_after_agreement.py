@@ -12,7 +12,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import Begun, Go, Preparing, Releasing, Resize, Withdrawing
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
     job_end,
@@ -26,7 +26,7 @@ from pliant.core.values.processors import count
 _UNDECIDED = (Go, Begun, Withdrawing)
 
 
-def prepare(state: State, job: Job, resize: Resize) -> None:
+def prepare(state: CoreState, job: Job, resize: Resize) -> None:
     """Order what a resize needs before GO: joining ranks, or a coordinator that replaces rank 0.
 
     A resize that needs neither gets GO at once.
@@ -44,7 +44,7 @@ def prepare(state: State, job: Job, resize: Resize) -> None:
     state.timer(TimerKind.PREPARE, job, state.limits.prepare_timeout_s)
 
 
-def world_ready(state: State, event: WorldReady) -> None:
+def world_ready(state: CoreState, event: WorldReady) -> None:
     """Note that the joining ranks on a node are ready. After the last node, send GO."""
     found = resize_open_close.find_resize(state, event.job, event.run, event.resize)
     if found is None:
@@ -64,7 +64,7 @@ def world_ready(state: State, event: WorldReady) -> None:
         _go(state, job, resize)
 
 
-def on_standby_ready(state: State, event: StandbyReady) -> None:
+def on_standby_ready(state: CoreState, event: StandbyReady) -> None:
     """Send GO, because the next coordinator is connected."""
     found = resize_open_close.find_resize(state, event.job, event.run, event.resize)
     if found is None:
@@ -75,7 +75,7 @@ def on_standby_ready(state: State, event: StandbyReady) -> None:
         _go(state, job, resize)
 
 
-def _go(state: State, job: Job, resize: Resize) -> None:
+def _go(state: CoreState, job: Job, resize: Resize) -> None:
     resize.enter(Go())
     gone = resize.leaving
     ranks = tuple([rank for rank, p in enumerate(resize.before) if gone >> p & 1])
@@ -84,7 +84,7 @@ def _go(state: State, job: Job, resize: Resize) -> None:
     state.note("resize.go", "GO: waits for the next safe point", job, resize=resize.id)
 
 
-def on_resize_begun(state: State, event: ResizeBegun) -> None:
+def on_resize_begun(state: CoreState, event: ResizeBegun) -> None:
     """Note that the application is at its safe point, and start the deadline."""
     found = resize_open_close.find_resize(state, event.job, event.run, event.resize)
     if found is None or not isinstance(found[1].stage, (Go, Withdrawing)):
@@ -95,7 +95,7 @@ def on_resize_begun(state: State, event: ResizeBegun) -> None:
     state.note("resize.begun", "the application is at its safe point", job, resize=resize.id)
 
 
-def on_resize_decided(state: State, event: ResizeDecided) -> None:
+def on_resize_decided(state: CoreState, event: ResizeDecided) -> None:
     """Commit the resize or roll it back, as the application decided."""
     found = resize_open_close.find_resize(state, event.job, event.run, event.resize)
     if found is None or not isinstance(found[1].stage, _UNDECIDED):
@@ -115,7 +115,7 @@ def on_resize_decided(state: State, event: ResizeDecided) -> None:
         _commit(state, job, resize, event)
 
 
-def roll_back(state: State, job: Job, stage: str, reason: str) -> None:
+def roll_back(state: CoreState, job: Job, stage: str, reason: str) -> None:
     """Close the resize. The application keeps its old size."""
     resize = job.resize
     if resize is None:
@@ -141,7 +141,7 @@ def roll_back(state: State, job: Job, stage: str, reason: str) -> None:
     resize_open_close.start_reserved(state)
 
 
-def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> None:
+def _commit(state: CoreState, job: Job, resize: Resize, event: ResizeDecided) -> None:
     before = job.size
     time_limits.book_work(state, job, resize.stage.at if isinstance(resize.stage, Begun) else None)
     job.ranks, job.epoch = resize.after, event.epoch
@@ -179,7 +179,7 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
     resize_open_close.start_reserved(state)
 
 
-def _fail_if_joining_rank_ended(state: State, job: Job, resize: Resize) -> None:
+def _fail_if_joining_rank_ended(state: CoreState, job: Job, resize: Resize) -> None:
     """End the job if a joining rank exited before the commit: it is a rank of the job now."""
     if resize.gone:
         resize_open_close.free_processors(state, job, resize.gone)
@@ -187,7 +187,7 @@ def _fail_if_joining_rank_ended(state: State, job: Job, resize: Resize) -> None:
         job_end.end(state, job, JobState.FAILED, reason)
 
 
-def on_resize_withdrawn(state: State, event: ResizeWithdrawn) -> None:
+def on_resize_withdrawn(state: CoreState, event: ResizeWithdrawn) -> None:
     """Close a resize that the application has not begun and will not."""
     found = resize_open_close.find_resize(state, event.job, event.run, event.resize)
     if found is None:
@@ -199,7 +199,7 @@ def on_resize_withdrawn(state: State, event: ResizeWithdrawn) -> None:
         resize_open_close.withdraw(state, job, "the application withdrew", quiet=True)
 
 
-def on_resize_timeout(state: State, timer: Timer) -> None:
+def on_resize_timeout(state: CoreState, timer: Timer) -> None:
     """Handle a timer of a resize."""
     found = resize_open_close.find_resize(state, timer.job, timer.run, timer.resize)
     if found is None:
@@ -228,14 +228,14 @@ def on_resize_timeout(state: State, timer: Timer) -> None:
             pass
 
 
-def _no_decision(state: State, job: Job, resize: Resize, missing: str) -> None:
+def _no_decision(state: CoreState, job: Job, resize: Resize, missing: str) -> None:
     """End a job that does not report its decision: its allocation is unknown."""
     limit, stage = state.limits.resize_deadline_s, resize.stage.name
     text = f"{missing} within {limit:g} s in resize {resize.id} (stage {stage})"
     job_end.end(state, job, JobState.FAILED, text)
 
 
-def _not_rolled_back(state: State, job: Job, resize: Resize) -> None:
+def _not_rolled_back(state: CoreState, job: Job, resize: Resize) -> None:
     """End a job that is stuck in MPI after a joining rank died. It may restart."""
     if not resize.gone & resize.added:
         return

@@ -20,7 +20,7 @@ from pliant.core.model.resize import (
     Withdrawing,
 )
 from pliant.core.model.timers import TimerKind
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import negotiation_messages, time_limits
 from pliant.core.values.ids import JobId, ResizeId
@@ -32,7 +32,7 @@ MAX_FAILED_NEGOTIATIONS = 3
 
 
 def open_resize(
-    state: State, job: Job, after: tuple[int, ...], cause: str, *, mandatory: bool = False
+    state: CoreState, job: Job, after: tuple[int, ...], cause: str, *, mandatory: bool = False
 ) -> Resize:
     """Open a transaction that leads to this allocation, in rank order. No offer is sent yet.
 
@@ -49,14 +49,14 @@ def open_resize(
 
 
 def open_negotiation(
-    state: State, job: Job, target: ProcessorMap, cause: str, *, mandatory: bool = False
+    state: CoreState, job: Job, target: ProcessorMap, cause: str, *, mandatory: bool = False
 ) -> None:
     """Offer another allocation to a running job."""
     after = after_resize(job.ranks, target)
     send_proposal(state, job, open_resize(state, job, after, cause, mandatory=mandatory))
 
 
-def send_proposal(state: State, job: Job, resize: Resize) -> None:
+def send_proposal(state: CoreState, job: Job, resize: Resize) -> None:
     """Send the server's next proposal."""
     opens = resize.negotiation.proposer is None
     template = negotiation_messages.next_proposal(state, job, resize)
@@ -81,7 +81,7 @@ def send_proposal(state: State, job: Job, resize: Resize) -> None:
     )
 
 
-def close(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
+def close(state: CoreState, job: Job, reason: str, *, quiet: bool = False) -> None:
     """End a transaction without a change of size.
 
     Joining ranks are ended and reservations dropped.
@@ -117,7 +117,7 @@ def _failed_too_often(job: Job, resize: Resize) -> bool:
     return job.failed_negotiations >= MAX_FAILED_NEGOTIATIONS
 
 
-def _pause_offers(state: State, job: Job, resize: Resize) -> None:
+def _pause_offers(state: CoreState, job: Job, resize: Resize) -> None:
     """Send no offers for a while.
 
     The pause doubles with each consecutive growth that is refused.
@@ -133,7 +133,7 @@ def _pause_offers(state: State, job: Job, resize: Resize) -> None:
     state.timer(TimerKind.QUIET, job, quiet_s)
 
 
-def withdraw(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
+def withdraw(state: CoreState, job: Job, reason: str, *, quiet: bool = False) -> None:
     """Withdraw an offer that the server may still end alone."""
     resize = job.resize
     if resize is None:
@@ -147,7 +147,7 @@ def withdraw(state: State, job: Job, reason: str, *, quiet: bool = False) -> Non
     close(state, job, reason, quiet=quiet)
 
 
-def abandon(state: State, job: Job, reason: str) -> None:
+def abandon(state: CoreState, job: Job, reason: str) -> None:
     """End a transaction because its job ends. Its processors become free with the job."""
     resize = job.resize
     if resize is None:
@@ -158,7 +158,7 @@ def abandon(state: State, job: Job, reason: str) -> None:
     close(state, job, reason)
 
 
-def joining_rank_ended(state: State, job: Job, exit: Exit, what: str) -> None:
+def joining_rank_ended(state: CoreState, job: Job, exit: Exit, what: str) -> None:
     """Handle the exit of a joining rank before the resize was decided."""
     resize = job.resize
     if resize is None:
@@ -176,7 +176,7 @@ def joining_rank_ended(state: State, job: Job, exit: Exit, what: str) -> None:
 
 
 def _joining_rank_lost(
-    state: State, job: Job, resize: Resize, stage: Begun, exit: Exit, what: str
+    state: CoreState, job: Job, resize: Resize, stage: Begun, exit: Exit, what: str
 ) -> None:
     """Give the application a short time to roll back a growth after a joining rank has died.
 
@@ -192,7 +192,7 @@ def _joining_rank_lost(
     state.timer(TimerKind.ROLLBACK, job, state.limits.rollback_timeout_s)
 
 
-def request_withdrawal(state: State, job: Job, resize: Resize, reason: str) -> None:
+def request_withdrawal(state: CoreState, job: Job, resize: Resize, reason: str) -> None:
     """Ask the application to withdraw a resize after GO. Only its answer or end closes it."""
     resize.enter(Withdrawing(reason))
     state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
@@ -202,7 +202,7 @@ def request_withdrawal(state: State, job: Job, resize: Resize, reason: str) -> N
     state.plan_due = True
 
 
-def finish_release(state: State, job: Job) -> None:
+def finish_release(state: CoreState, job: Job) -> None:
     """Close a committed shrink when its last leaving rank has exited."""
     resize = job.resize
     if resize is None or not isinstance(resize.stage, Releasing):
@@ -213,7 +213,7 @@ def finish_release(state: State, job: Job) -> None:
     state.step(job, JobState.RUNNING, f"runs on {plural(job.size, 'processor')}")
 
 
-def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
+def free_processors(state: CoreState, job: Job, gone: ProcessorMap) -> None:
     """Free processors on which no process of the job is left."""
     released = job.occupied & gone
     if not released:
@@ -234,7 +234,7 @@ def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
 # ------------------------------------------------------------------ reservations
 
 
-def drop_reservation(state: State, job: Job, reason: str = "waits its turn") -> None:
+def drop_reservation(state: CoreState, job: Job, reason: str = "waits its turn") -> None:
     """Drop the reservation of a job that waits for processors."""
     if not job.reserved:
         return
@@ -246,7 +246,7 @@ def drop_reservation(state: State, job: Job, reason: str = "waits its turn") -> 
     state.plan_due = True
 
 
-def drop_reservations_from(state: State, donor: Job) -> None:
+def drop_reservations_from(state: CoreState, donor: Job) -> None:
     """Drop reservations that wait for a donor, because it will not give up its processors."""
     for job in list(state.reserving.values()):
         if donor.id in job.donors and job.reserved & donor.occupied:
@@ -255,7 +255,7 @@ def drop_reservations_from(state: State, donor: Job) -> None:
             )
 
 
-def drop_reservations_on(state: State, processors: ProcessorMap, reason: str) -> None:
+def drop_reservations_on(state: CoreState, processors: ProcessorMap, reason: str) -> None:
     """Drop the reservations of these processors, because they will not become free.
 
     Reservations of jobs that restart on their own processors stay: ``refit_restarts`` changes them.
@@ -265,7 +265,7 @@ def drop_reservations_on(state: State, processors: ProcessorMap, reason: str) ->
             drop_reservation(state, job, reason)
 
 
-def start_reserved(state: State) -> None:
+def start_reserved(state: CoreState) -> None:
     """Start each waiting job whose reserved processors are all free."""
     if not state.reserving:
         return
@@ -275,7 +275,7 @@ def start_reserved(state: State) -> None:
             start(state, job, job.reserved)
 
 
-def start(state: State, job: Job, processors: ProcessorMap) -> None:
+def start(state: CoreState, job: Job, processors: ProcessorMap) -> None:
     """Allocate processors to a waiting job and start its processes."""
     state.drop_reservation(job)
     job.allocate(processors)
@@ -302,7 +302,7 @@ def start(state: State, job: Job, processors: ProcessorMap) -> None:
 
 
 def find_resize(
-    state: State, job_id: JobId, run: int, resize_id: ResizeId
+    state: CoreState, job_id: JobId, run: int, resize_id: ResizeId
 ) -> tuple[Job, Resize] | None:
     """Return the job and its open resize if a message is about it, else None."""
     job = state.jobs.get(job_id)

@@ -13,7 +13,7 @@ job are kept until all its processes have exited.
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import Node, NodeState
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import resize_open_close, spare_nodes, suspend
 from pliant.core.values.ids import NodeName
@@ -36,7 +36,7 @@ def restarts_at_once(job: Job) -> bool:
     return other_sizes and may_run_again(job)
 
 
-def keep_processors(state: State, job: Job) -> None:
+def keep_processors(state: CoreState, job: Job) -> None:
     """Reserve the remaining processors of an ending job if it may restart at once."""
     if job.ending in _ENDS and restarts_at_once(job):
         job.size_before_loss = job.size
@@ -45,7 +45,7 @@ def keep_processors(state: State, job: Job) -> None:
         drop_kept(state, job)
 
 
-def drop_kept(state: State, job: Job) -> None:
+def drop_kept(state: CoreState, job: Job) -> None:
     """Drop the processors that were kept for a restart."""
     if job.size_before_loss:
         state.drop_reservation(job)
@@ -54,7 +54,7 @@ def drop_kept(state: State, job: Job) -> None:
         state.plan_due = True
 
 
-def start_next_run(state: State, job: Job) -> None:
+def start_next_run(state: CoreState, job: Job) -> None:
     """Start or requeue a job whose last process has exited."""
     size = job.sizes.largest_at_most(count(_left(state, job))) if job.size_before_loss else 0
     if not size:
@@ -71,7 +71,7 @@ def start_next_run(state: State, job: Job) -> None:
     resize_open_close.start_reserved(state)
 
 
-def refit_restarts(state: State) -> None:
+def refit_restarts(state: CoreState) -> None:
     """Adapt the kept processors after nodes have changed, and start jobs that can start."""
     for job in {**state.active, **state.reserving}.values():
         if not job.size_before_loss:
@@ -88,7 +88,7 @@ def refit_restarts(state: State) -> None:
     resize_open_close.start_reserved(state)
 
 
-def _left(state: State, job: Job) -> ProcessorMap:
+def _left(state: CoreState, job: Job) -> ProcessorMap:
     """Return the processors for a restart, also on suspected nodes, which may recover."""
     others = state.occupied() & ~job.occupied | state.reserved() & ~job.reserved
     there = (state.usable() | state.suspect()) & ~others
@@ -99,7 +99,7 @@ def _left(state: State, job: Job) -> ProcessorMap:
     return mine | lowest(spare, min(count(spare), job.size_before_loss - count(mine)))
 
 
-def _near(state: State, job: Job, processors: ProcessorMap) -> ProcessorMap:
+def _near(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
     """Return those of the processors that are in the job's clusters."""
     mine = job.allocation | job.reserved
     clusters = {node.cluster for node in _nodes(state, mine)}
@@ -109,12 +109,12 @@ def _near(state: State, job: Job, processors: ProcessorMap) -> ProcessorMap:
     return processors & near
 
 
-def _nodes(state: State, processors: ProcessorMap) -> list[Node]:
+def _nodes(state: CoreState, processors: ProcessorMap) -> list[Node]:
     """Return the known nodes of these processors."""
     return [node for node in state.ledger.nodes if node.processors & processors]
 
 
-def _reserve(state: State, job: Job, processors: ProcessorMap) -> None:
+def _reserve(state: CoreState, job: Job, processors: ProcessorMap) -> None:
     if processors == job.reserved:
         return
     had = job.size_before_loss
@@ -125,7 +125,7 @@ def _reserve(state: State, job: Job, processors: ProcessorMap) -> None:
     state.plan_due = True
 
 
-def _fit(state: State, job: Job) -> bool:
+def _fit(state: CoreState, job: Job) -> bool:
     """Reserve the largest allowed size for a job whose processes have exited."""
     left = _left(state, job)
     size = job.sizes.largest_at_most(count(left))
@@ -134,7 +134,7 @@ def _fit(state: State, job: Job) -> bool:
     return size > 0
 
 
-def _note_restart(state: State, job: Job, lost: list[NodeName]) -> None:
+def _note_restart(state: CoreState, job: Job, lost: list[NodeName]) -> None:
     size = count(job.reserved)
     iteration = job.checkpoint.iteration if job.checkpoint else 0
     whence = f"iteration {iteration}" if job.checkpoint else "the start"

@@ -6,13 +6,13 @@ continue to their end, and it is idle again. A drain by an operator has preceden
 """
 
 from pliant.core.model.nodes import Node, NodeState
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.transitions import resize_open_close
 from pliant.core.values.ids import NodeName
 from pliant.core.values.processors import NONE, ProcessorMap
 
 
-def assign_spares(state: State) -> None:
+def assign_spares(state: CoreState) -> None:
     """Decide after a change of nodes which spare node replaces which lost one."""
     if not state.ledger.spares:
         return  # nearly every cluster: a registration must not look at all nodes
@@ -25,7 +25,7 @@ def assign_spares(state: State) -> None:
             _replace(state, lost)
 
 
-def standing_in(state: State) -> ProcessorMap:
+def standing_in(state: CoreState) -> ProcessorMap:
     """Return the processors of spare nodes that replace lost ones."""
     processors = NONE
     for node in state.ledger.spares.values():
@@ -34,12 +34,12 @@ def standing_in(state: State) -> ProcessorMap:
     return processors
 
 
-def _is_lost(state: State, name: str) -> bool:
+def _is_lost(state: CoreState, name: str) -> bool:
     node = state.nodes.get(NodeName(name))
     return node is not None and node.state is NodeState.LOST
 
 
-def _retire(state: State, node: Node) -> None:
+def _retire(state: CoreState, node: Node) -> None:
     """Make a spare node idle: the lost node is back or removed, or the spare one is drained."""
     told, node.stands_in = f"stands in for {node.stands_in} no more", ""
     if node.state is NodeState.UP:
@@ -50,7 +50,7 @@ def _retire(state: State, node: Node) -> None:
     state.plan_due = True
 
 
-def _replace(state: State, lost: Node) -> None:
+def _replace(state: CoreState, lost: Node) -> None:
     """Let the smallest spare node that is large enough replace a lost one."""
     able = (
         (node.slots, node.name, node)

@@ -11,7 +11,7 @@ from pliant.core.model.checkpoint import Checkpoint, SaveStage, SaveStep, Saving
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import resize_open_close, time_limits
 from pliant.core.values.ids import JobId, ResizeId
@@ -19,7 +19,7 @@ from pliant.core.values.processors import ProcessorMap
 
 
 def order_suspension(
-    state: State,
+    state: CoreState,
     job: Job,
     cause: str,
     *,
@@ -59,7 +59,7 @@ def order_suspension(
     arm_timer(state, job)
 
 
-def send_step(state: State, job: Job, step: SaveStep, number: ResizeId | None = None) -> None:
+def send_step(state: CoreState, job: Job, step: SaveStep, number: ResizeId | None = None) -> None:
     """Send the application an order about the suspension."""
     if number is None and job.saving is not None:
         number = job.saving.number
@@ -67,7 +67,7 @@ def send_step(state: State, job: Job, step: SaveStep, number: ResizeId | None = 
         state.emit(SendSuspend(job.id, job.run, number, step))
 
 
-def arm_timer(state: State, job: Job) -> None:
+def arm_timer(state: CoreState, job: Job) -> None:
     """Set the timer for the deadline of the present stage."""
     saving = job.saving
     if saving is not None:
@@ -75,7 +75,7 @@ def arm_timer(state: State, job: Job) -> None:
         state.emit(SetTimer(timer, max(saving.due, state.now)))
 
 
-def enter_stage(state: State, job: Job, stage: SaveStage, within_s: float) -> None:
+def enter_stage(state: CoreState, job: Job, stage: SaveStage, within_s: float) -> None:
     """Go to the next stage of the suspension."""
     saving = job.saving
     if saving is not None:
@@ -89,7 +89,7 @@ def is_leaving(job: Job) -> bool:
     return job.saving is not None and job.saving.stage is SaveStage.LEAVING
 
 
-def close(state: State, job: Job, reason: str) -> None:
+def close(state: CoreState, job: Job, reason: str) -> None:
     """End a suspension that failed. The job continues."""
     saving = job.saving
     if saving is None:
@@ -105,7 +105,7 @@ def close(state: State, job: Job, reason: str) -> None:
     state.note("suspend.failed", f"not suspended: {reason}", job, suspension=saving.number)
 
 
-def checkpoint_taken(state: State, job: Job, event: SaveReported, until: float) -> None:
+def checkpoint_taken(state: CoreState, job: Job, event: SaveReported, until: float) -> None:
     """Record a checkpoint. It contains the work until ``until``, in seconds since the epoch."""
     done = job.done + max(0.0, until - job.since) * job.speedup(job.size)
     used_s = job.used_s + max(0.0, until - (job.start or until))
@@ -120,7 +120,7 @@ def checkpoint_taken(state: State, job: Job, event: SaveReported, until: float) 
     )
 
 
-def processes_gone(state: State, job: Job, processors: ProcessorMap) -> None:
+def processes_gone(state: CoreState, job: Job, processors: ProcessorMap) -> None:
     """Free processors of a saved job whose processes have ended, whatever their exit status."""
     resize_open_close.free_processors(state, job, processors)
     saving = job.saving
@@ -134,7 +134,7 @@ def processes_gone(state: State, job: Job, processors: ProcessorMap) -> None:
         requeue(state, job, f"waits its turn again: {saving.cause}")
 
 
-def requeue(state: State, job: Job, reason: str) -> None:
+def requeue(state: CoreState, job: Job, reason: str) -> None:
     """Put a job whose processes have exited into the queue, for another run."""
     job.run = max(job.run + 1, job.runs_from)
     job.epoch, job.ranks = 0, ()
@@ -147,7 +147,7 @@ def requeue(state: State, job: Job, reason: str) -> None:
     state.note("job.queued", reason, job, run=job.run)
 
 
-def find_live_job(state: State, job_id: JobId, run: int) -> Job | None:
+def find_live_job(state: CoreState, job_id: JobId, run: int) -> Job | None:
     """Return the job if a message is about its present run and that has not ended, else None."""
     job = state.jobs.get(job_id)
     live = (JobState.STARTING, JobState.RUNNING, JobState.ADAPTING)

@@ -13,7 +13,7 @@ the first one that is reached.
 from pliant.core.model.jobs import Job
 from pliant.core.model.resize import Begun
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.values.speedup import Speedup
 
@@ -25,7 +25,7 @@ ROUNDING_S = 1e-6
 SILENCE_S = 1.0
 
 
-def arm_timers(state: State, job: Job) -> None:
+def arm_timers(state: CoreState, job: Job) -> None:
     """Set the timers for the time limit and the estimate of a job that starts."""
     if job.spec.time_limit_s is not None and job.start is not None:
         left = job.spec.time_limit_s - job.used_s
@@ -33,14 +33,14 @@ def arm_timers(state: State, job: Job) -> None:
     arm_estimate(state, job)
 
 
-def arm_estimate(state: State, job: Job) -> None:
+def arm_estimate(state: CoreState, job: Job) -> None:
     """Set the timer for the end of the estimate. Older timers are ignored when they fire."""
     due = _estimate_over(job)
     if due is not None:
         state.timer_at(TimerKind.ESTIMATE, job, due)
 
 
-def book_work(state: State, job: Job, begun: float | None) -> None:
+def book_work(state: CoreState, job: Job, begun: float | None) -> None:
     """Add the work of the phase that ends now. A new phase begins.
 
     Time in which data move is not work. It lasts from ``begun`` until now. ``begun`` is None if no
@@ -53,7 +53,7 @@ def book_work(state: State, job: Job, begun: float | None) -> None:
     job.since = state.now
 
 
-def speedup_changed(state: State, job: Job, before: Speedup) -> None:
+def speedup_changed(state: CoreState, job: Job, before: Speedup) -> None:
     """Calculate earlier work and the end of the estimate again after a measurement."""
     now = job.speedup
     if now == before:
@@ -62,7 +62,7 @@ def speedup_changed(state: State, job: Job, before: Speedup) -> None:
     arm_estimate(state, job)
 
 
-def reason_to_end(state: State, job: Job, timer: Timer) -> str:
+def reason_to_end(state: CoreState, job: Job, timer: Timer) -> str:
     """Return why this timer ends the job. Empty if it does not."""
     if timer.kind is TimerKind.ESTIMATE and not _estimate_is_over(state, job):
         return ""
@@ -79,7 +79,7 @@ def reason_to_end(state: State, job: Job, timer: Timer) -> str:
     )
 
 
-def _estimate_is_over(state: State, job: Job) -> bool:
+def _estimate_is_over(state: CoreState, job: Job) -> bool:
     due = _estimate_over(job)
     # While data move, the estimate is not used up. The timer is set again after the decision.
     moves = job.resize is not None and isinstance(job.resize.stage, Begun)

@@ -259,7 +259,7 @@ class Controller:
             case "start_world":
                 self._start(order.start_world)
             case "fence_done":
-                self._fence_done(order.fence_done)
+                self._barrier_done(order.fence_done)
             case "control":
                 self._control(order.control)
             case "kill":
@@ -300,11 +300,11 @@ class Controller:
         self._launcher.start_world(str(world.spool.directory))
         failpoint("controller.start.told")
 
-    def _fence_done(self, order: wire.FenceDone) -> None:
+    def _barrier_done(self, order: wire.FenceDone) -> None:
         world = self._worlds.get(order.world)
-        if world is None or world.fence is None or world.fence.sequence != order.sequence:
+        if world is None or world.barrier is None or world.barrier.sequence != order.sequence:
             return
-        world.fence = None
+        world.barrier = None
         pairs = dict(order.pairs)
         world.send({"op": "fence_done", "sequence": order.sequence, "pairs": pairs})
 
@@ -355,7 +355,7 @@ class Controller:
                     world.ready = True
                     self._server.report(world.ready_report())
             case "fence":
-                self._on_fence(world, sent)
+                self._on_barrier(world, sent)
             case "exits":
                 for _ in message("controller.exits.in"):
                     self._report_exits(world, sent["exits"])
@@ -380,17 +380,17 @@ class Controller:
             world.ready = True
             self._server.report(world.ready_report())
         if sent["fence"] is not None:
-            self._on_fence(world, sent["fence"])
+            self._on_barrier(world, sent["fence"])
         self._report_exits(world, sent["exits"])
         confirmed_contact.send_contact((world,), self._server.contact.at)
         writer.writelines(world.unsent)
         world.unsent.clear()
         self._shim_called.set()
 
-    def _on_fence(self, world: LocalWorld, sent: dict[str, Any]) -> None:
-        world.fence = wire.Fence(world=world.name, sequence=sent["sequence"], pairs=sent["pairs"])
+    def _on_barrier(self, world: LocalWorld, sent: dict[str, Any]) -> None:
+        world.barrier = wire.Fence(world=world.name, sequence=sent["sequence"], pairs=sent["pairs"])
         for _ in message("controller.fence.in"):
-            self._server.report(wire.NodeReport(fence=world.fence))
+            self._server.report(wire.NodeReport(fence=world.barrier))
 
     def _report_exits(self, world: LocalWorld, exits: list[dict[str, Any]]) -> None:
         new = world.add_exits(SpooledExit.from_record(end) for end in exits)

@@ -64,7 +64,8 @@ class LocalWorld:
     spool: Spool
     shim: Identity | None = None
     ready: bool = False
-    fence: wire.Fence | None = None
+    #: A barrier of a world that spans nodes, until the server says that it is complete.
+    barrier: wire.Fence | None = None
     exits: dict[int, SpooledExit] = field(default_factory=dict)
     acknowledged: set[int] = field(default_factory=set)
     ended: bool = False  # all exits are known, and its shim has ended or finished it
@@ -166,8 +167,8 @@ class LocalWorld:
         reports = []
         if self.ready and not self.exits:
             reports.append(self.ready_report())
-        if self.fence is not None:
-            reports.append(wire.NodeReport(fence=self.fence))
+        if self.barrier is not None:
+            reports.append(wire.NodeReport(fence=self.barrier))
         exits = [end for rank, end in self.exits.items() if rank not in self.acknowledged]
         if exits:
             reports.append(self.exits_report(exits))

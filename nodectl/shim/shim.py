@@ -80,7 +80,7 @@ class Shim:
         calls = ExitCallbacks(self._remove_shared, self._send_exits, self._stop_if_confirmed)
         self._tracker = ExitTracker(self._loop, spool, request, calls)
         self._segments: set[shared_memory.Segment] = set()
-        self._fence: dict[str, Any] | None = None
+        self._barrier: dict[str, Any] | None = None
         self._controller: SocketChannel | None = None
         self._retry_s = _MIN_RETRY_S
         self._retry: ScheduledCall | None = None
@@ -155,8 +155,9 @@ class Shim:
         self._scan_segments()
         failpoint("shim.barrier")
         if self._request.spans_nodes:
-            self._fence = {"op": "fence", "sequence": sequence, "pairs": pairs}
-            self._send(self._fence)
+            # The name of the operation stays: shims outlive controllers of other versions.
+            self._barrier = {"op": "fence", "sequence": sequence, "pairs": pairs}
+            self._send(self._barrier)
         else:
             self._apply(self._pmi.release({}))
 
@@ -265,7 +266,7 @@ class Shim:
                 "world": self._request.world,
                 "pid": os.getpid(),
                 "ready": self._ready(),
-                "fence": self._fence,
+                "fence": self._barrier,
                 "exits": [end.to_record() for end in self._tracker.exits.values()],
             }
         )
@@ -284,8 +285,8 @@ class Shim:
         order = json.loads(line)
         match order["op"]:
             case "fence_done":
-                if self._fence is not None and self._fence["sequence"] == order["sequence"]:
-                    self._fence = None
+                if self._barrier is not None and self._barrier["sequence"] == order["sequence"]:
+                    self._barrier = None
                     self._apply(self._pmi.release(order["pairs"]))
             case "control":
                 for _ in message("shim.control"):

@@ -145,7 +145,7 @@ class Reader:
 
     def barriers(self, worlds: Sequence[str]) -> dict[tuple[str, int], dict[str, str]]:
         """Return the pairs of complete barriers of these worlds, by (world, sequence number)."""
-        rows = self._in(select(tables.fence), tables.fence.c.world, worlds)
+        rows = self._in(select(tables.barrier), tables.barrier.c.world, worlds)
         return {
             (row.world, row.sequence): row_codecs.read_column(
                 "fence", row._mapping, "pairs", row_codecs.parse_mapping

@@ -79,8 +79,8 @@ _DROP_NODE = delete(tables.node).where(tables.node.c.name == bindparam("which"))
 _INSERT_NOTE = plain_insert(tables.job_event)
 _ADD_WORLD = insert(tables.world).on_conflict_do_nothing()
 _ADD_EXIT = insert(tables.rank_exit).on_conflict_do_nothing()
-_ADD_FENCE = insert(tables.fence).on_conflict_do_nothing()
-_DROP_FENCES = delete(tables.fence).where(tables.fence.c.world == bindparam("which"))
+_ADD_BARRIER = insert(tables.barrier).on_conflict_do_nothing()
+_DROP_BARRIERS = delete(tables.barrier).where(tables.barrier.c.world == bindparam("which"))
 
 
 #: The kind of event that records a refused request.
@@ -224,16 +224,16 @@ def add_exit(world: str, rank: int, end: tuple[int, int, int, str, float]) -> Wr
     )
 
 
-def add_fence(world: str, sequence: int, pairs: Mapping[str, str]) -> Write:
+def add_barrier(world: str, sequence: int, pairs: Mapping[str, str]) -> Write:
     """Return the write of a barrier that all nodes of a world have reached."""
     return Write(
-        _ADD_FENCE, {"world": world, "sequence": sequence, "pairs": json.dumps(dict(pairs))}
+        _ADD_BARRIER, {"world": world, "sequence": sequence, "pairs": json.dumps(dict(pairs))}
     )
 
 
-def drop_fences(worlds: Sequence[World]) -> list[Write]:
+def drop_barriers(worlds: Sequence[World]) -> list[Write]:
     """Return the deletions of all barriers of worlds that have ended."""
-    return [Write(_DROP_FENCES, {"which": world.name}) for world in worlds if world.spans_nodes]
+    return [Write(_DROP_BARRIERS, {"which": world.name}) for world in worlds if world.spans_nodes]
 
 
 def _plain(value: object) -> object:

@@ -111,7 +111,8 @@ rank_exit = Table(
 )
 
 #: Complete barriers of worlds that span nodes, kept as long as a node may ask for them again.
-fence = Table(
+#: The table is called ``fence``, like the messages.
+barrier = Table(
     "fence",
     metadata,
     Column("world", Text, primary_key=True),

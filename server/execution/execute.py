@@ -28,7 +28,7 @@ from pliant.server.execution.committer import Committer
 from pliant.server.execution.dispatch import CommandDispatcher
 from pliant.server.execution.pending_requests import RequestTable, UserEvent
 from pliant.server.execution.planner import Planner
-from pliant.server.execution.round_result import Batch
+from pliant.server.execution.round_result import RoundResult
 from pliant.server.execution.timers import Timers
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.clock import HybridClock
@@ -38,11 +38,11 @@ from pliant.server.support.threads import start_thread, uncancellable_future
 log = logging.getLogger(__name__)
 
 #: Maximum number of plans in one round; then new events are handled.
-PLANS_PER_BATCH = 4
+MAX_PLANS_PER_ROUND = 4
 #: A commit that no other process relies on is deferred by at most this long, seconds.
 MAX_DEFER_S = 0.01
 #: A round with only submissions that took this long is followed by an equally long pause, seconds.
-LONG_BATCH_S = 0.005
+LONG_ROUND_S = 0.005
 MAX_PAUSE_S = 0.05
 
 
@@ -99,7 +99,7 @@ class CoreLoop:
         self._entries: list[CoreInput] = []  # of the current round
         self._stopping = False
         self._pending_plan: RunStrategy | None = None
-        self._deferred: Batch | None = None  # not stored yet; no other process relies on it
+        self._deferred: RoundResult | None = None  # not stored yet; no other process relies on it
         self._deferred_until = 0.0
         self._row_versions, self._on_jobs_ended = row_versions, on_jobs_ended
         self._stored_resize = -1  # the number of the next resize in the database
@@ -159,9 +159,9 @@ class CoreLoop:
         """Start the thread, which first carries out the core's commands after a restart."""
 
         def run() -> None:
-            batch = self._new_batch()
-            self._sort_commands(commands, batch)
-            self._finish(batch, [])
+            result = self._new_result()
+            self._sort_commands(commands, result)
+            self._finish(result, [])
             self._work()
 
         self._thread = start_thread("execute", run, on_fault)
@@ -178,16 +178,16 @@ class CoreLoop:
     def _work(self) -> None:
         while (entries := self._gather()) is not None:
             begin, self._entries = time.thread_time(), entries
-            batch = self._new_batch()
-            self._handle(entries, batch)
-            self._finish(batch, entries)
+            result = self._new_result()
+            self._handle(entries, result)
+            self._finish(result, entries)
             self._throttle_submissions(entries, time.thread_time() - begin)
         self._committer.wait_pending()
 
     @staticmethod
     def _throttle_submissions(entries: list[CoreInput], spent: float) -> None:
         """Pause after a round of submissions, so that more of them share the next plan."""
-        if spent > LONG_BATCH_S and all(isinstance(e.event, JobSubmitted) for e in entries):
+        if spent > LONG_ROUND_S and all(isinstance(e.event, JobSubmitted) for e in entries):
             time.sleep(min(spent, MAX_PAUSE_S))
 
     def _gather(self) -> list[CoreInput] | None:
@@ -216,29 +216,29 @@ class CoreLoop:
             return at
         return self._deferred_until if at is None else min(at, self._deferred_until)
 
-    # ---------------------------------------------------------------- one batch
+    # ---------------------------------------------------------------- one round
 
-    def _new_batch(self) -> Batch:
-        batch = Batch(plan=self._pending_plan)
+    def _new_result(self) -> RoundResult:
+        result = RoundResult(plan=self._pending_plan)
         self._pending_plan = None
-        return batch
+        return result
 
-    def _handle(self, entries: list[CoreInput], batch: Batch) -> None:
+    def _handle(self, entries: list[CoreInput], result: RoundResult) -> None:
         """Pass the events to the core: as one batch up to the next query, or one by one."""
         run: list[CoreInput] = []
         for entry in entries:
-            batch.changes += entry.changes
+            result.changes += entry.changes
             if entry.event is not None:
                 run.append(entry)
             if isinstance(entry.event, JobSubmitted):
                 self._row_versions.remember_submitted(entry.event.spec, held=entry.event.held)
             if entry.read is not None or self._debug:
-                self._handle_run(run, batch)
+                self._handle_run(run, result)
                 run = []
                 self._run_query(entry)
-        self._handle_run(run, batch)
+        self._handle_run(run, result)
 
-    def _handle_run(self, run: list[CoreInput], batch: Batch) -> None:
+    def _handle_run(self, run: list[CoreInput], result: RoundResult) -> None:
         """Handle events. If the core fails on one, fail its entry and continue with the others."""
         waiting = iter(run)
         current: list[CoreInput] = []
@@ -251,7 +251,7 @@ class CoreLoop:
 
         while run:
             try:
-                self._sort_commands(self._core.handle_all(events(), self._clock.now()), batch)
+                self._sort_commands(self._core.handle_all(events(), self._clock.now()), result)
                 break
             except Exception as error:
                 log.exception("the core could not handle %s", current and current[0].event)
@@ -273,36 +273,36 @@ class CoreLoop:
             except Exception as error:
                 entry.error = error
 
-    def _sort_commands(self, commands: Sequence[Command], batch: Batch) -> None:
+    def _sort_commands(self, commands: Sequence[Command], result: RoundResult) -> None:
         """Put each command of the core where it belongs: rows, plan, timers, or dispatch."""
         for command in commands:
             match command:
                 case Store():
-                    batch.store(command)
+                    result.store(command)
                 case RunStrategy():
-                    batch.plan = command
+                    result.plan = command
                 case SetTimer():
                     self._timers.set(command.timer, command.at)
                 case _:
-                    batch.commands.append(command)
+                    result.commands.append(command)
 
-    def _plan(self, batch: Batch) -> None:
-        for _ in range(PLANS_PER_BATCH):
-            if batch.plan is None:
+    def _plan(self, result: RoundResult) -> None:
+        for _ in range(MAX_PLANS_PER_ROUND):
+            if result.plan is None:
                 return
-            order, batch.plan = batch.plan, None
+            order, result.plan = result.plan, None
             entry = CoreInput(self._planner.run(order))
-            self._handle_run([entry], batch)
+            self._handle_run([entry], result)
             if entry.error is not None:
                 fault = f"its plan could not be carried out: {entry.error!r}"
-                self._handle_run([CoreInput(self._planner.reject_plan(order.cycle, fault))], batch)
+                self._handle_run([CoreInput(self._planner.reject_plan(order.cycle, fault))], result)
             if (text := self._planner.fall_back()) is not None:
                 self._core.strategy = self._planner.name
-                batch.notes.append(Note(self._clock.now(), "strategy.replaced", text))
-                self._sort_commands(self._core.handle_all((), self._clock.now()), batch)
-        self._pending_plan = batch.plan
+                result.notes.append(Note(self._clock.now(), "strategy.replaced", text))
+                self._sort_commands(self._core.handle_all((), self._clock.now()), result)
+        self._pending_plan = result.plan
 
-    def _finish(self, batch: Batch, entries: list[CoreInput]) -> None:
+    def _finish(self, result: RoundResult, entries: list[CoreInput]) -> None:
         """Plan, send proposals, commit, publish, dispatch, answer, in this order.
 
         Only proposals in negotiations are sent before the commit, so that the application can work
@@ -311,41 +311,41 @@ class CoreLoop:
         defers its commit to the next round for a short time, because the commit would delay the
         handling of the answer.
         """
-        self._plan(batch)
-        failpoints.before_commit(batch)
-        for proposal in batch.proposals():
+        self._plan(result)
+        failpoints.before_commit(result)
+        for proposal in result.proposals():
             self._dispatch(proposal)
-        failpoints.proposed(batch)
-        if self._defer_commit(batch, entries):
+        failpoints.proposed(result)
+        if self._defer_commit(result, entries):
             return
-        jobs = [self._core.jobs[job] for job in sorted(batch.jobs) if job in self._core.jobs]
-        if batch.nodes:  # before dispatch: a launch in this batch needs the processors of its nodes
+        jobs = [self._core.jobs[job] for job in sorted(result.jobs) if job in self._core.jobs]
+        if result.nodes:  # before dispatch, because a launch needs the processors of its nodes
             known = self._core.nodes
             self._status.publish_nodes(
-                [known[name] for name in batch.nodes if name in known], batch.nodes - known.keys()
+                [known[name] for name in result.nodes if name in known], result.nodes - known.keys()
             )
         next_resize = self._core.next_resize
-        rows = batch.rows(self._core, self._row_versions, self._stored_resize)
-        for command in batch.commands:
+        rows = result.rows(self._core, self._row_versions, self._stored_resize)
+        for command in result.commands:
             rows += self._dispatcher.prepare(command)
-        if rows and not _must_commit_first(batch, entries):
+        if rows and not _must_commit_first(result, entries):
             self._stored_resize = next_resize
             show = partial(
                 self._status.publish, self._status.snapshot(jobs)
             )  # their state as of now
             if self._committer.commit_later(rows, show) and active():
                 self._committer.wait_pending()
-                failpoints.after_commit(batch)
+                failpoints.after_commit(result)
             return
         if not self._committer.commit(rows):
             return
-        failpoints.after_commit(batch)
+        failpoints.after_commit(result)
         self._stored_resize = next_resize
         self._status.strategy = self._core.strategy
         ended = self._status.publish_jobs(jobs)
-        for command in batch.commands:
+        for command in result.commands:
             self._dispatch(command)
-        failpoints.sent(batch)
+        failpoints.sent(result)
         for entry in entries:
             self._resolve(entry)
         if ended:
@@ -355,19 +355,19 @@ class CoreLoop:
                 self._row_versions.forget(job)
             self._on_jobs_ended(ended)
 
-    def _defer_commit(self, batch: Batch, entries: list[CoreInput]) -> bool:
-        """Defer a batch that nobody relies on and return True; else add the deferred one to it."""
+    def _defer_commit(self, result: RoundResult, entries: list[CoreInput]) -> bool:
+        """Defer a result that nobody relies on and return True; else add the deferred one to it."""
         deferred, self._deferred = self._deferred, None
         if deferred is not None:
-            batch.absorb(deferred)
+            result.absorb(deferred)
         now = self._clock.now()
-        if _must_commit_first(batch, entries) or active() or not (batch.jobs or batch.notes):
+        if _must_commit_first(result, entries) or active() or not (result.jobs or result.notes):
             return False
         if deferred is None:
             self._deferred_until = now + MAX_DEFER_S
         if self._stopping or now >= self._deferred_until:
             return False
-        self._deferred = batch
+        self._deferred = result
         return True
 
     def _delayed(self, why: str) -> None:
@@ -410,5 +410,5 @@ def _request(entry: CoreInput) -> int:
     return number
 
 
-def _must_commit_first(batch: Batch, entries: list[CoreInput]) -> bool:
-    return batch.must_commit_first or any(entry.future is not None for entry in entries)
+def _must_commit_first(result: RoundResult, entries: list[CoreInput]) -> bool:
+    return result.must_commit_first or any(entry.future is not None for entry in entries)

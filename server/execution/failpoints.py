@@ -1,4 +1,4 @@
-"""The failpoints that a round of the execute thread passes, by the steps in its batch.
+"""The failpoints that a round of the execute thread passes, by the steps in its result.
 
 The names are written out, because a test compares them with the list of all failpoints.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from pliant.core.commands import AnswerUser, Command, Ended, Kill, Launch, OpenStandby
 from pliant.faults import active, failpoint
-from pliant.server.execution.round_result import Batch
+from pliant.server.execution.round_result import RoundResult
 
 #: Failpoints by step: before the commit, after it, and after the resulting messages were sent.
 _BEFORE = {
@@ -47,37 +47,37 @@ _NOTES = {
 }
 
 
-def before_commit(batch: Batch) -> None:
+def before_commit(result: RoundResult) -> None:
     """Pass the failpoints before the commit, when no message has been sent."""
-    _reach(batch, _BEFORE)
+    _reach(result, _BEFORE)
 
 
-def proposed(batch: Batch) -> None:
+def proposed(result: RoundResult) -> None:
     """Pass the failpoints before the commit, when proposals have been sent."""
-    _reach(batch, _PROPOSED)
+    _reach(result, _PROPOSED)
 
 
-def after_commit(batch: Batch) -> None:
+def after_commit(result: RoundResult) -> None:
     """Pass the failpoints after the commit, before other messages are sent."""
-    _reach(batch, _AFTER)
+    _reach(result, _AFTER)
 
 
-def sent(batch: Batch) -> None:
+def sent(result: RoundResult) -> None:
     """Pass the failpoints after all messages were sent."""
-    _reach(batch, _SENT)
+    _reach(result, _SENT)
 
 
-def _reach(batch: Batch, names: dict[str, str]) -> None:
-    for step in _steps(batch) if active() else ():
+def _reach(result: RoundResult, names: dict[str, str]) -> None:
+    for step in _steps(result) if active() else ():
         if step in names:
             failpoint(names[step])
 
 
-def _steps(batch: Batch) -> Iterator[str]:
-    for note in batch.notes:
+def _steps(result: RoundResult) -> Iterator[str]:
+    for note in result.notes:
         if note.kind in _NOTES:
             yield _NOTES[note.kind]
-    for command in batch.commands:
+    for command in result.commands:
         if step := _step_of(command):
             yield step
 

@@ -15,7 +15,7 @@ from pliant.server.database.statements import Write, add_note, drop_node, put_me
 
 
 @dataclass(slots=True)
-class Batch:
+class RoundResult:
     """Everything that one round stores, and the commands to carry out after the commit."""
 
     plan: RunStrategy | None = None
@@ -33,14 +33,14 @@ class Batch:
         self.notes += command.notes
         self.memory |= command.memory
 
-    def absorb(self, held: Batch) -> None:
-        """Add the rows of an earlier batch that was deferred."""
+    def absorb(self, held: RoundResult) -> None:
+        """Add the rows of an earlier round that was deferred."""
         self.jobs |= held.jobs
         self.notes[:0] = held.notes
 
     @property
     def must_commit_first(self) -> bool:
-        """Return whether other processes will rely on this batch, so that it must be durable first.
+        """Return whether other processes will rely on it, so that it must be durable first.
 
         The end of a job counts because of its command ``Ended``.
         """
@@ -49,7 +49,7 @@ class Batch:
     def proposals(self) -> list[Command]:
         """Remove and return the proposals in negotiations.
 
-        A proposal stays in the batch if an earlier negotiation of the same job is withdrawn in it,
+        A proposal stays in the result if an earlier negotiation of the same job is withdrawn in it,
         because the withdrawal must arrive first.
         """
         withdrawn = {each.job for each in self.commands if isinstance(each, SendWithdraw)}

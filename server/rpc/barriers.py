@@ -4,7 +4,7 @@ A process manager (PMI) barrier exchanges key-value pairs. A controller merges t
 ranks on its node. If the world spans nodes, it sends them here. `BarrierTable` collects the pairs
 until all nodes of the world have arrived. `BarrierService` then stores the complete barrier and
 sends it to all of them. (The messages and the table in the database are called ``fence``, as in
-PMI.)
+PMIx.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
 from pliant.server.database.db_errors import is_transient, sqlite_message
-from pliant.server.database.statements import add_fence
+from pliant.server.database.statements import add_barrier
 from pliant.server.database.writer import Writer, WriterStoppedError
 from pliant.server.execution.connections import Connections
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
@@ -154,7 +154,7 @@ class BarrierService:
         """
         while True:
             try:
-                change = add_fence(merged.world, merged.sequence, merged.pairs)
+                change = add_barrier(merged.world, merged.sequence, merged.pairs)
                 await asyncio.wrap_future(self._writer.commit([change]))
                 return True
             except WriterStoppedError:

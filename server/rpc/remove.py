@@ -27,7 +27,7 @@ from typing import Any
 from pliant.core.events import ProcessesExited
 from pliant.core.values.ids import JobId, NodeName
 from pliant.protos import node_pb2
-from pliant.server.database.statements import Write, add_exit, drop_fences
+from pliant.server.database.statements import Write, add_exit, drop_barriers
 from pliant.server.database.writer import Writer
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.execute import CoreLoop
@@ -222,7 +222,7 @@ class ExitCollector:
 
     def _finish_worlds(self, jobs: Sequence[int], worlds: Sequence[World]) -> None:
         """Delete the barriers of ended worlds, and notify ``on_closed``."""
-        if rows := drop_fences(worlds):
+        if rows := drop_barriers(worlds):
             self._writer.commit(rows)
         for tell in self.on_closed:
             tell(jobs, worlds)

@@ -25,7 +25,7 @@ from pliant.core.events import (
     WorldReady,
 )
 from pliant.core.model.negotiation import Verb
-from pliant.core.state.state import PLAN_REFUSED
+from pliant.core.state.core_state import PLAN_REFUSED
 from pliant.core.values.ids import FIRST_START, JobId
 from pliant.core.values.processors import indices
 from pliant.simulator.inputs.answer_models import AnswerModel, answer, consider, parse_answers

@@ -22,7 +22,7 @@ SLOW = {"dataclasses", "inspect", "shutil", "asyncio", "subprocess"}
 #: Modules of the core that bring the rest of the core along.
 CORE = {
     f"pliant.core.{name}"
-    for name in ("state_machine", "state.state", "model.jobs", "events", "commands")
+    for name in ("state_machine", "state.core_state", "model.jobs", "events", "commands")
 }
 PARTS = {f"pliant.{part}" for part in ("strategies", "simulator", "server", "nodectl", "appkit")}
 

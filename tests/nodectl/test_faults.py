@@ -265,9 +265,9 @@ def test_a_barrier_across_nodes_outlives_a_controller(
     code = "from mpi4py import MPI; c = MPI.COMM_WORLD; raise SystemExit(c.allreduce(1))"
     world = World([sys.executable, "-c", code], tmp_path / "out", placement={"n1": [0], "n2": [4]})
     orders = world.orders()
-    server.fence_parts[world.name] = 2
+    server.barrier_parts[world.name] = 2
     server.send("n1", wire.NodeOrder(start_world=orders["n1"]))
-    wait_until(lambda: world.name in {name for name, _ in server.fences})
+    wait_until(lambda: world.name in {name for name, _ in server.barriers})
     node.kill()
     node.start()
     assert other_node.process is not None

@@ -54,7 +54,7 @@ def test_a_barrier_opens_when_it_is_released() -> None:
     assert text(pmi.handle(0, b"cmd=get kvsname=w1 key=P2")).endswith("value=y")
 
 
-def test_a_fence_carries_only_what_is_new() -> None:
+def test_a_barrier_carries_only_what_is_new() -> None:
     pmi = server((3,), 4)
     pmi.handle(3, b"cmd=put kvsname=w1 key=A value=1")
     assert pmi.handle(3, b"cmd=barrier_in") == [Barrier(1, {"A": "1"})]

@@ -18,7 +18,7 @@ from pliant.core.events import JobHeld, JobSubmitted, NodeRegistered, ProcessesE
 from pliant.core.handlers import planning
 from pliant.core.model.jobs import Exit, JobSpec, JobType
 from pliant.core.model.views_and_plans import Plan, Start, View
-from pliant.core.state.state import State
+from pliant.core.state.core_state import CoreState
 from pliant.core.state_machine import Core
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.sizes import Sizes
@@ -153,7 +153,7 @@ def test_a_plan_that_breaks_the_commit_is_a_fault_of_the_strategy(
 ) -> None:
     real = planning.commit
 
-    def commit(state: State, plan: Plan) -> None:
+    def commit(state: CoreState, plan: Plan) -> None:
         if state.strategy != FALLBACK:
             raise RuntimeError("no way")
         real(state, plan)

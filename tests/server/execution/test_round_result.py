@@ -1,4 +1,4 @@
-"""What of a batch leaves before its commit, and what of it somebody will rely on."""
+"""Which part of a round's result leaves before its commit, and on which part others rely."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pliant.core.commands import Command, Ended, Kill, Note, SendGo, SendOffer, 
 from pliant.core.model.negotiation import PROPOSALS, Template, Verb
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.server.database.statements import put_meta
-from pliant.server.execution.round_result import Batch
+from pliant.server.execution.round_result import RoundResult
 
 
 def say(job: int, verb: Verb) -> SendOffer:
@@ -22,30 +22,30 @@ def test_only_proposals_leave_early(verb: Verb) -> None:
         Kill(JobId(3), 1),
     ]
     word = say(1, verb)
-    batch = Batch(commands=[others[0], word, others[1]])
-    early = batch.proposals()
+    result = RoundResult(commands=[others[0], word, others[1]])
+    early = result.proposals()
     assert early == ([word] if verb in PROPOSALS else [])
-    assert batch.commands == (others if early else [others[0], word, others[1]])
+    assert result.commands == (others if early else [others[0], word, others[1]])
 
 
 def test_an_offer_does_not_overtake_the_end_of_the_negotiation_before() -> None:
     withdrawal = SendWithdraw(JobId(1), 1, ResizeId(4), "nobody waits")
-    batch = Batch(commands=[withdrawal, say(1, Verb.OFFER), say(2, Verb.OFFER)])
-    assert batch.proposals() == [say(2, Verb.OFFER)]
-    assert batch.commands == [withdrawal, say(1, Verb.OFFER)]
+    result = RoundResult(commands=[withdrawal, say(1, Verb.OFFER), say(2, Verb.OFFER)])
+    assert result.proposals() == [say(2, Verb.OFFER)]
+    assert result.commands == [withdrawal, say(1, Verb.OFFER)]
 
 
 @pytest.mark.parametrize(
-    ("batch", "binds"),
+    ("result", "binds"),
     [
-        (Batch(commands=[Ended(JobId(1))]), True),
-        (Batch(commands=[Kill(JobId(1), 1)]), True),
-        (Batch(changes=[put_meta("key", "1")]), True),
-        (Batch(), False),
+        (RoundResult(commands=[Ended(JobId(1))]), True),
+        (RoundResult(commands=[Kill(JobId(1), 1)]), True),
+        (RoundResult(changes=[put_meta("key", "1")]), True),
+        (RoundResult(), False),
     ],
 )
-def test_what_is_done_or_asked_for_outside_binds(batch: Batch, binds: bool) -> None:
-    assert batch.must_commit_first == binds
+def test_what_is_done_or_asked_for_outside_binds(result: RoundResult, binds: bool) -> None:
+    assert result.must_commit_first == binds
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,6 @@ def test_what_is_done_or_asked_for_outside_binds(batch: Batch, binds: bool) -> N
 def test_nodes_and_the_memory_of_a_strategy_bind_and_reasons_do_not(
     stored: Store, binds: bool
 ) -> None:
-    batch = Batch()
-    batch.store(stored)
-    assert batch.must_commit_first == binds
+    result = RoundResult()
+    result.store(stored)
+    assert result.must_commit_first == binds

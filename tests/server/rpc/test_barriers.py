@@ -79,7 +79,7 @@ def test_every_node_is_answered(faults: list[Exception]) -> None:
     assert not stand.faults
 
 
-def test_a_repeated_fence_is_answered_once() -> None:
+def test_a_repeated_barrier_is_answered_once() -> None:
     stand = Stand(database_error(sqlite3.SQLITE_BUSY))
     asyncio.run(stand.arrive(A, B, A))
     assert sorted(stand.told) == ["a1", "b1"]

@@ -77,11 +77,11 @@ def test_ranks_on_two_nodes_share_barriers(server: Server, node: Controller, use
     assert first.spans_nodes
     assert first.process_mapping == "(vector,(0,1,4),(1,1,2))"
     assert list(second.processors) == [0, 1, 2, 3, 4, 5]
-    node.fence(first.world, 1, {"a": "1"})
-    other.fence(first.world, 1, {"b": "2"})
+    node.barrier(first.world, 1, {"a": "1"})
+    other.barrier(first.world, 1, {"b": "2"})
     for controller in (node, other):
         assert dict(controller.expect("fence_done").pairs) == {"a": "1", "b": "2"}
-    other.fence(first.world, 1, {"b": "2"})
+    other.barrier(first.world, 1, {"b": "2"})
     assert dict(other.expect("fence_done").pairs) == {"a": "1", "b": "2"}
     with pytest.raises(queue.Empty):
         node.inbox.get(timeout=0.2)

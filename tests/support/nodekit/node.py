@@ -82,7 +82,7 @@ class World:
 
     def start(self, server: FakeServer) -> str:
         """Send the orders; return the name of the world."""
-        server.fence_parts[self.name] = len(self.placement)
+        server.barrier_parts[self.name] = len(self.placement)
         for node, order in self.orders().items():
             server.send(node, wire.NodeOrder(start_world=order))
         return self.name

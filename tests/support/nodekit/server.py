@@ -31,8 +31,8 @@ class Connection:
 class FakeServer(NodeServiceServicer):
     """The node service on a socket, for controllers or for a `ControllerStream` alone.
 
-    It welcomes or refuses nodes, confirms heartbeats, completes fences, acknowledges ends and sends
-    the orders of the test. Attributes switch each of these off, and record what nodes have sent.
+    It welcomes or refuses nodes, confirms heartbeats, completes barriers, acknowledges ends and
+    sends the orders of the test. Attributes switch each of these off, and record what nodes sent.
     It does not check what nodes report, and it decides nothing: no jobs, no placement, no recovery.
     """
 
@@ -56,8 +56,8 @@ class FakeServer(NodeServiceServicer):
         self.exits: dict[tuple[str, int], wire.RankExit] = {}
         self.exit_reports = 0
         self.reasons: list[tuple[str, str]] = []  # (world, why it ended), of all reports
-        self.fence_parts: dict[str, int] = {}  # by world: on how many nodes it is
-        self.fences: dict[tuple[str, int], dict[str, wire.Fence]] = {}
+        self.barrier_parts: dict[str, int] = {}  # by world: on how many nodes it is
+        self.barriers: dict[tuple[str, int], dict[str, wire.Fence]] = {}
         #: What shows nodes, which find it in the file, that this is the server of their cluster.
         self.secret = secrets.token_hex(16)
         self._starts = itertools.count(1)
@@ -166,7 +166,7 @@ class FakeServer(NodeServiceServicer):
             case "world_ready":
                 self.ready.append((node, report.world_ready.world))
             case "fence":
-                self._take_fence(node, report.fence)
+                self._take_barrier(node, report.fence)
             case "ranks_exited":
                 self._take_exits(report.ranks_exited, connection)
 
@@ -187,12 +187,12 @@ class FakeServer(NodeServiceServicer):
             ack = wire.ExitAck(world=exited.world, ranks=ranks)
             connection.orders.put(wire.NodeOrder(exit_ack=ack))
 
-    def _take_fence(self, node: str, fence: wire.Fence) -> None:
-        parts = self.fences.setdefault((fence.world, fence.sequence), {})
-        parts[node] = fence
-        if len(parts) < self.fence_parts[fence.world]:
+    def _take_barrier(self, node: str, barrier: wire.Fence) -> None:
+        parts = self.barriers.setdefault((barrier.world, barrier.sequence), {})
+        parts[node] = barrier
+        if len(parts) < self.barrier_parts[barrier.world]:
             return
         merged = {key: value for part in parts.values() for key, value in part.pairs.items()}
-        done = wire.FenceDone(world=fence.world, sequence=fence.sequence, pairs=merged)
+        done = wire.FenceDone(world=barrier.world, sequence=barrier.sequence, pairs=merged)
         for name in parts:
             self.send(name, wire.NodeOrder(fence_done=done))

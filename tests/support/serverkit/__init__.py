@@ -246,9 +246,9 @@ class Controller(Peer):
         )
         self.say(node_pb2.NodeReport(ranks_exited=report))
 
-    def fence(self, world: str, sequence: int, pairs: dict[str, str]) -> None:
-        fence = node_pb2.Fence(world=world, sequence=sequence, pairs=pairs)
-        self.say(node_pb2.NodeReport(fence=fence))
+    def barrier(self, world: str, sequence: int, pairs: dict[str, str]) -> None:
+        barrier = node_pb2.Fence(world=world, sequence=sequence, pairs=pairs)
+        self.say(node_pb2.NodeReport(fence=barrier))
 
     def ready(self, start: node_pb2.StartWorld) -> None:
         ready = node_pb2.WorldReady(

@@ -188,32 +188,32 @@ class Shell:
         """
         before = len(self.planner.plans)
         if not self.patient:
-            self._batches(execute.PLANS_PER_BATCH)
+            self._rounds(execute.MAX_PLANS_PER_ROUND)
         else:
-            self._batches(0)
+            self._rounds(0)
             if not self.outbox:
-                self._batches(1)
+                self._rounds(1)
         self.core.check_invariants()
         self.busy = len(self.planner.plans) > before
         sent, self.outbox[:] = list(self.outbox), []
         return sent
 
-    def _batches(self, plans: int) -> None:
+    def _rounds(self, plans: int) -> None:
         """Run rounds of the execute thread until only plans beyond ``plans`` are left to do."""
-        usual, execute.PLANS_PER_BATCH = execute.PLANS_PER_BATCH, plans
+        usual, execute.MAX_PLANS_PER_ROUND = execute.MAX_PLANS_PER_ROUND, plans
         try:
             while True:
                 self.ends()
                 entries = self.execute._gather()
                 if entries is None:
                     return
-                batch = self.execute._new_batch()
-                self.execute._handle(entries, batch)
-                self.execute._finish(batch, entries)
+                result = self.execute._new_result()
+                self.execute._handle(entries, result)
+                self.execute._finish(result, entries)
                 if plans < usual and not self.execute._inbox and self.remove._queue.empty():
                     return
         finally:
-            execute.PLANS_PER_BATCH = usual
+            execute.MAX_PLANS_PER_ROUND = usual
 
     def ends(self) -> None:
         """Pass the exits that nodes reported to the core loop."""

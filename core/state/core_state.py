@@ -28,7 +28,7 @@ PLAN_REFUSED = "plan.refused"
 
 
 @dataclass(slots=True)
-class State:
+class CoreState:
     """Jobs, nodes, and what happened to them since the last ``drain``."""
 
     strategy: str
