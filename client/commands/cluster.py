@@ -1,4 +1,4 @@
-"""``pliant cluster``: make the identity of a cluster of several hosts, and show it."""
+"""``pliant cluster``: the identity of a cluster of several hosts, and its nodes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 # isort: split
 
 import argparse
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pliant.client.commands.cluster_nodes import add_node_actions
+from pliant.client.commands.cluster_options import (
+    add_action,
+    directory_of,
+    format_day,
+    print_lines,
+)
+from pliant.client.commands.cluster_renewal import add_renewal_actions
 from pliant.client.errors import ClientError, UsageError
-from pliant.client.paths import state_dir
-from pliant.client.terminal.output import Parser, print_json, print_text, run_command
-from pliant.client.terminal.tables import clean, table
+from pliant.client.terminal.output import Parser, print_json, run_command
+from pliant.client.terminal.tables import table
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -26,7 +32,7 @@ PROG = "pliant cluster"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make the identity of a cluster of several hosts, and show it."""
+    """Make and renew the identity of a cluster of several hosts, and admit nodes."""
     options = _parser().parse_args(argv)
     return run_command(PROG, lambda: _report_errors(options.act, options))
 
@@ -34,12 +40,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     parser = Parser(
         prog=PROG,
-        description="Make the keys and certificates of a cluster of several hosts, and show them. "
-        "Server and node controllers do not use them yet.",
+        description="Make and renew the keys and certificates of a cluster of several hosts, and "
+        "decide which hosts are its nodes. Run it on the server's host, as the server's user.",
         epilog="exit codes: 0 done, 1 the request failed, 2 wrong usage",
     )
     actions = parser.add_subparsers(metavar="action", required=True)
-    init = _action(actions, "init", "make the keys and certificates of a new cluster", _init)
+    init = add_action(actions, "init", "make the keys and certificates of a new cluster", _init)
     init.add_argument("--name", help="of the cluster (the name of this host)")
     init.add_argument(
         "--address",
@@ -48,19 +54,9 @@ def _parser() -> Parser:
         metavar="HOST",
         help="a host name or IP address of the server, for its certificate; may be repeated",
     )
-    _action(actions, "show", "show identities, fingerprints and ends of certificates", _show)
-    return parser
-
-
-def _action(actions: Any, name: str, text: str, act: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name, help=text, description=text[0].upper() + text[1:] + "."
-    )
-    parser.add_argument(
-        "--directory", metavar="DIR", help="their place ($PLIANT_STATE_DIR/identity)"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(act=act)
+    add_action(actions, "show", "show identities, fingerprints and ends of certificates", _show)
+    add_node_actions(actions)
+    add_renewal_actions(actions)
     return parser
 
 
@@ -85,7 +81,7 @@ def _init(options: argparse.Namespace) -> int:
 
     name = _host_name() if options.name is None else options.name
     check_name("--name", name)
-    directory, now = _directory(options), time.time()
+    directory, now = directory_of(options), time.time()
     made = cluster_files.create_identity(directory, name, options.address, now=now)
     if options.json:
         print_json(_record(directory, made, now))
@@ -98,7 +94,7 @@ def _init(options: argparse.Namespace) -> int:
         f"{root_key} is needed once a year, for the next issuing certificate.",
         "It may be moved offline, to two places. The other files stay here, for their owner only.",
     ]
-    _print_lines(lines)
+    print_lines(lines)
     return 0
 
 
@@ -107,7 +103,7 @@ def _show(options: argparse.Namespace) -> int:
 
     from pliant.protos.identity.cluster_files import ROOT_KEY, load_identity
 
-    directory, now = _directory(options), time.time()
+    directory, now = directory_of(options), time.time()
     found = load_identity(directory)
     if options.json:
         print_json(_record(directory, found, now))
@@ -119,21 +115,8 @@ def _show(options: argparse.Namespace) -> int:
         f"key of the root ({ROOT_KEY}): {root_key}",
         *_describe_certificates(found, now),
     ]
-    _print_lines(lines)
+    print_lines(lines)
     return 0
-
-
-def _print_lines(lines: list[str]) -> None:
-    for line in lines:
-        print_text(clean(line))
-
-
-def _directory(options: argparse.Namespace) -> Path:
-    if options.directory is None:
-        return Path(state_dir(), "identity")
-    if not options.directory or "\0" in options.directory:
-        raise UsageError("--directory: name a directory")
-    return Path(os.path.abspath(options.directory))
 
 
 def _host_name() -> str:
@@ -159,7 +142,7 @@ def _describe_certificates(found: ClusterIdentity, now: float) -> list[str]:
     """Return the lines of a table of the certificates, and what is wrong with their time."""
     records = [_certificate(kind, each, now) for kind, each in _members(found)]
     rows = [
-        (each["kind"], _format_day(each["ends"]), _format_day(each["renew_at"]), each["state"])
+        (each["kind"], format_day(each["ends"]), format_day(each["renew_at"]), each["state"])
         for each in records
     ]
     server = records[-1]
@@ -168,12 +151,6 @@ def _describe_certificates(found: ClusterIdentity, now: float) -> list[str]:
         f"the server is {server['identity']}, at {', '.join(server['addresses'])}",
         *(each["problem"] for each in records if each["problem"]),
     ]
-
-
-def _format_day(seconds: float) -> str:
-    import time
-
-    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
 
 
 def _record(directory: Path, found: ClusterIdentity, now: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``pliant node``: take a node out of use and back, or off the list for good."""
+"""``pliant node``: take nodes out of use and back, and make this host a node."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 
 # isort: split
 
+import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from pliant.client.connection import Connection
+from pliant.client.commands.node_identity import add_identity_actions
 from pliant.client.terminal.output import Parser, print_text, run_command
 from pliant.client.terminal.tables import clean
 
@@ -17,25 +18,44 @@ PROG = "pliant node"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Drain, resume and remove nodes."""
+    """Drain, resume and remove nodes; let this host join and leave a cluster."""
+    options = _parser().parse_args(argv)
+    return run_command(PROG, lambda: int(options.act(options)))
+
+
+def _parser() -> Parser:
     parser = Parser(
         prog=PROG,
         description="Keep new work off nodes (drain), let them take work again (resume), or take "
-        "nodes that will not come back off the list (remove).",
+        "nodes that will not come back off the list (remove). On a host: make it a node of a "
+        "cluster (join), and see or give up what it is (show, leave).",
         epilog="exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no server",
     )
-    parser.add_argument("action", choices=("drain", "resume", "remove"))
-    parser.add_argument("names", nargs="+", metavar="node", help="a node")
-    parser.add_argument("--reason", default="", help="with drain: what others should know of it")
-    options = parser.parse_args(argv)
-    return run_command(PROG, lambda: _act(options.action, options.names, options.reason))
+    actions = parser.add_subparsers(metavar="action", required=True)
+    for name, text in (
+        ("drain", "give nodes no more work"),
+        ("resume", "let nodes take work again"),
+        ("remove", "take nodes off the list of the server"),
+    ):
+        action: argparse.ArgumentParser = actions.add_parser(
+            name, help=text, description=text[0].upper() + text[1:] + "."
+        )
+        action.add_argument("names", nargs="+", metavar="node", help="a node")
+        action.add_argument(
+            "--reason", default="", help="with drain: what others should know of it"
+        )
+        action.set_defaults(act=_request, action=name)
+    add_identity_actions(actions)
+    return parser
 
 
-def _act(action: str, names: list[str], reason: str) -> int:
+def _request(options: argparse.Namespace) -> int:
+    from pliant.client.connection import Connection
+
     with Connection() as link:
-        for name in names:
-            more: dict[str, Any] = {"reason": reason} if action == "drain" else {}
-            answer = link.request(action, node=name, **more)
+        for name in options.names:
+            more: dict[str, Any] = {"reason": options.reason} if options.action == "drain" else {}
+            answer = link.request(options.action, node=name, **more)
             if answer.get("message"):
                 print_text(clean(answer["message"]))
     return 0

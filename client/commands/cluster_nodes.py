@@ -1,0 +1,264 @@
+"""``pliant cluster token``, ``tokens``, ``withdraw``, ``nodes`` and ``revoke``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pliant.client.commands.cluster_options import (
+    add_action,
+    changed_directory_of,
+    directory_of,
+    format_day,
+    print_lines,
+)
+from pliant.client.errors import ClientError, UsageError
+from pliant.client.paths import run_dir
+from pliant.client.terminal.number_arguments import bounded_int
+from pliant.client.terminal.output import print_json, print_text
+from pliant.client.terminal.tables import clean, table
+
+if TYPE_CHECKING:
+    from pliant.protos.identity.admitted_nodes import AdmittedNode
+    from pliant.protos.identity.cluster_files import ClusterIdentity
+    from pliant.protos.joining.token_store import StoredToken
+
+_MAX_SLOTS = 1_000_000
+#: Written by the server, with the addresses of its listeners.
+_ADDRESSES = "cluster.addresses"
+_WILDCARDS = ("0.0.0.0", "::", "")
+
+
+def add_node_actions(actions: Any) -> None:
+    """Add the actions of this module to the parser of ``pliant cluster``."""
+    token = add_action(actions, "token", "make a token with which a host joins as a node", _token)
+    token.add_argument("--node", required=True, metavar="NAME", help="the name of the node")
+    token.add_argument(
+        "--ttl", default="10m", metavar="TIME", help="how long it is good, at most 7d (10m)"
+    )
+    token.add_argument(
+        "--slots",
+        type=bounded_int(1, _MAX_SLOTS),
+        metavar="N",
+        help="the most slots that the node may offer (any number)",
+    )
+    token.add_argument(
+        "--server",
+        metavar="HOST:PORT",
+        help="where the host reaches the server's port for joining nodes (that of the running "
+        "server)",
+    )
+    add_action(actions, "tokens", "list tokens that can still be used", _tokens)
+    withdraw = add_action(actions, "withdraw", "make tokens unusable", _withdraw)
+    withdraw.add_argument("tokens", nargs="+", metavar="token", help="its id, or name of its node")
+    add_action(actions, "nodes", "list nodes that have joined", _nodes)
+    revoke = add_action(
+        actions, "revoke", "exclude nodes: the server closes their connections", _revoke
+    )
+    revoke.add_argument("names", nargs="+", metavar="node", help="a node")
+
+
+def _token(options: argparse.Namespace) -> int:
+    import time
+
+    from pliant.client.terminal.durations import format_duration, parse_span
+    from pliant.protos.identity.certificates import fingerprint
+    from pliant.protos.identity.cluster_files import load_identity
+    from pliant.protos.identity.names import check_name
+
+    check_name("--node", options.node)
+    try:
+        lifetime_s = parse_span(options.ttl)
+    except ValueError as error:
+        raise UsageError(f"--ttl: {error}") from None
+    directory, now = changed_directory_of(options), time.time()
+    found = load_identity(directory)
+    _check_unused(_admitted(directory).find(options.node), now)
+    address = options.server or _joining_address(found)
+    token = _store(directory).create(
+        options.node,
+        max_slots=options.slots,
+        lifetime_s=lifetime_s,
+        fingerprints=[fingerprint(root) for root in found.roots],
+        address=address,
+        now=now,
+    )
+    if options.json:
+        record = {"token": token.format(), "id": token.id, "node": options.node}
+        print_json({**record, "expires": now + lifetime_s, "server": address})
+        return 0
+    print_text(token.format())
+    slots = "any number of slots" if options.slots is None else f"{options.slots} slots at most"
+    sys.stdout.flush()
+    # Not on stdout, so that a script gets the token alone.
+    sys.stderr.write(
+        f"On the host, run `pliant node join TOKEN` within {format_duration(lifetime_s)}. It "
+        f"becomes node {options.node}, with {slots}, of the server at {clean(address)}.\n"
+    )
+    return 0
+
+
+def _check_unused(node: AdmittedNode | None, now: float) -> None:
+    """Refuse the name of a node that has joined and can still connect."""
+    if node is not None and node.revoked_at is None and now < node.ends:
+        raise ClientError(
+            f"node {node.name} has joined already (its certificate is valid until "
+            f"{format_day(node.ends)}): to let it join again, or to give its name to another host, "
+            f"first run `pliant cluster revoke {node.name}`"
+        )
+
+
+def _joining_address(found: ClusterIdentity) -> str:
+    """Return where the running server listens for joining hosts."""
+    from pliant.protos.address import TcpAddress, parse_address
+    from pliant.protos.identity.authority import server_addresses
+    from pliant.protos.identity.names import SERVER_DNS_NAME
+
+    path = Path(run_dir(), _ADDRESSES)
+    try:
+        address = parse_address(json.loads(path.read_text(encoding="ascii"))["joining"])
+    except (OSError, ValueError, TypeError, LookupError):
+        raise ClientError(
+            f"no server is listening for joining nodes ({path}): set `listen: HOST:PORT` in its "
+            "configuration and start it, or name its port for joining with --server HOST:PORT"
+        ) from None
+    if not isinstance(address, TcpAddress):
+        raise ClientError(f"{path}: expected HOST:PORT; name it with --server HOST:PORT")
+    if address.host not in _WILDCARDS:
+        return str(address)
+    names = [each for each in server_addresses(found.server[0]) if each != SERVER_DNS_NAME]
+    if not names:
+        raise ClientError(
+            f"the server listens on all interfaces ({address}): name the address at which the host "
+            f"reaches it with --server HOST:{address.port}"
+        )
+    return str(TcpAddress(names[0], address.port))
+
+
+def _tokens(options: argparse.Namespace) -> int:
+    import time
+
+    from pliant.client.terminal.durations import format_duration
+
+    directory, now = _existing(changed_directory_of(options)), time.time()
+    pending = _store(directory).pending(now=now)
+    if options.json:
+        print_json({"tokens": [_token_record(each) for each in pending]})
+        return 0
+    rows = [
+        (each.id, each.node, _slots(each.max_slots), format_duration(each.expires - now))
+        for each in pending
+    ]
+    print_lines(table(("ID", "NODE", "SLOTS", "EXPIRES IN"), rows).splitlines())
+    return 0
+
+
+def _withdraw(options: argparse.Namespace) -> int:
+    import time
+
+    directory, now = _existing(changed_directory_of(options)), time.time()
+    done = [each for which in options.tokens for each in _store(directory).withdraw(which, now=now)]
+    if options.json:
+        print_json({"withdrawn": [_token_record(each) for each in done]})
+        return 0
+    print_lines([f"token {each.id} of node {each.node} is withdrawn" for each in done])
+    return 0
+
+
+def _nodes(options: argparse.Namespace) -> int:
+    import time
+
+    from pliant.protos.identity.cluster_files import load_identity
+    from pliant.protos.identity.cluster_renewal import needing_old_root
+
+    directory, now = directory_of(options), time.time()
+    found = load_identity(directory)
+    nodes = _admitted(directory).read()
+    records = [_node_record(each, now) for each in nodes.values()]
+    if options.json:
+        print_json({"nodes": records})
+        return 0
+    rows = [
+        (
+            each["name"],
+            _slots(each["slots"]),
+            each["state"],
+            format_day(each["certificate_ends"]),
+            format_day(each["admitted_at"]),
+        )
+        for each in records
+    ]
+    lines = table(("NODE", "SLOTS", "STATE", "VALID UNTIL", "JOINED"), rows).splitlines()
+    if len(found.roots) > 1 and (waiting := needing_old_root(found, nodes, now=now)):
+        lines.append(f"with certificates under the old root: {', '.join(waiting)}")
+    print_lines(lines)
+    return 0
+
+
+def _revoke(options: argparse.Namespace) -> int:
+    import time
+
+    directory, now = _existing(changed_directory_of(options)), time.time()
+    admitted, done = _admitted(directory), []
+    for name in options.names:
+        done.append(admitted.revoke(name, now=now))
+        # Also those that are still open: whoever has one could join under this name.
+        _store(directory).forget(name, now=now)
+    if options.json:
+        print_json({"nodes": [_node_record(each, now) for each in done]})
+        return 0
+    print_lines(
+        [
+            f"node {each.name} is revoked: the server refuses it from now on; to let it join "
+            f"again: `pliant cluster token --node {each.name}`"
+            for each in done
+        ]
+    )
+    return 0
+
+
+def _existing(directory: Path) -> Path:
+    """Refuse a directory without an identity, in which a lock would be made."""
+    from pliant.protos.identity.cluster_files import load_identity
+
+    load_identity(directory)
+    return directory
+
+
+def _store(directory: Path) -> Any:
+    from pliant.protos.joining.token_store import FILE, TokenStore
+
+    return TokenStore(directory / FILE)
+
+
+def _admitted(directory: Path) -> Any:
+    from pliant.protos.identity.admitted_nodes import FILE, AdmittedNodes
+
+    return AdmittedNodes(directory / FILE)
+
+
+def _slots(number: int | None) -> str:
+    return "any" if number is None else str(number)
+
+
+def _token_record(token: StoredToken) -> dict[str, Any]:
+    record = {"id": token.id, "node": token.node, "slots": token.max_slots}
+    return {**record, "expires": token.expires}
+
+
+def _node_record(node: AdmittedNode, now: float) -> dict[str, Any]:
+    state = "joined" if now < node.ends else "expired"
+    if node.revoked_at is not None:
+        state = "revoked"
+    return {
+        "name": node.name,
+        "slots": node.slots,
+        "state": state,
+        "certificate_ends": node.ends,
+        "serials": list(node.serials),
+        "admitted_at": node.admitted_at,
+        "revoked_at": node.revoked_at,
+    }
