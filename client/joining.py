@@ -61,8 +61,8 @@ PAUSE_S = 1.0
 _DRAFT = "draft.json"
 
 
-class _BrokenConnectionError(JoinError, code="join"):
-    """The connection has ended before the answer arrived."""
+class _BrokenConnectionError(Exception):
+    """The connection has ended before the answer arrived. It becomes a `JoinError`."""
 
 
 def join(
@@ -104,9 +104,9 @@ def join(
         try:
             answer = _ask(token, server, key, clock)
             break
-        except _BrokenConnectionError:
+        except _BrokenConnectionError as error:
             if attempt + 1 == ATTEMPTS:
-                raise
+                raise JoinError(str(error)) from None
             time.sleep(pause_s)
     identity = _identity(answer, key, server)
     create_node_identity(directory, identity)

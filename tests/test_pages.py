@@ -197,7 +197,8 @@ def test_commands_and_options_for_users_of_slurm_exist(capsys: pytest.CaptureFix
             words.insert(0, "jobsub")
         if words[0] not in {"jobsub", "jobstat", "jobdel", "jobctl", "nodestat", "pliant"}:
             continue
-        named = words[:2] if words[0] in {"jobctl", "pliant"} else words[:1]
+        count = 3 if words[:2] == ["pliant", "node"] else 2
+        named = words[:count] if words[0] in {"jobctl", "pliant"} else words[:1]
         known = help_of(named, capsys)
         assert known.startswith("usage:"), text
         options = [word for word in words if re.match(r"--?[a-z]", word)]

@@ -24,8 +24,8 @@ from pliant.protos.daemons.files import write_private
 from pliant.protos.daemons.private_paths import read_private
 from pliant.protos.identity.certificates import ends_at, read_identity
 from pliant.protos.identity.errors import CertificateError, IdentityNameError, StoredIdentityError
-from pliant.protos.identity.file_lock import lock_for
 from pliant.protos.identity.names import Role, check_name
+from pliant.protos.identity.stored_files import lock_for
 
 #: Its name in the directory of the cluster's identity.
 FILE = "admitted-nodes.json"

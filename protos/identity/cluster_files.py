@@ -2,7 +2,7 @@
 
 All files are in one directory of mode 0700. They are made in a draft directory next to it, which is
 renamed when it is complete: a creation that was interrupted leaves nothing that is used. Later
-changes replace several files together (see `file_set` and `cluster_renewal`).
+changes replace several files together (see `stored_files` and `cluster_renewal`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from pliant.protos.identity.certificates import (
     read_identity,
 )
 from pliant.protos.identity.errors import CertificateError, IdentityError, StoredIdentityError
-from pliant.protos.identity.file_set import LOCK, lock_files, read_files
 from pliant.protos.identity.names import SERVER_NAME, Identity, Role
+from pliant.protos.identity.stored_files import LOCK, lock_files, read_files
 from pliant.protos.identity.trust_bundle import Bundle, parse_bundle
 
 _T = TypeVar("_T")

@@ -44,8 +44,8 @@ from pliant.protos.identity.errors import (
     IdentityKeyError,
     StoredIdentityError,
 )
-from pliant.protos.identity.file_set import lock_files, read_files, replace_files
 from pliant.protos.identity.names import SERVER_NAME, Identity, Role
+from pliant.protos.identity.stored_files import lock_files, read_files, replace_files
 from pliant.protos.identity.trust_bundle import add_root, drop_root
 
 #: The server's certificate must be valid for this long when a roll-over starts: nodes renew within

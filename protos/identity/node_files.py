@@ -1,7 +1,7 @@
 """The files of a node's identity: made by ``pliant node join``, renewed by the controller.
 
 All files are in one directory of mode 0700. A renewal replaces several of them together (see
-`file_set`), so that a node that crashes has either the old identity or the new one.
+`stored_files`), so that a node that crashes has either the old identity or the new one.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from pliant.protos.identity.errors import (
     IdentityError,
     StoredIdentityError,
 )
-from pliant.protos.identity.file_set import LOCK, lock_files, read_files, replace_files
 from pliant.protos.identity.names import Identity, Role
+from pliant.protos.identity.stored_files import LOCK, lock_files, read_files, replace_files
 from pliant.protos.identity.trust_bundle import Bundle, parse_bundle
 
 #: Its name in the state directory of the node.

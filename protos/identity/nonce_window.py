@@ -20,8 +20,8 @@ from pathlib import Path
 from pliant.protos.daemons.files import write_private
 from pliant.protos.daemons.private_paths import open_private_file
 from pliant.protos.identity.errors import ReplayedOrderError, StoredIdentityError
-from pliant.protos.identity.file_lock import lock_for
 from pliant.protos.identity.launch_order import NONCE_BYTES
+from pliant.protos.identity.stored_files import lock_for
 
 _CONTENT = struct.Struct(f">{NONCE_BYTES}sd")
 _CHECKSUM = struct.Struct(">I")

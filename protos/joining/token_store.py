@@ -23,8 +23,8 @@ from typing import Any
 from pliant.protos.daemons.files import write_private
 from pliant.protos.daemons.private_paths import read_private
 from pliant.protos.identity.errors import JoinTokenError, StoredIdentityError
-from pliant.protos.identity.file_lock import lock_for
 from pliant.protos.identity.names import check_name
+from pliant.protos.identity.stored_files import lock_for
 from pliant.protos.joining.join_token import JoinToken, create_token
 
 #: Its name in the directory of the cluster's identity.

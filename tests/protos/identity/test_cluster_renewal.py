@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.protos.identity import cluster_renewal, file_set
+from pliant.protos.identity import cluster_renewal, stored_files
 from pliant.protos.identity.admitted_nodes import FILE, AdmittedNodes, serial_of
 from pliant.protos.identity.authority import DAY_S, server_addresses
 from pliant.protos.identity.certificates import ends_at, fingerprint, verify_chain
@@ -179,7 +179,7 @@ def test_a_crash_leaves_the_old_or_the_new_identity(
     step: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    write, calls, before = file_set.write_private, [], load_identity(directory)
+    write, calls, before = stored_files.write_private, [], load_identity(directory)
 
     def crash(path: Path, content: bytes) -> None:
         calls.append(path)
@@ -188,7 +188,7 @@ def test_a_crash_leaves_the_old_or_the_new_identity(
         write(path, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(file_set, "write_private", crash)
+        patch.setattr(stored_files, "write_private", crash)
         try:
             change(directory, now=NOW)
         except KeyboardInterrupt:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pliant.protos.daemons.private_paths import UntrustedPathError
-from pliant.protos.identity import authority, file_set, keys, node_files
+from pliant.protos.identity import authority, keys, node_files, stored_files
 from pliant.protos.identity.authority import Authority
 from pliant.protos.identity.certificates import format_certificates
 from pliant.protos.identity.errors import CertificateError, ClockSkewError, StoredIdentityError
@@ -183,7 +183,7 @@ def test_a_crash_during_a_renewal(
     step: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    new, write, calls = member(Role.NODE), file_set.write_private, []
+    new, write, calls = member(Role.NODE), stored_files.write_private, []
 
     def crash(path: Path, content: bytes) -> None:
         calls.append(path)
@@ -198,7 +198,7 @@ def test_a_crash_during_a_renewal(
 
     unlink = Path.unlink
     with monkeypatch.context() as patch:
-        patch.setattr(file_set, "write_private", crash)
+        patch.setattr(stored_files, "write_private", crash)
         if step == 4:  # everything is written, and the journal is still there
             patch.setattr(Path, "unlink", stop_at_journal)
         with pytest.raises(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""Replace several small private files of a directory together, even if the process is killed.
+"""Lock private files, and replace several together, even if the process is killed meanwhile.
 
 All new contents are first written into one file, the journal, which replaces nothing or everything.
 A reader uses the contents in the journal, if there is one, in place of the files themselves. So it
@@ -7,21 +7,41 @@ never sees a new key with an old certificate.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from pliant.protos.daemons.files import sync_folder, write_private
-from pliant.protos.daemons.private_paths import read_private
-from pliant.protos.identity.certificates import MAX_PEM_BYTES
+from pliant.protos.daemons.private_paths import open_private_file, read_private
 from pliant.protos.identity.errors import StoredIdentityError
-from pliant.protos.identity.file_lock import lock_for
 
 JOURNAL = "changes.json"
 #: The lock of a directory. Whoever makes the directory makes it too, so that it has the same owner.
 LOCK = "files.lock"
+_MAX_FILE_BYTES = 1 << 16
 _MAX_JOURNAL_BYTES = 1 << 20
+
+
+@contextmanager
+def lock_for(path: Path) -> Iterator[None]:
+    """Keep other threads and processes from reading and writing a file, waiting for them first.
+
+    The lock is a file beside it, ``NAME.lock``, which is never replaced, as ``path`` may be.
+
+    Raises:
+        UntrustedPathError: another account owns the lock or its directory, or may use it.
+        OSError: the lock cannot be opened.
+    """
+    lock = path.with_name(f"{path.name}.lock")
+    descriptor = open_private_file(lock, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -51,7 +71,7 @@ def read_files(directory: Path, names: Iterable[str]) -> dict[str, bytes]:
             content = changed[name]
         else:
             try:
-                content = read_private(directory / name, max_bytes=MAX_PEM_BYTES)
+                content = read_private(directory / name, max_bytes=_MAX_FILE_BYTES)
             except FileNotFoundError:
                 content = None
         if content is not None:
