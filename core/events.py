@@ -135,6 +135,10 @@ class NodeRegistered:
     worlds: tuple[LiveWorld, ...] = ()
     #: Whether this is a spare node, which waits until a node of its cluster is lost.
     spare: bool = False
+    #: Generic resources with the number of each, in order of name.
+    gres: tuple[tuple[str, int], ...] = ()
+    #: Properties that jobs may require, in order.
+    properties: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,26 @@ class Register(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class GresEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     CLUSTER_FIELD_NUMBER: _builtins.int
     SLOTS_FIELD_NUMBER: _builtins.int
@@ -145,6 +165,8 @@ class Register(_message.Message):
     LIFE_FIELD_NUMBER: _builtins.int
     PROTOCOL_FIELD_NUMBER: _builtins.int
     OLDEST_READER_FIELD_NUMBER: _builtins.int
+    GRES_FIELD_NUMBER: _builtins.int
+    PROPERTIES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     cluster: _builtins.str
     slots: _builtins.int
@@ -152,7 +174,7 @@ class Register(_message.Message):
     address: _builtins.str
     """where other nodes reach this one (host name or IP)"""
     memory_bytes: _builtins.int
-    """physical memory of the node"""
+    """memory of the node that jobs may use"""
     generation: _builtins.int
     """highest server generation this controller has obeyed; 0 = none"""
     spare: _builtins.bool
@@ -165,6 +187,14 @@ class Register(_message.Message):
     """the oldest protocol whose programs can read it"""
     @_builtins.property
     def worlds(self) -> _containers.RepeatedCompositeFieldContainer[Global___LiveWorld]: ...
+    @_builtins.property
+    def gres(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """generic resources such as "gpu", with the number of each"""
+
+    @_builtins.property
+    def properties(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """that jobs may require"""
+
     def __init__(
         self,
         *,
@@ -180,10 +210,12 @@ class Register(_message.Message):
         life: _builtins.str = ...,
         protocol: _builtins.int = ...,
         oldest_reader: _builtins.int = ...,
+        gres: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        properties: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "boot_id", b"boot_id", "cluster", b"cluster", "generation", b"generation", "life", b"life", "memory_bytes", b"memory_bytes", "name", b"name", "oldest_reader", b"oldest_reader", "protocol", b"protocol", "slots", b"slots", "spare", b"spare", "worlds", b"worlds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "boot_id", b"boot_id", "cluster", b"cluster", "generation", b"generation", "gres", b"gres", "life", b"life", "memory_bytes", b"memory_bytes", "name", b"name", "oldest_reader", b"oldest_reader", "properties", b"properties", "protocol", b"protocol", "slots", b"slots", "spare", b"spare", "worlds", b"worlds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -617,6 +649,26 @@ Global___Refused: _TypeAlias = Refused  # noqa: Y015
 class StartWorld(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class GresPerRankEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     WORLD_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
@@ -646,6 +698,8 @@ class StartWorld(_message.Message):
     HEARD_FIELD_NUMBER: _builtins.int
     TRUNCATE_BEFORE_FIELD_NUMBER: _builtins.int
     CHECKPOINT_KEY_FIELD_NUMBER: _builtins.int
+    MEMORY_PER_RANK_BYTES_FIELD_NUMBER: _builtins.int
+    GRES_PER_RANK_FIELD_NUMBER: _builtins.int
     world: _builtins.str
     """globally unique: also the PMI kvs name"""
     job: _builtins.int
@@ -693,6 +747,8 @@ class StartWorld(_message.Message):
     """
     checkpoint_key: _builtins.bytes
     """signs the job's checkpoints, the same in each of its runs"""
+    memory_per_rank_bytes: _builtins.int
+    """that the job asked for; 0: no limit"""
     @_builtins.property
     def ranks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Placement]:
         """those on this node"""
@@ -706,6 +762,10 @@ class StartWorld(_message.Message):
     @_builtins.property
     def processors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """of all ranks of the world, by rank; empty: they are all here"""
+
+    @_builtins.property
+    def gres_per_rank(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """generic resources of each rank, as in Register"""
 
     def __init__(
         self,
@@ -739,10 +799,12 @@ class StartWorld(_message.Message):
         heard: _builtins.int = ...,
         truncate_before: _builtins.float = ...,
         checkpoint_key: _builtins.bytes = ...,
+        memory_per_rank_bytes: _builtins.int = ...,
+        gres_per_rank: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s", "stop_after_s", b"stop_after_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s", "address_file", b"address_file", "application_address", b"application_address", "argv", b"argv", "checkpoint", b"checkpoint", "checkpoint_key", b"checkpoint_key", "directory", b"directory", "environment", b"environment", "epoch", b"epoch", "heard", b"heard", "job", b"job", "kill_grace_s", b"kill_grace_s", "lease_s", b"lease_s", "node_list", b"node_list", "process_mapping", b"process_mapping", "processors", b"processors", "ranks", b"ranks", "resize", b"resize", "run", b"run", "spans_nodes", b"spans_nodes", "stderr", b"stderr", "stdin", b"stdin", "stdout", b"stdout", "stop_after_s", b"stop_after_s", "token", b"token", "truncate_before", b"truncate_before", "type", b"type", "umask", b"umask", "world", b"world", "world_size", b"world_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s", "address_file", b"address_file", "application_address", b"application_address", "argv", b"argv", "checkpoint", b"checkpoint", "checkpoint_key", b"checkpoint_key", "directory", b"directory", "environment", b"environment", "epoch", b"epoch", "gres_per_rank", b"gres_per_rank", "heard", b"heard", "job", b"job", "kill_grace_s", b"kill_grace_s", "lease_s", b"lease_s", "memory_per_rank_bytes", b"memory_per_rank_bytes", "node_list", b"node_list", "process_mapping", b"process_mapping", "processors", b"processors", "ranks", b"ranks", "resize", b"resize", "run", b"run", "spans_nodes", b"spans_nodes", "stderr", b"stderr", "stdin", b"stdin", "stdout", b"stdout", "stop_after_s", b"stop_after_s", "token", b"token", "truncate_before", b"truncate_before", "type", b"type", "umask", b"umask", "world", b"world", "world_size", b"world_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__stop_after_s: _TypeAlias = _typing.Literal["stop_after_s"]  # noqa: Y015
     _WhichOneofArgType__stop_after_s: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s"]  # noqa: Y015

@@ -108,6 +108,8 @@ def _workload(group: "argparse._ArgumentGroup") -> None:
         metavar="PCT",
         help="let PCT percent of the jobs ask for other sizes while they run",
     )
+    add("--memory", action="store_true",
+        help="let the jobs of a log need the memory that they request (field 10)")  # fmt: skip
     add("--priorities", metavar="PCT:N,...",
         help="give PCT percent of the jobs priority N, as in 10:5,20:-1 (0)")  # fmt: skip
     add("--shrinking-factor", type=_Number(float, 1e-9, "a factor > 0"), metavar="F",
@@ -134,6 +136,9 @@ def _machine(group: "argparse._ArgumentGroup") -> None:
     add("--clusters", metavar="NAME:P,...", help="several clusters instead of one machine")
     add("--node-size", type=_COUNT, default=0, metavar="N",
         help="processors of a node (each cluster is one node)")  # fmt: skip
+    add("--nodes", metavar="NxS:...",
+        help="nodes that differ, such as 4x16:mem=64G,gpu=2,prop=fast+8x8: 4 nodes of 16 slots, "
+        "8 of 8")  # fmt: skip
     add("--node-failures", metavar="MTBF/MTTR|FILE.csv",
         help="mean seconds between failures and to repair, or a list node,down,up")  # fmt: skip
 
@@ -193,12 +198,16 @@ def make_workload(options: argparse.Namespace, seed: int, machine: int | None) -
     for name in ("sizes", "speedup"):
         if getattr(options, name) is not None and options.malleable is None:
             raise SettingsError(f"--{name}: applies to malleable jobs only; add --malleable PCT")
+    if options.memory and models.is_model(options.workload):
+        raise SettingsError(
+            "--memory: jobs of a model request no memory; use a log, or --side-file"
+        )
     given = {"jobs": options.jobs, "processors": machine}
     if models.is_model(options.workload):
         known = {key: value for key, value in given.items() if value is not None}
         workload = models.make_workload(options.workload, **known, seed=seed)
     else:
-        workload = swf.read_swf(options.workload, **given)
+        workload = swf.read_swf(options.workload, **given, memory=options.memory)
     if options.shrinking_factor is not None:
         workload = models.shrink(workload, options.shrinking_factor)
     if options.side_file:
@@ -235,7 +244,7 @@ def malleable_rules(options: argparse.Namespace) -> tuple[str, str | None]:
 
 def named_machine(options: argparse.Namespace, settings: "Settings") -> int | None:
     """Return the processors of the machine if the options state them; otherwise None."""
-    return settings.total if options.processors or options.clusters else None
+    return settings.total if options.processors or options.clusters or options.nodes else None
 
 
 def make_settings(options: argparse.Namespace) -> "list[Settings]":
@@ -246,6 +255,7 @@ def make_settings(options: argparse.Namespace) -> "list[Settings]":
     """
     from pliant.simulator.inputs.costs import parse_cost
     from pliant.simulator.inputs.failures import NO_FAILURES, parse_failures
+    from pliant.simulator.inputs.nodes import parse_nodes
     from pliant.simulator.inputs.settings import Settings, parse_clusters
 
     failures = options.node_failures
@@ -268,6 +278,9 @@ def make_settings(options: argparse.Namespace) -> "list[Settings]":
     if options.clusters:
         clusters = _named("--clusters", parse_clusters, options.clusters)
         common = replace(common, clusters=clusters, processors=options.processors or 0)
+    if options.nodes:
+        groups = _named("--nodes", parse_nodes, options.nodes)
+        common = replace(common, nodes=groups, processors=options.processors or 0)
     return [
         replace(common, strategy=name, options=own) for name, own in _chosen_strategies(options)
     ]

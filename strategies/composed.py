@@ -13,7 +13,15 @@ from pliant.core.model.views_and_plans import Availability, Plan, View, WaitingJ
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.values.processors import count
 from pliant.strategies.interface.base import Strategy
-from pliant.strategies.policies.backfill import WALKS, Backfill, plan, preferred
+from pliant.strategies.nodes.node_profile import room_of
+from pliant.strategies.nodes.walk import choose, view_of
+from pliant.strategies.policies.backfill import (
+    WALKS,
+    Backfill,
+    plan,
+    planned_seconds,
+    preferred,
+)
 from pliant.strategies.policies.free_processors_profile import Profile, releases
 from pliant.strategies.policies.placement import Placer
 from pliant.strategies.policies.preemption import Preempted, Preemption
@@ -78,8 +86,11 @@ class Composed(Strategy):
         placer = Placer(view)
         if self._resizing is not None:
             self._resizing.before(view, placer)
-        for job, size in self._walk(queue, view, count(placer.free), self._wanted):
-            placer.start(job, size)
+        if placer.room is not None:
+            self._start_on_nodes(queue, view, placer)
+        else:
+            for job, size in self._walk(queue, view, count(placer.free), self._wanted):
+                placer.start(job, size)
         free = count(placer.free)
         if self._resizing is not None:
             self._resizing.after(view, placer)
@@ -87,8 +98,8 @@ class Composed(Strategy):
         present = (("policy", policy),) if isinstance(self._order, Dynp) else ()
         reasons = {}
         if first is not None:
-            why = SUSPENDING if preempted.suffices else too_few(free)
-            reasons = {first.id: replace(why, parameters=present)}
+            why = SUSPENDING if preempted.suffices else _too_few(first, placer, free)
+            reasons = {first.id: replace(why, parameters=(*why.parameters, *present))}
         behind = WaitReason(WaitCode.QUEUE, present) if present else BEHIND
         made = placer.plan(reasons, memory.to_memory() if memory else None, behind)
         if preempted.suspends or preempted.wake_at is not None:
@@ -96,6 +107,14 @@ class Composed(Strategy):
         # Conservative backfilling plans a start for every job. A job that runs longer than its
         # estimate would delay others beyond their planned start, so it is ended.
         return replace(made, ends_at_estimate=True) if self._backfill == "conservative" else made
+
+    def _start_on_nodes(self, queue: Sequence[WaitingJob], view: View, placer: Placer) -> None:
+        """Start jobs of the queue if nodes differ."""
+        room = room_of(view) if placer.room is None else placer.room.copy()
+        left = view_of(view, placer.free, room)
+        chosen = choose(queue, left, room, self._backfill, self._wanted, planned_seconds)
+        for job, processors in chosen:
+            placer.start_on(job.id, processors)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Return the start by the estimates, if the queue stays as it is and no job ends early.
@@ -139,6 +158,14 @@ class Composed(Strategy):
 
     def _under(self, policy: QueueOrder) -> str:
         return f" (under the present policy, {policy})" if isinstance(self._order, Dynp) else ""
+
+
+def _too_few(job: WaitingJob, placer: Placer, free: int) -> WaitReason:
+    """Return the reason of the first job that does not start."""
+    if placer.room is None or not job.needs:
+        return too_few(free)
+    fit = count(placer.room.fitting(job.needs, placer.free))
+    return WaitReason(WaitCode.NODES, (("needs", str(job.needs)),), (("reach", fit),))
 
 
 def _first_left(queue: Sequence[WaitingJob], placer: Placer) -> WaitingJob | None:

@@ -49,7 +49,9 @@ class MalleableEasyPolicy(Resizing):
 
     def before(self, view: View, placer: Placer) -> None:
         """Start jobs with an agreement (step 1). Under ``direct`` the core starts them."""
-        if self._agreement != "direct":
+        # Reserved processors are exchanged only if all are equal. Otherwise the core starts the
+        # jobs on their own ones.
+        if self._agreement != "direct" and placer.room is None:
             start_promised(view, placer, self._agreement)
 
     def after(self, view: View, placer: Placer) -> None:
@@ -60,6 +62,9 @@ class MalleableEasyPolicy(Resizing):
             self._grow(ledger, placer)
 
     def _shrink(self, view: View, placer: Placer, ledger: PlannedShrinks) -> None:
+        if placer.room is not None:
+            self._shrink_on_nodes(view, placer, ledger)
+            return
         started = {start.job for start in placer.starts}
         free, agreed = placer.free, []
         idle = count(free)
@@ -73,6 +78,33 @@ class MalleableEasyPolicy(Resizing):
                 free, ledger.spare = free & ~now, ledger.spare & ~later
                 idle = count(free)
                 agreed.append((job.id, now | later))
+        ledger.offer(placer)
+        for job_id, processors in agreed:
+            placer.start_on(job_id, processors)
+
+    def _shrink_on_nodes(self, view: View, placer: Placer, ledger: PlannedShrinks) -> None:
+        """Do the same if nodes differ: donors must give processors that fit the waiting job."""
+        if placer.room is None:
+            return
+        started = {start.job for start in placer.starts}
+        room, free, agreed = placer.room.copy(), placer.free, []
+        for job in view.waiting:
+            fit = room.fitting(job.needs, free)
+            if job.id in started or job.sizes.min <= count(fit):
+                continue
+            sizes, spare = dict(ledger.sizes), ledger.spare
+            size = self._lower_donors(job, count(fit), ledger)
+            coming = ledger.by_donor()
+            now, later = room.fitting_both(job.needs, free, coming)
+            size = job.sizes.largest_at_most(min(size, count(now | later)))
+            if not size:
+                ledger.undo(sizes, spare)
+                continue
+            now = room.plain_first(job.needs, now, min(size, count(now)))
+            later = first_fit(later, size - count(now))
+            room.take(job.needs, now | later, [(part & later, needs) for part, needs in coming])
+            free, ledger.spare = free & ~now, ledger.spare & ~later
+            agreed.append((job.id, now | later))
         ledger.offer(placer)
         for job_id, processors in agreed:
             placer.start_on(job_id, processors)

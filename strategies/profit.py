@@ -162,6 +162,7 @@ class Cycle:
             self.wake_at,
             self.reasons,
             memory,
+            unplaced=tuple(placer.unplaced),
         )
 
     def _shrinks(self, placer: Placer) -> tuple[Offer, ...]:

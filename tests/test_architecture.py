@@ -44,6 +44,7 @@ ORDER = {
     """,
     "strategies": """
         interface
+        nodes
         policies
         composed equipartition koala profit registry steepest_ascent
         malleable_easy max_fit presets profit_lazy

@@ -21,6 +21,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
 from pliant.core.model.resize import BEFORE_GO, Preparing
+from pliant.core.state import node_amounts
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
@@ -44,6 +45,8 @@ def on_node_registered(state: CoreState, event: NodeRegistered) -> None:
     """Compare the reports of a controller that connected with the state."""
     node = node_registry.register(state, event)
     node.address, node.memory_bytes = event.address, event.memory_bytes
+    node.gres, node.properties = dict(event.gres), event.properties
+    node.overcommitted = bool(node_amounts.overused(state, [node]))
     was_silent = node.state in (NodeState.LOST, NodeState.SUSPECT)
     if was_silent or node.spare != event.spare:
         node.spare = event.spare

@@ -5,9 +5,9 @@ from pliant.core.events import ResizeRequested
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.placement import grow, keep_first
-from pliant.core.model.views_and_plans import NodeView
-from pliant.core.state import named_resources
+from pliant.core.state import named_resources, node_amounts
 from pliant.core.state.core_state import CoreState
+from pliant.core.state.view_cache import node_view
 from pliant.core.support.plural import plural
 from pliant.core.transitions import resize_open_close
 from pliant.core.values.processors import ProcessorMap, count
@@ -77,8 +77,8 @@ def _why_not_this_size(state: CoreState, job: Job, event: ResizeRequested) -> st
     more = event.size - job.size
     if more > 0 and event.release:
         return "release names processors to give back, but the new size is larger"
-    if more > count(state.free()):
-        return f"needed: {plural(more, 'more processor')}, free: {count(state.free())}"
+    if problem := _lacking_processors(state, job, more):
+        return problem
     if lack := more > 0 and named_resources.lacking(state, job, event.size):
         return f"job {job.id} needs more of resource {lack} for that than is free"
     if event.release & ~job.allocation:
@@ -89,12 +89,25 @@ def _why_not_this_size(state: CoreState, job: Job, event: ResizeRequested) -> st
     return ""
 
 
+def _lacking_processors(state: CoreState, job: Job, more: int) -> str:
+    """Return why a job cannot get so many more processors; empty if it can."""
+    free = state.free()
+    if more > count(free):
+        return f"needed: {plural(more, 'more processor')}, free: {count(free)}"
+    fits = count(node_amounts.usable_by(state, job, free)) if more > 0 else more
+    if more > fits:
+        return (
+            f"job {job.id} needs {job.spec.node_needs}: needed: {plural(more, 'more processor')}, "
+            f"free on nodes that fit it: {fits}"
+        )
+    return ""
+
+
 def _target(state: CoreState, job: Job, event: ResizeRequested) -> ProcessorMap:
     if event.release:
         return job.allocation & ~event.release
     if event.size < job.size:
         return keep_first(job.ranks, event.size)
-    nodes = tuple(
-        NodeView(n.name, n.cluster, n.processors) for n in state.nodes.values() if n.usable
-    )
-    return job.allocation | grow(job.ranks, state.free(), event.size - job.size, nodes)
+    nodes = tuple(node_view(node) for node in state.nodes.values() if node.usable)
+    fits = node_amounts.usable_by(state, job, state.free())
+    return job.allocation | grow(job.ranks, fits, event.size - job.size, nodes)

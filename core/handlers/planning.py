@@ -12,7 +12,7 @@ from pliant.core.model.jobs import Job, Promise
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.model.views_and_plans import Acceptance, Offer, Plan, Start
-from pliant.core.state import named_resources
+from pliant.core.state import named_resources, node_amounts
 from pliant.core.state.core_state import PLAN_REFUSED, CoreState
 from pliant.core.state.views import view
 from pliant.core.support.plural import plural
@@ -133,6 +133,8 @@ def _enforce_estimates(state: CoreState, plan: Plan) -> None:
 def _explain(state: CoreState, plan: Plan) -> None:
     """Update why jobs wait, for jobs whose reason may have changed."""
     named = {**plan.reasons, **named_resources.reasons(state)} if state.needing else plan.reasons
+    if state.node_bound:
+        named = {**named, **node_amounts.reasons(state)}
     for job_id, reason in named.items():
         state.explain_wait(job_id, reason)
     if plan.behind:
@@ -210,6 +212,8 @@ def _expand(
         _refuse(state, what, "the processors are not free")
     elif lack := named_resources.lacking(state, job, count(offer.processors)):
         return not _taken_by_others(state, job, offer.processors, what, lack)
+    elif lack := node_amounts.lacking(state, job, added, donors):
+        _refuse(state, what, lack)
     elif later:
         givers = frozenset(donor for donor, given in donors.items() if given & later)
         donor_negotiation.await_growth(state, job, added & ~later, later, givers, cause)
@@ -281,6 +285,8 @@ def _start(
         _refuse(state, what, "the processors are neither free nor given by this plan")
     elif lack := named_resources.lacking(state, job, count(start.processors)):
         return not _taken_by_others(state, job, start.processors, what, lack)
+    elif lack := node_amounts.lacking(state, job, start.processors, donors):
+        _refuse(state, what, lack)
     elif not start.processors & promised:
         resize_open_close.start(state, job, start.processors)
     else:

@@ -19,6 +19,7 @@ from pliant.core.support.fast_dataclass import fast_init
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.lost_contact_policy import Isolation
 from pliant.core.values.negotiation_policy import GrowIf
+from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import NONE, ProcessorMap, from_indices, indices
 from pliant.core.values.profit_contract import Contract
 from pliant.core.values.resources import Need
@@ -89,6 +90,8 @@ class JobSpec:
     priority: int = 0
     #: Named resources of the cluster that it uses while it runs.
     resources: tuple[Need, ...] = ()
+    #: What its processes need of their nodes. None if any processors do.
+    node_needs: NodeNeeds | None = None
 
     @property
     def estimated_for(self) -> int:

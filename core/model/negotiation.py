@@ -119,7 +119,7 @@ class Direction(StrEnum):
     RECEIVE = "receive"
 
 
-#: The prefix of ``Item.kind`` in items about named resources.
+#: The prefix of ``Item.kind`` in items about named resources, memory and generic resources.
 RESOURCE_KIND = "resource:"
 
 
@@ -144,8 +144,8 @@ class Overall(StrEnum):
 class Item:
     """One resource in a message, with its own terms and status."""
 
-    #: ``processors``, or ``resource:NAME`` for a named resource of the cluster that is needed for
-    #: each processor.
+    #: ``processors``, or ``resource:NAME`` for what is needed for each processor: a named resource
+    #: of the cluster, a generic resource of the nodes, or ``memory`` in bytes.
     kind: str
     #: The amount, at least 1.
     quantity: int

@@ -1,9 +1,11 @@
 """Nodes: hosts with slots, each slot one processor of the global map."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pliant.core.values.ids import NodeName
+from pliant.core.values.node_needs import MEMORY
 from pliant.core.values.processors import ProcessorMap, block
 
 
@@ -44,7 +46,14 @@ class Node:
     cluster: str = "default"
     #: The address at which other hosts reach the node.
     address: str = "127.0.0.1"
+    #: The memory that jobs may use. 0 if it is not known.
     memory_bytes: int = 0
+    #: Generic resources, such as GPUs, with the number of each.
+    gres: Mapping[str, int] = field(default_factory=dict)
+    #: Properties that jobs may require, in order.
+    properties: tuple[str, ...] = ()
+    #: Whether it registered with less memory or devices than its jobs were given before.
+    overcommitted: bool = False
     state: NodeState = NodeState.UP
     reason: str = ""
     #: Why the node is drained. Empty if it is not. It survives the loss of the node.
@@ -60,6 +69,12 @@ class Node:
 
     def __post_init__(self) -> None:
         self.processors = block(self.first, self.slots)
+
+    @property
+    def amounts(self) -> tuple[tuple[str, int], ...]:
+        """Return memory in bytes and generic resources by name, in order of name."""
+        known = {**self.gres, MEMORY: self.memory_bytes}
+        return tuple(sorted((name, amount) for name, amount in known.items() if amount))
 
     @property
     def wanted(self) -> bool:

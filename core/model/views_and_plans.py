@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pliant.core.model.wait_reasons import Reason
 from pliant.core.support.fast_dataclass import fast_init
 from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.node_needs import MEMORY, Amounts, NodeNeeds
 from pliant.core.values.processors import ProcessorMap, count
 from pliant.core.values.profit_contract import Contract
 from pliant.core.values.sizes import Sizes
@@ -19,6 +20,15 @@ class NodeView:
     name: NodeName
     cluster: str
     processors: ProcessorMap
+    #: What it is good for: jobs may require properties (``NodeNeeds.constraint``).
+    properties: frozenset[str] = frozenset()
+    #: Memory in bytes and generic resources, by name, of the whole node.
+    amounts: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def gres(self) -> tuple[str, ...]:
+        """Return the names of the generic resources that it has."""
+        return tuple(name for name, amount in self.amounts if name != MEMORY and amount)
 
 
 @fast_init
@@ -43,6 +53,8 @@ class WaitingJob:
     accepted: bool = False
     #: Higher ones go first if the strategy orders the queue by priority.
     priority: int = 0
+    #: What it needs of its nodes. None if it may run on any processors.
+    needs: NodeNeeds | None = None
 
     @property
     def estimated_for(self) -> int:
@@ -74,6 +86,8 @@ class PromisedJob:
     #: Jobs that have to give up processors first.
     donors: frozenset[JobId] = frozenset()
     contract: Contract | None = None
+    #: As of a waiting job.
+    needs: NodeNeeds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +146,8 @@ class RunningJob:
     priority: int = 0
     #: Whether the job gives up all its processors: it ends, or it is being suspended.
     leaving: bool = False
+    #: As of a waiting job.
+    needs: NodeNeeds | None = None
     #: The smallest number of processors it can have: the larger of its two sizes while a resize is
     #: open.
     lo: int = field(init=False, compare=False, repr=False)
@@ -189,6 +205,10 @@ class View:
     requests: tuple[JobId, ...] = ()
     #: Jobs that this strategy suspended (``Plan.suspends``), by arrival.
     suspended: tuple[WaitingJob, ...] = ()
+    #: What is left of the amounts of each node by its name. A node that is not named has all of its
+    #: own. None if no job needs anything of its nodes, and no node has generic resources. Then all
+    #: processors are equal.
+    room: Mapping[NodeName, Amounts] | None = None
 
 
 @fast_init
@@ -281,6 +301,10 @@ class Plan:
     #: Whether the strategy promises starts by the estimates of running jobs. If so, a job that
     #: exceeds its estimate is ended.
     ends_at_estimate: bool = False
+    #: Jobs that the strategy chose by numbers of processors, but that cannot run on the processors
+    #: that are left, because of what they need of their nodes. Only for strategies that call other
+    #: strategies. The core ignores it.
+    unplaced: tuple[JobId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

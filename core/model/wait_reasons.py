@@ -37,6 +37,9 @@ class WaitCode(StrEnum):
     SUSPENDING = "suspending"
     #: Too little of a named resource (``name``) is free, or earlier jobs wait for it: ``amount``.
     RESOURCE = "resource"
+    #: Too few processors of nodes that fit it are within reach (``needs``: what it needs of them).
+    #: Live: ``reach``, how many are.
+    NODES = "nodes"
 
 
 Value = int | float | str
@@ -77,6 +80,8 @@ _SENTENCES = {
     WaitCode.LOOKAHEAD: "accepted; starts when job {job} ends",
     WaitCode.SUSPENDING: "needs at least {needed}; jobs that are leaving free enough for it",
     WaitCode.RESOURCE: "waits for {amount} of resource {name}",
+    WaitCode.NODES: "needs at least {needed} of nodes that fit it ({needs}); {reach} can be given "
+    "to it now",
 }
 #: Parameters without which a sentence cannot be made.
 _REQUIRED = {
@@ -84,6 +89,7 @@ _REQUIRED = {
     WaitCode.UNSETTLED: ("why",),
     WaitCode.LOOKAHEAD: ("job",),
     WaitCode.RESOURCE: ("name", "amount"),
+    WaitCode.NODES: ("needs",),
 }
 _CODES = {code.value: code for code in WaitCode}
 

@@ -63,6 +63,8 @@ class CoreState:
     requests: dict[JobId, Job] = field(default_factory=dict)
     #: Jobs that need named resources and have not ended.
     needing: dict[JobId, Job] = field(default_factory=dict)
+    #: Jobs that need something of their nodes and have not ended.
+    node_bound: dict[JobId, Job] = field(default_factory=dict)
     #: How much the cluster has of each of these resources.
     resources: Mapping[str, int] = field(default_factory=dict)
     ledger: ProcessorLedger = field(default_factory=ProcessorLedger)
@@ -182,6 +184,7 @@ class CoreState:
             self._index(job)
         if to in FINAL_STATES:
             self.needing.pop(job.id, None)
+            self.node_bound.pop(job.id, None)
         if to is JobState.RUNNING and before is JobState.STARTING:
             # Strategies count a STARTING job as running. New is only that it may get offers.
             self.plan_due |= job.resizable(self.now)
@@ -202,6 +205,8 @@ class CoreState:
             self.requests[job.id] = job
         if job.spec.resources and not job.final:
             self.needing[job.id] = job
+        if job.spec.node_needs is not None and not job.final:
+            self.node_bound[job.id] = job
         if job.resize is not None and isinstance(job.resize.stage, BEFORE_GO):
             self.negotiating[job.id] = job
 

@@ -12,6 +12,7 @@ from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import NodeState
 from pliant.core.model.resize import PROPOSED, Releasing
 from pliant.core.model.views_and_plans import View
+from pliant.core.state import node_amounts
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.views import fresh_view, view
 from pliant.core.support.errors import PliantError
@@ -27,6 +28,7 @@ def check(state: CoreState) -> None:
     _processors_have_one_owner(state)
     _promises_have_one_owner(state)
     _sums_are_right(state)
+    _amounts_suffice(state)
     _spares_stand_in_for_lost_nodes(state)
     _view_is_fresh(state)
     for job in state.jobs.values():
@@ -50,6 +52,13 @@ def _processors_have_one_owner(state: CoreState) -> None:
         everything |= node.processors
     if seen & ~everything:
         raise InvariantError(f"processors {format_ranges(seen & ~everything)} belong to no node")
+
+
+def _amounts_suffice(state: CoreState) -> None:
+    """Check that jobs do not use more of a node than it has, unless it has less than it had."""
+    nodes = [node for node in state.ledger.nodes if not node.overcommitted]
+    if state.node_bound and (problem := node_amounts.overused(state, nodes)):
+        raise InvariantError(problem)
 
 
 def _spares_stand_in_for_lost_nodes(state: CoreState) -> None:

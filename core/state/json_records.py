@@ -32,6 +32,7 @@ from pliant.core.support.errors import PliantError
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.lost_contact_policy import Isolation
 from pliant.core.values.negotiation_policy import GrowIf
+from pliant.core.values.node_needs import needs_from_record
 from pliant.core.values.processors import from_indices, indices
 from pliant.core.values.profit_contract import contract_from_record
 from pliant.core.values.resources import parse_needs
@@ -82,6 +83,7 @@ def job_to_record(job: Job) -> Record:
         "priority": spec.priority,
         "priority_now": job.priority,
         "resources": list(map(str, spec.resources)),
+        "node_needs": spec.node_needs.to_record() if spec.node_needs else None,
         "state": job.state.value,
         "reason": job.why,
         "wait": wait_reasons.to_record(job.wait) if job.wait else None,
@@ -147,6 +149,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         grow_if=GrowIf(record["grow_if"]) if record.get("grow_if") else None,
         priority=record.get("priority", 0),
         resources=parse_needs(record.get("resources", ())),
+        node_needs=needs_from_record(record.get("node_needs")),
     )
     wait = wait_reasons.from_record(record.get("wait"))
     return Job(
@@ -203,6 +206,9 @@ def node_to_record(node: Node) -> Record:
         "cluster": node.cluster,
         "address": node.address,
         "memory_bytes": node.memory_bytes,
+        "gres": dict(node.gres),
+        "properties": list(node.properties),
+        "overcommitted": node.overcommitted,
         "state": node.state.value,
         "reason": node.reason,
         "drained": node.drained,
@@ -226,6 +232,9 @@ def node_from_record(record: Mapping[str, Any]) -> Node:
         cluster=record["cluster"],
         address=record["address"],
         memory_bytes=record["memory_bytes"],
+        gres=dict(record.get("gres", {})),
+        properties=tuple(record.get("properties", ())),
+        overcommitted=record.get("overcommitted", False),
         state=NodeState(record["state"]),
         reason=record["reason"],
         drained=record.get("drained", ""),

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 from pliant.core.model.nodes import Node
 from pliant.core.model.views_and_plans import NodeView, PromisedJob, RunningJob, WaitingJob
 from pliant.core.values.ids import JobId
+from pliant.core.values.node_needs import NodeNeeds
 
 V = TypeVar("V")
 
@@ -52,22 +53,33 @@ class ViewRow(Generic[V]):
         return self._tuple
 
 
+def node_view(node: Node) -> NodeView:
+    """Return a node as strategies see it."""
+    return NodeView(
+        node.name, node.cluster, node.processors, frozenset(node.properties), node.amounts
+    )
+
+
 class NodeRow:
     """The usable nodes in order of their processors. The tuple is made again after a change."""
 
-    __slots__ = ("_firsts", "_tuple", "_values")
+    __slots__ = ("_firsts", "_has_gres", "_tuple", "_values", "version")
 
     def __init__(self) -> None:
+        #: Incremented with each change.
+        self.version = 0
         self._firsts: list[int] = []
         self._values: list[NodeView] = []
         self._tuple: tuple[NodeView, ...] | None = ()
+        self._has_gres = False
 
     def put(self, node: Node) -> None:
         """Update the row of a node, or remove the row if the node is not usable."""
         if not node.usable:
             self.drop(node)
             return
-        value = NodeView(node.name, node.cluster, node.processors)
+        value = node_view(node)
+        self.version += 1
         place = bisect_left(self._firsts, node.first)
         if place < len(self._firsts) and self._firsts[place] == node.first:
             self._values[place] = value
@@ -82,13 +94,20 @@ class NodeRow:
         if place < len(self._firsts) and self._firsts[place] == node.first:
             del self._firsts[place], self._values[place]
             self._tuple = None
+            self.version += 1
 
     @property
     def values(self) -> tuple[NodeView, ...]:
         """Return all values in order."""
         if self._tuple is None:
             self._tuple = tuple(self._values)
+            self._has_gres = any(value.gres for value in self._values)
         return self._tuple
+
+    @property
+    def has_gres(self) -> bool:
+        """Return whether a usable node has generic resources."""
+        return self._has_gres if self.values else False
 
 
 class ViewCache:
@@ -97,6 +116,8 @@ class ViewCache:
     __slots__ = (
         "capacity",
         "limits",
+        "node_capacity",
+        "node_version",
         "nodes",
         "place",
         "promised",
@@ -123,6 +144,11 @@ class ViewCache:
         self.capacity = (0, 0)
         #: How many processors each job that needs named resources may have now.
         self.limits: dict[JobId, int] = {}
+        #: (version of ``nodes``, processors without and with suspected nodes) that a job with these
+        #: needs could have, see ``state/node_amounts.py``.
+        self.node_capacity: dict[NodeNeeds, tuple[int, int, int]] = {}
+        #: The version of ``nodes`` of the last view.
+        self.node_version = 0
 
     def put(self, row: ViewRow[V], time: float, job: JobId, value: V) -> None:
         """Put a job into this row, and remove it from any other."""

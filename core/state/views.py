@@ -7,15 +7,15 @@ from pliant.core.model.jobs import Job, JobSpec
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import Withdrawing
 from pliant.core.model.views_and_plans import (
-    NodeView,
     OpenRequest,
     PromisedJob,
     RunningJob,
     View,
     WaitingJob,
 )
-from pliant.core.state import named_resources
+from pliant.core.state import named_resources, node_amounts
 from pliant.core.state.core_state import CoreState
+from pliant.core.state.view_cache import node_view
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, ProcessorMap
 from pliant.core.values.sizes import Sizes
@@ -43,6 +43,7 @@ def view(state: CoreState) -> View:
         memory=state.memory,
         requests=_requests(state) if state.requests else (),
         suspended=_suspended(state) if state.suspended else (),
+        room=node_amounts.room(state),
     )
 
 
@@ -51,7 +52,9 @@ def question(state: CoreState, spec: JobSpec, now: float) -> tuple[WaitingJob | 
 
     The job is None if the cluster is too small for it at present.
     """
-    asked = waiting(Job(spec, JobState.PENDING), *state.ledger.capacity)
+    job = Job(spec, JobState.PENDING)
+    sums = zip(state.ledger.capacity, node_amounts.capacity(state, job), strict=True)
+    asked = waiting(job, *map(min, sums))
     return asked, replace(view(state), now=now)
 
 
@@ -82,7 +85,7 @@ def fresh_view(state: CoreState) -> View:
     nodes = sorted(state.nodes.values(), key=lambda node: node.first)
     return View(
         now=state.now,
-        nodes=tuple(NodeView(n.name, n.cluster, n.processors) for n in nodes if n.usable),
+        nodes=tuple(node_view(node) for node in nodes if node.usable),
         waiting=tuple(job for job in shown if job is not None),
         promised=tuple(promised(job) for job in queue if job.reserved),
         running=tuple(
@@ -94,6 +97,7 @@ def fresh_view(state: CoreState) -> View:
         memory=state.memory,
         requests=_requests(state),
         suspended=_suspended(state),
+        room=node_amounts.room(state),
     )
 
 
@@ -101,6 +105,9 @@ def _capacity(state: CoreState, job_id: JobId) -> tuple[int, int]:
     """Return how many processors a job may have, without and with suspected nodes."""
     most = state.rows.limits.get(job_id, maxsize)
     total, expected = state.ledger.capacity
+    if job_id in state.node_bound:
+        alone, later = node_amounts.capacity(state, state.node_bound[job_id])
+        total, expected = min(total, alone), min(expected, later)
     return min(total, most), min(expected, most)
 
 
@@ -111,6 +118,9 @@ def _find_stale(state: CoreState) -> None:
         rows.capacity = state.ledger.capacity
         rows.stale.update(dict.fromkeys(state.waiting))
         rows.stale.update(dict.fromkeys(state.active))
+    if rows.node_version != rows.nodes.version:
+        rows.node_version = rows.nodes.version
+        rows.stale.update(dict.fromkeys(state.node_bound))
     if state.needing or rows.limits:
         limits = named_resources.limits(state)
         changed = limits.items() ^ rows.limits.items()
@@ -168,6 +178,7 @@ def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
         contract=spec.contract,
         accepted=job.promise is not None,
         priority=job.priority,
+        needs=spec.node_needs,
     )
 
 
@@ -182,7 +193,13 @@ def _estimate(job: Job) -> float | None:
 def promised(job: Job) -> PromisedJob:
     """Return a waiting job with reserved processors as strategies see it."""
     return PromisedJob(
-        job.id, job.spec.submit, job.reserved, job.sizes, job.donors, job.spec.contract
+        job.id,
+        job.spec.submit,
+        job.reserved,
+        job.sizes,
+        job.donors,
+        job.spec.contract,
+        job.spec.node_needs,
     )
 
 
@@ -226,6 +243,7 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
         reluctant=job.refused_growths > 0,
         priority=job.priority,
         leaving=job.is_leaving,
+        needs=spec.node_needs,
     )
 
 

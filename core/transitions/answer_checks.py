@@ -18,6 +18,7 @@ from pliant.core.model.negotiation import (
 )
 from pliant.core.model.resize import CounterOffer, Resize
 from pliant.core.support.plural import plural
+from pliant.core.transitions.negotiation_messages import amounts_per_processor
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 
 #: Longest text of an application that is repeated in a message, in characters.
@@ -121,7 +122,7 @@ def _most_change(job: Job, template: Template) -> int:
         UnusableCounterError: it refuses a resource that is needed for each processor.
     """
     most = maxsize
-    amounts = {need.name: need.amount for need in job.spec.resources if need.per_processor}
+    amounts = amounts_per_processor(job)
     for item in template.items:
         name = item.kind.removeprefix(RESOURCE_KIND)
         if name == item.kind or name not in amounts:

@@ -105,19 +105,28 @@ def _agreed(job: Job, resize: Resize, price: float, not_before: float) -> tuple[
 
 
 def resource_items(job: Job, processors: Item) -> tuple[Item, ...]:
-    """Return the named resources that a job gets or gives up with these processors."""
+    """Return the resources that a job gets or gives up with these processors.
+
+    These are named resources of the cluster, and memory and generic resources of the nodes.
+    """
     return tuple(
         Item(
-            kind=RESOURCE_KIND + need.name,
-            quantity=need.on(processors.quantity),
+            kind=RESOURCE_KIND + name,
+            quantity=amount * processors.quantity,
             direction=processors.direction,
             valid_until=processors.valid_until,
             mandatory=processors.mandatory,
             status=processors.status,
         )
-        for need in job.spec.resources
-        if need.per_processor
+        for name, amount in amounts_per_processor(job).items()
     )
+
+
+def amounts_per_processor(job: Job) -> dict[str, int]:
+    """Return by name how much of each resource comes with each processor. Memory in bytes."""
+    amounts = {need.name: need.amount for need in job.spec.resources if need.per_processor}
+    needs = job.spec.node_needs
+    return amounts | dict(needs.amounts) if needs is not None else amounts
 
 
 def _direction(resize: Resize) -> Direction:

@@ -9,6 +9,7 @@ from pliant.simulator.inputs.answer_models import parse_answers
 from pliant.simulator.inputs.costs import FREE, SAVE, Cost
 from pliant.simulator.inputs.errors import SettingsError
 from pliant.simulator.inputs.failures import NO_FAILURES, Failures
+from pliant.simulator.inputs.nodes import NodeGroup
 from pliant.strategies import Strategy
 
 
@@ -43,6 +44,8 @@ class Settings:
     clusters: tuple[Cluster, ...] = ()
     #: The processors of a node; 0 if each cluster is one node.
     node_size: int = 0
+    #: The nodes, if they differ. Then ``clusters`` and ``node_size`` are not given.
+    nodes: tuple[NodeGroup, ...] = ()
     #: The seed of costs, answers and failures. Workloads have their own.
     seed: int = 0
     #: The duration of one negotiation with all its rounds, drawn for each.
@@ -88,6 +91,13 @@ class Settings:
             raise SettingsError(
                 f"negotiation: expected sequential or parallel, not {self.negotiation!r}"
             )
+        if self.nodes and (self.clusters or self.node_size):
+            raise SettingsError("nodes: give either nodes, or clusters and node_size")
+        if self.nodes and self.processors not in (0, self.total):
+            raise SettingsError(
+                f"nodes: they have {self.total} processors together, but processors is "
+                f"{self.processors}: leave processors out"
+            )
         parse_answers(self.answers)
 
     @property
@@ -100,7 +110,8 @@ class Settings:
     @property
     def total(self) -> int:
         """The number of processors of the machine."""
-        return sum(cluster.processors for cluster in self.clusters) or self.processors
+        parts = sum(cluster.processors for cluster in self.clusters)
+        return parts or sum(group.count * group.slots for group in self.nodes) or self.processors
 
 
 def parse_clusters(text: str) -> tuple[Cluster, ...]:

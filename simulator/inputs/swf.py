@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from pliant.core.values.node_needs import MEMORY, NodeNeeds
 from pliant.core.values.sizes import Sizes
 from pliant.simulator.inputs.files import open_regular
 from pliant.simulator.inputs.workload import (
@@ -67,9 +68,17 @@ class _Record(NamedTuple):
     processors: int
     estimate: float
     user: str
+    #: Requested memory in KB for each processor; below 1 if unknown.
+    memory: float
 
 
-def read_swf(path: str | Path, processors: int | None = None, jobs: int | None = None) -> Workload:
+def read_swf(
+    path: str | Path,
+    processors: int | None = None,
+    jobs: int | None = None,
+    *,
+    memory: bool = False,
+) -> Workload:
     """Read a log.
 
     Args:
@@ -77,6 +86,7 @@ def read_swf(path: str | Path, processors: int | None = None, jobs: int | None =
         processors: of the machine; None for the number in the head of the file (MaxProcs or
             MaxNodes).
         jobs: how many jobs to use, the first ones; None for all.
+        memory: whether the jobs need the memory that they request.
 
     Raises:
         WorkloadError: the file cannot be read, is cut off, is not such a log, or has no usable
@@ -94,7 +104,7 @@ def read_swf(path: str | Path, processors: int | None = None, jobs: int | None =
         usable = usable[:jobs]
         last = max((record.line for record in usable), default=0)
         skipped = [item for item in skipped if item.line <= last]
-    return Workload(_jobs(usable), machine, skipped, Path(path).name, header)
+    return Workload(_jobs(usable, memory=memory), machine, skipped, Path(path).name, header)
 
 
 def _records(path: str | Path, header: dict[str, str], skipped: list[Skipped]) -> Iterator[_Record]:
@@ -177,7 +187,16 @@ def _parse(line: int, fields: list[bytes], users: dict[bytes, str]) -> _Record:
         raise _UnusableError("without processors", "no processors")
     estimate = max(1.0, asked if asked > 0 else run)
     user = users.setdefault(fields[11], fields[11].decode("ascii", "replace"))
-    return _Record(submit, int(number), line, run, processors, estimate, user)
+    return _Record(submit, int(number), line, run, processors, estimate, user, _memory(fields[9]))
+
+
+def _memory(field: bytes) -> float:
+    """Return the requested memory in KB for each processor; 0 if the field is no such number."""
+    try:
+        memory = float(field)
+    except ValueError:
+        return 0.0
+    return memory if 0 < memory < _MAX_NUMBER else 0.0
 
 
 def _numbers(fields: list[bytes]) -> list[float]:
@@ -240,8 +259,9 @@ def _no_usable_record(path: str | Path, skipped: list[Skipped]) -> WorkloadError
     )
 
 
-def _jobs(records: list[_Record]) -> list[SimJob]:
+def _jobs(records: list[_Record], *, memory: bool) -> list[SimJob]:
     shared: dict[int, Sizes] = {}
+    needs: dict[float, NodeNeeds | None] = {}
     return [
         SimJob(
             id=record.number,
@@ -251,6 +271,12 @@ def _jobs(records: list[_Record]) -> list[SimJob]:
             requested=record.processors,
             estimate_s=record.estimate,
             user=record.user,
+            needs=needs.setdefault(record.memory, _needs(record.memory)) if memory else None,
         )
         for record in records
     ]
+
+
+def _needs(memory: float) -> NodeNeeds | None:
+    """Return what a job needs that requests so many KB for each processor."""
+    return NodeNeeds(((MEMORY, int(memory) * 1024),)) if memory >= 1 else None

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.profit_contract import Contract
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup
@@ -69,6 +70,8 @@ class SimJob:
     negotiation_delay: float | None = None
     #: Strategies that order the queue by priority start jobs with higher ones first.
     priority: int = 0
+    #: What its processes need of their nodes; None if any processors do.
+    needs: NodeNeeds | None = None
 
     def __post_init__(self) -> None:
         # One cheap check for all fields; `_fault` finds the field only if it fails.

@@ -13,6 +13,8 @@ in seconds per changed processor, ``negotiation_delay`` in seconds per negotiati
 in seconds from the job's submission. ``profit`` is a profit function as in ``jobsub --profit``,
 such as ``1000`` or ``1000:soft=0.25:penalty=50``; a profit needs a deadline. ``priority`` is a
 whole number; strategies that order the queue by priority start jobs with higher ones first.
+``memory`` (such as ``4G``) and ``gpus`` are what each process needs on its node, ``constraint`` is
+as in ``jobsub --constraint``.
 
 A job with only a contract or a priority keeps its sizes and kind. Lines that start with ``;`` or
 ``#`` are comments. Jobs that the workload does not have are ignored, so that one file can be used
@@ -29,6 +31,8 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY
+from pliant.core.values.constraint import Constraint
+from pliant.core.values.node_needs import GPU, MEMORY, NodeNeeds, parse_memory
 from pliant.core.values.profit_contract import PROFIT_FORM, Contract, parse_profit
 from pliant.core.values.sizes import Sizes
 from pliant.simulator.inputs.files import open_regular
@@ -36,7 +40,7 @@ from pliant.simulator.inputs.workload import SimJob, Workload, WorkloadError, er
 
 COLUMNS = (
     *("job", "kind", "pmin", "pmax", "preferred", "adaptation_cost", "negotiation_delay"),
-    *("deadline", "profit", "priority"),
+    *("deadline", "profit", "priority", "memory", "gpus", "constraint"),
 )
 KINDS = ("rigid", "moldable", "malleable")
 
@@ -57,6 +61,8 @@ class Attributes:
     contract: Contract | None = None
     #: None to keep the priority of the workload.
     priority: int | None = None
+    #: None to keep those of the workload.
+    needs: NodeNeeds | None = None
 
 
 def read_side_file(path: str | Path) -> list[Attributes]:
@@ -136,7 +142,8 @@ class _Row:
             raise self.error("job", "a job number")
         contract, priority = self._contract(), self._priority()
         shape = any(self.values.get(name) for name in COLUMNS[1:7])
-        only_other = contract is not None or priority is not None
+        needs = self._needs()
+        only_other = contract is not None or priority is not None or needs is not None
         default = "malleable" if shape or not only_other else ""
         kind = self.values.get("kind", "").lower() or default
         if kind and kind not in KINDS:
@@ -147,8 +154,19 @@ class _Row:
         preferred = self._whole("preferred", 1)
         cost, delay = self._seconds("adaptation_cost"), self._seconds("negotiation_delay")
         return Attributes(
-            self.line, job, kind, pmin, pmax, preferred, cost, delay, contract, priority
+            self.line, job, kind, pmin, pmax, preferred, cost, delay, contract, priority, needs
         )
+
+    def _needs(self) -> NodeNeeds | None:
+        memory, constraint = self.values.get("memory", ""), self.values.get("constraint", "")
+        gpus = self._whole("gpus", 1)
+        try:
+            amounts = [(GPU, gpus)] if gpus else []
+            amounts += [(MEMORY, parse_memory(memory))] if memory else []
+            needs = NodeNeeds(tuple(amounts), Constraint(constraint) if constraint else None)
+        except ValueError as error:
+            raise error_at(self.path, self.line, str(error)) from None
+        return needs or None
 
     def _contract(self) -> Contract | None:
         deadline, profit = self._seconds("deadline"), self.values.get("profit", "")
@@ -201,6 +219,8 @@ def _merged(path: str | Path, job: SimJob, item: Attributes, processors: int | N
         job = dataclasses.replace(job, contract=item.contract)
     if item.priority is not None:
         job = dataclasses.replace(job, priority=item.priority)
+    if item.needs is not None:
+        job = dataclasses.replace(job, needs=item.needs)
     if not item.kind:
         return job
     low = job.requested if item.pmin is None else item.pmin

@@ -6,9 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pliant.core.commands import Note
+from pliant.core.model.nodes import Node
+from pliant.core.state.node_amounts import impossible
+from pliant.core.state.view_cache import node_view
 from pliant.simulator.inputs.settings import Settings
 from pliant.simulator.inputs.workload import SimJob, WorkloadError
 from pliant.simulator.run.result import Result
+from pliant.simulator.run.simulated_nodes import SimulatedNodes
 from pliant.simulator.run.simulation_loop import Engine
 
 #: The number of new objects between two garbage collections.
@@ -72,6 +76,22 @@ def _check(jobs: Sequence[SimJob], settings: Settings) -> None:
                 "simulate a larger one (processors), or leave the job out"
             )
         _check_phases(job)
+    _check_nodes(jobs, settings)
+
+
+def _check_nodes(jobs: Sequence[SimJob], settings: Settings) -> None:
+    """Check that the nodes can run each job that needs something of them."""
+    if not any(job.needs for job in jobs):
+        return
+    first, nodes = 0, []
+    for event in SimulatedNodes(settings).registrations:
+        node = Node(event.name, first, event.slots, event.cluster, "", event.memory_bytes)
+        node.gres, node.properties = dict(event.gres), event.properties
+        nodes.append(node_view(node))
+        first += event.slots
+    for job in jobs:
+        if job.needs and (why := impossible(nodes, job.needs, job.sizes.min)):
+            raise WorkloadError(f"job {job.id}: {why}: change the nodes, or leave the job out")
 
 
 def _check_clusters(jobs: Sequence[SimJob], settings: Settings, strategy: str) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pliant.core.events import NodeRegistered
 from pliant.core.model.jobs import Exit
 from pliant.core.values.ids import NodeName
+from pliant.simulator.inputs.nodes import NodeGroup
 from pliant.simulator.inputs.settings import Cluster, Settings
 
 #: The signal that ends a killed process.
@@ -16,7 +17,10 @@ class SimulatedNodes:
 
     def __init__(self, settings: Settings) -> None:
         clusters = settings.clusters or (Cluster("default", settings.total),)
-        self.registrations = tuple(_nodes(clusters, settings.node_size))
+        if settings.nodes:
+            self.registrations = tuple(_different_nodes(settings.nodes))
+        else:
+            self.registrations = tuple(_nodes(clusters, settings.node_size))
         self.down: set[NodeName] = set()
         self._node_of = [node.name for node in self.registrations for _ in range(node.slots)]
         #: Exits are immutable, so each one is made once.
@@ -51,3 +55,18 @@ def _nodes(clusters: Sequence[Cluster], node_size: int) -> Iterator[NodeRegister
             slots = min(size, cluster.processors - first)
             name = cluster.name if len(firsts) == 1 else f"{cluster.name}{number}"
             yield NodeRegistered(NodeName(name), slots, cluster.name)
+
+
+def _different_nodes(groups: Sequence[NodeGroup]) -> Iterator[NodeRegistered]:
+    """Yield the nodes of groups, numbered from n0."""
+    number = 0
+    for group in groups:
+        for _ in range(group.count):
+            yield NodeRegistered(
+                NodeName(f"n{number}"),
+                group.slots,
+                memory_bytes=group.memory,
+                gres=group.gres,
+                properties=group.properties,
+            )
+            number += 1

@@ -295,4 +295,5 @@ def _spec(job: SimJob) -> JobSpec:
         speedup=job.speedup,
         contract=job.contract,
         priority=job.priority,
+        node_needs=job.needs,
     )

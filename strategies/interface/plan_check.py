@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from reprlib import repr as short
 
+from pliant.core.model.node_room import NodeRoom
 from pliant.core.model.views_and_plans import (
     Acceptance,
     Offer,
@@ -161,7 +162,34 @@ def _faults(view: View, plan: Plan) -> Iterator[str]:
             taken = format_ranges(added & ~free)
             yield f"gives job {offer.job} processors that are not free: {taken}"
         free &= ~added
+    if view.room is not None:
+        yield from _node_faults(view, plan, running)
     yield from _other_faults(view, plan)
+
+
+def _node_faults(view: View, plan: Plan, running: Mapping[JobId, RunningJob]) -> Iterator[str]:
+    """Check that jobs get only processors of nodes that fit them, and have enough for them."""
+    room = NodeRoom(view.nodes, view.room or {})
+    needs = {job.id: job.needs for job in (*view.waiting, *view.suspended)}
+    needs |= {job.id: job.needs for job in view.promised}
+    promised = {job.id for job in view.promised}
+    coming = [
+        (from_indices(running[offer.job].ranks) & ~offer.processors, running[offer.job].needs)
+        for offer in plan.shrinks
+    ]
+    added = [(start.job, start.processors, needs.get(start.job)) for start in plan.starts]
+    for offer in plan.expands:
+        job = running[offer.job]
+        added.append((job.id, offer.processors & ~from_indices(job.ranks), job.needs))
+    for number, processors, need in added:
+        if wrong := processors & ~room.accepted(need):
+            places = format_ranges(wrong)
+            yield f"gives job {number} processors of nodes that do not fit it: {places}"
+        if number in promised:  # What it needs is set aside already; the core checks exchanges.
+            continue
+        room.take(need, processors, coming)
+        if over := room.overdrawn(need, processors):
+            yield f"gives job {number} more {over[1]} than node {over[0].name} has left"
 
 
 def _doubles(plan: Plan) -> Iterator[str]:

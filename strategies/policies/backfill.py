@@ -69,7 +69,7 @@ def from_head(queue: Sequence[WaitingJob], free: int, wanted: Wanted) -> tuple[l
     return chosen, free
 
 
-def _seconds(job: WaitingJob, size: int) -> float:
+def planned_seconds(job: WaitingJob, size: int) -> float:
     """Return the planned run time of a job in seconds; infinity if it has no estimate."""
     time = job.estimate_s if size == job.requested else job.time_on(size)
     if time is None:
@@ -80,7 +80,7 @@ def _seconds(job: WaitingJob, size: int) -> float:
 def _coming(view: View, chosen: Sequence[Choice]) -> list[Release]:
     """Return the processors that become free, by the estimates, if ``chosen`` start now."""
     coming = releases(view)
-    coming += [(view.now + _seconds(job, size), size) for job, size in chosen]
+    coming += [(view.now + planned_seconds(job, size), size) for job, size in chosen]
     coming.sort()
     return coming
 
@@ -107,7 +107,7 @@ def easy(
         if values[0] > free:
             continue
         size = values[0] if len(values) == 1 else job.sizes.largest_at_most(min(wanted(job), free))
-        if now + _seconds(job, size) > shadow:
+        if now + planned_seconds(job, size) > shadow:
             size = job.sizes.largest_at_most(extra) if size > extra else size
             extra -= size
         if size:
@@ -184,9 +184,9 @@ def plan(
         size = _size_now(profile, job, now, min(wanted(job), free))
     if not size:
         size = job.sizes.min
-        start = profile.earliest(size, _seconds(job, size), after)
+        start = profile.earliest(size, planned_seconds(job, size), after)
     if start < math.inf:
-        profile.reserve(size, start, start + _seconds(job, size))
+        profile.reserve(size, start, start + planned_seconds(job, size))
     return start, size
 
 
@@ -194,7 +194,7 @@ def _size_now(profile: Profile, job: WaitingJob, now: float, most: int) -> int:
     """Return the largest size up to ``most`` at which a job can run now to its end; 0 if none."""
     size = job.sizes.largest_at_most(most)
     while size:
-        least = profile.least(now, now + _seconds(job, size))
+        least = profile.least(now, now + planned_seconds(job, size))
         if least >= size:
             return size
         # On fewer processors the job takes at least as long, so no size above `least` fits.

@@ -5,6 +5,7 @@ from heapq import heapify, heappop, heappush
 
 from pliant.core.model.views_and_plans import RunningJob, View
 from pliant.core.values.ids import JobId
+from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import NONE, ProcessorMap, from_indices
 from pliant.strategies.policies.placement import Placer
 
@@ -113,6 +114,14 @@ class PlannedShrinks:
         self.sizes, self.spare = sizes, spare
         for limits in (self.minima, self.preferred):
             limits.forget()
+
+    def by_donor(self) -> list[tuple[ProcessorMap, NodeNeeds | None]]:
+        """Return the spare processors by the donors that give them, with what these need."""
+        return [
+            (given, job.needs)
+            for job in self.donors
+            if (given := from_indices(job.ranks[self.sizes[job.id] :]) & self.spare)
+        ]
 
     def offer(self, placer: Placer) -> None:
         """Add a shrink to the plan for every donor that gives."""

@@ -7,11 +7,15 @@ processors that this plan's shrinks give, and the core reserves them for this st
 Rules: ``first-fit`` takes the lowest indices of the whole machine. ``worst-fit`` keeps every job
 within one cluster and starts it in the cluster with the most free processors (KOALA 4.1). With one
 cluster both rules give the same result.
+
+If nodes differ (``View.room``), a job gets only processors that fit it, and no node gives more
+memory or devices than it has. Nodes with devices that a job does not need are used last.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
+from pliant.core.model.node_room import NodeRoom
 from pliant.core.model.placement import first_fit, grow, keep_first
 from pliant.core.model.views_and_plans import (
     NodeView,
@@ -24,6 +28,7 @@ from pliant.core.model.views_and_plans import (
 )
 from pliant.core.model.wait_reasons import Reason
 from pliant.core.values.ids import JobId
+from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices
 
 Rule = Literal["first-fit", "worst-fit"]
@@ -73,6 +78,14 @@ class Placer:
         self.shrinks: list[Offer] = []
         self.starts: list[Start] = []
         self.expands: list[Offer] = []
+        #: What is left on the nodes; None if all processors are equal.
+        self.room = None if view.room is None else NodeRoom(view.nodes, view.room)
+        #: Jobs for which no start was possible, if nodes differ.
+        self.unplaced: list[JobId] = []
+        self._needs: dict[JobId, NodeNeeds | None] = {}
+        if self.room is not None:
+            for jobs in (view.running, view.promised, view.waiting, view.suspended):
+                self._needs |= {job.id: job.needs for job in jobs}
 
     @property
     def usable(self) -> ProcessorMap:
@@ -114,18 +127,23 @@ class Placer:
         """
         coming = self._coming(donors)
         within = self._within(size, coming, cluster)
-        free, coming = self.free & within, coming & within
+        free, coming = self._fitting(job.needs, self.free & within, coming & within)
         idle = count(free)
         reach = idle + count(coming)
         if size > reach or size not in job.sizes.values:
             size = job.sizes.largest_at_most(min(size, reach))
         if not size:
+            if self.room is not None:
+                self.unplaced.append(job.id)
             return None
         now = min(size, idle)
-        taken = first_fit(free, now)
+        if self.room is not None:
+            taken = self.room.plain_first(job.needs, free, now)
+        else:
+            taken = first_fit(free, now)
         if size > now:
             taken |= first_fit(coming, size - now)
-        self._use(taken)
+        self._use(taken, job.needs)
         start = Start(job.id, taken)
         self.starts.append(start)
         return start
@@ -135,7 +153,7 @@ class Placer:
 
         They must be free, given by this plan's shrinks, or reserved for jobs that this plan starts.
         """
-        self._use(processors)
+        self._use(processors, self._needs.get(job))
         start = Start(job, processors)
         self.starts.append(start)
         return start
@@ -158,6 +176,7 @@ class Placer:
         if self._rule == "worst-fit":
             within = self._parts().get(cluster_of(job, self._view), NONE)
             free, coming = free & within, coming & within
+        free, coming = self._fitting(job.needs, free, coming)
         idle = count(free)
         size = job.sizes.largest_at_most(min(size, job.size + idle + count(coming)))
         if size <= job.size:
@@ -166,7 +185,7 @@ class Placer:
         added = grow(job.ranks, free, min(need, idle), self._view.nodes)
         if need > idle:
             added |= grow(job.ranks, coming, need - idle, self._view.nodes)
-        self._use(added)
+        self._use(added, job.needs)
         offer = Offer(job.id, from_indices(job.ranks) | added)
         self.expands.append(offer)
         return offer
@@ -197,6 +216,7 @@ class Placer:
             reasons={} if reasons is None else reasons,
             behind=behind,
             memory=memory,
+            unplaced=tuple(self.unplaced),
         )
 
     # ---------------------------------------------------------------- helpers
@@ -209,9 +229,26 @@ class Placer:
             result |= self._given.get(donor, NONE)
         return result & self._pool
 
-    def _use(self, taken: ProcessorMap) -> None:
+    def _use(self, taken: ProcessorMap, needs: NodeNeeds | None) -> None:
+        if self.room is not None:
+            self.room.take(needs, taken, self._donated(taken & ~self.free))
         self.free &= ~taken
         self._pool &= ~taken
+
+    def _fitting(
+        self, needs: NodeNeeds | None, free: ProcessorMap, coming: ProcessorMap
+    ) -> tuple[ProcessorMap, ProcessorMap]:
+        """Return those of the processors that a job can have, all at the same time."""
+        if self.room is None or needs is None:
+            return free, coming
+        return self.room.fitting_both(needs, free, self._donated(coming))
+
+    def _donated(self, coming: ProcessorMap) -> list[tuple[ProcessorMap, NodeNeeds | None]]:
+        """Return these processors by the jobs that give them, with what these jobs need."""
+        if not coming:
+            return []
+        parts = ((given & coming, self._needs.get(job)) for job, given in self._given.items())
+        return [(part, needs) for part, needs in parts if part]
 
     def _parts(self) -> dict[str, ProcessorMap]:
         if self._clusters is None:

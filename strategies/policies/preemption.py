@@ -25,6 +25,8 @@ from dataclasses import dataclass, replace
 
 from pliant.core.model.views_and_plans import RunningJob, Suspension, View, WaitingJob
 from pliant.core.values.processors import ProcessorMap, count
+from pliant.strategies.nodes import walk
+from pliant.strategies.nodes.node_profile import room_of
 from pliant.strategies.policies.backfill import Wanted, from_head
 from pliant.strategies.policies.placement import usable_processors
 
@@ -65,6 +67,8 @@ class Preemption:
             view: the cluster.
             wanted: the largest size at which a job starts.
         """
+        if view.room is not None:
+            return self._decide_on_nodes(queue, view, wanted)
         chosen, free = from_head(queue, count(view.free), wanted)
         if len(chosen) == len(queue):
             return Preempted(view)
@@ -84,6 +88,50 @@ class Preemption:
         waits = young and sum(_gives(each, good) for each in below) >= need
         return Preempted(view, wake_at=min(young) if waits else None)
 
+    def _decide_on_nodes(
+        self, queue: Sequence[WaitingJob], view: View, wanted: Wanted
+    ) -> Preempted:
+        """Do the same if nodes differ: the first job needs processors that fit it."""
+        room = room_of(view)
+        chosen, free = walk.from_head(queue, view.free, room, wanted)
+        if len(chosen) == len(queue):
+            return Preempted(view)
+        job = queue[len(chosen)]
+        good = usable_processors(view.nodes)
+
+        def suffices(jobs: Sequence[RunningJob]) -> bool:
+            there, all_free = room.copy(), free
+            for each in jobs:
+                there.give(each.needs, each.held)
+                all_free |= each.held & good
+            return count(there.fitting(job.needs, all_free)) >= job.sizes.min
+
+        leaving = [each for each in view.running if each.leaving]
+        if suffices(leaving):
+            return Preempted(view, suffices=True)
+        below = [each for each in view.running if each.suspendable and each.priority < job.priority]
+        below.sort(key=_first_to_suspend)
+        old = [each for each in below if each.started + self.min_run_s <= view.now]
+        victims: list[RunningJob] = []
+        for each in old:
+            victims.append(each)
+            if suffices([*leaving, *victims]):
+                break
+        else:
+            young = [each.started + self.min_run_s for each in below if each not in old]
+            waits = young and suffices([*leaving, *below])
+            return Preempted(view, wake_at=min(young) if waits else None)
+        for each in reversed(victims.copy()):
+            rest = [other for other in victims if other is not each]
+            if suffices([*leaving, *rest]):
+                victims = rest
+        return _with(view, job, victims)
+
+
+def _first_to_suspend(job: RunningJob) -> tuple[int, float, int]:
+    """Return a key: jobs of the lowest priority come first, of these the one started last."""
+    return job.priority, -job.started, -job.id
+
 
 def _gives(job: RunningJob, good: ProcessorMap) -> int:
     """Return how many usable processors a job frees when it ends."""
@@ -97,7 +145,7 @@ def _enough(jobs: Sequence[RunningJob], need: int, good: ProcessorMap) -> list[R
     """
     chosen: list[RunningJob] = []
     surplus = -need
-    for job in sorted(jobs, key=lambda each: (each.priority, -each.started, -each.id)):
+    for job in sorted(jobs, key=_first_to_suspend):
         if surplus >= 0:
             break
         chosen.append(job)

@@ -36,6 +36,8 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices, lowest
 from pliant.core.values.sizes import Sizes
 from pliant.strategies.interface.base import Strategy
+from pliant.strategies.nodes.counting import availability, plan_on_nodes
+from pliant.strategies.nodes.node_profile import room_of
 from pliant.strategies.policies.donors import donors_of
 from pliant.strategies.policies.placement import processors_by_cluster, usable_processors
 
@@ -57,18 +59,21 @@ class WithSizeRequests(Strategy):
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Return the answer of the inner strategy."""
-        return self.inner.is_available(job, view)
+        answer = self.inner.is_available(job, view)
+        return answer if view.room is None else availability(job, view, answer)
 
     def allocate_processors(self, view: View) -> Plan:
         """Return the plan of the inner strategy with offers for open requests."""
         if not view.requests:
-            return self.inner.allocate_processors(view)
+            return _inner_plan(self.inner, view)
         return self._serve(self.inner, view)
 
     def revise(self, view: View, outcomes: Sequence[Outcome]) -> Plan:
         """Return the revised plan of the inner strategy with offers for open requests."""
         if not view.requests:
-            return self.inner.revise(view, outcomes)
+            if view.room is None:
+                return self.inner.revise(view, outcomes)
+            return plan_on_nodes(view, lambda shown: self.inner.revise(shown, outcomes))
         return self._serve(self.inner, view)
 
 
@@ -81,21 +86,28 @@ def with_size_requests(strategy: Strategy) -> Strategy:
 served = with_size_requests
 
 
+def _inner_plan(inner: Strategy, view: View) -> Plan:
+    """Return the plan of a strategy, for jobs that fit the nodes if nodes differ."""
+    if view.room is None:
+        return inner.allocate_processors(view)
+    return plan_on_nodes(view, inner.allocate_processors)
+
+
 def _serve_first(inner: Strategy, view: View) -> Plan:
     allocation = _Allocation(view)
     for job, request in _open_requests(view):
         allocation.serve(job, request)
     if not allocation.changed:
-        return inner.allocate_processors(view)
+        return _inner_plan(inner, view)
     return _with_offers(
-        inner.allocate_processors(allocation.remaining_view()),
+        _inner_plan(inner, allocation.remaining_view()),
         allocation.shrinks(),
         allocation.expands,
     )
 
 
 def _serve_last(inner: Strategy, view: View) -> Plan:
-    plan = inner.allocate_processors(view)
+    plan = _inner_plan(inner, view)
     offered = {offer.job for offer in (*plan.shrinks, *plan.expands)}
     offered |= {wish.job for wish in plan.suspends}
     free = view.free
@@ -105,12 +117,21 @@ def _serve_last(inner: Strategy, view: View) -> Plan:
         free &= ~offer.processors
     expands = []
     parts = processors_by_cluster(view.nodes)
+    room = room_of(view)
+    needs = {job.id: job.needs for jobs in (view.waiting, view.running) for job in jobs}
+    for start in plan.starts:
+        room.take(needs.get(start.job), start.processors & view.free)
+    for job in view.running:
+        for offer in plan.expands:
+            if offer.job == job.id:
+                room.take(job.needs, offer.processors & view.free)
     for job, request in _open_requests(view):
-        idle = free & _growth_area(job, parts)
+        idle = room.fitting(job.needs, free & _growth_area(job, parts))
         size = request.sizes.largest_at_most(job.size + count(idle))
         if size > job.size and job.id not in offered:
             added = grow(job.ranks, idle, size - job.size, view.nodes)
             free &= ~added
+            room.take(job.needs, added)
             expands.append(Offer(job.id, from_indices(job.ranks) | added))
     return _with_offers(plan, (), expands)
 
@@ -142,6 +163,7 @@ class _Allocation:
         self._usable = usable_processors(view.nodes)
         self._parts = processors_by_cluster(view.nodes)
         self._free = view.free
+        self._room = room_of(view)
         self.expands: list[Offer] = []
         #: Free processors that each job is offered.
         self._taken: dict[JobId, ProcessorMap] = {}
@@ -162,8 +184,11 @@ class _Allocation:
 
     def serve(self, job: RunningJob, request: OpenRequest) -> None:
         """Offer a job the largest possible size, using idle processors and those of donors."""
-        area = _growth_area(job, self._parts)
-        idle = self._free & area
+        area = _growth_area(job, self._parts) & self._room.accepted(job.needs)
+        idle = self._room.fitting(job.needs, self._free & area)
+        if job.needs is not None and job.needs.amounts:
+            # Donors give processors, but perhaps too little memory or too few devices.
+            area &= idle
         spare = sum(count(self._gain(donor, donor.sizes.min) & area) for donor in self._donors)
         size = request.sizes.largest_at_most(job.size + count(idle) + spare)
         need = size - job.size
@@ -172,6 +197,7 @@ class _Allocation:
         added = grow(job.ranks, idle, min(need, count(idle)), self._view.nodes)
         given = self._collect(need - count(added), area)
         self._free &= ~added
+        self._room.take(job.needs, added)
         self._taken[job.id] = added
         self.expands.append(Offer(job.id, from_indices(job.ranks) | added | given))
 
@@ -216,7 +242,8 @@ class _Allocation:
     def remaining_view(self) -> View:
         """Return the view for the strategy, in which jobs hold what their requests were given."""
         running = tuple(self._seen_by_strategy(job) for job in self._view.running)
-        return replace(self._view, running=running, free=self._free, requests=())
+        room = None if self._view.room is None else self._room.amounts_left()
+        return replace(self._view, running=running, free=self._free, requests=(), room=room)
 
     def _seen_by_strategy(self, job: RunningJob) -> RunningJob:
         taken = self._taken.get(job.id)

@@ -26,6 +26,7 @@ REASONS = [
     WaitReason(WaitCode.LOOKAHEAD, (("job", 7),)),
     WaitReason(WaitCode.SUSPENDING),
     WaitReason(WaitCode.RESOURCE, (("name", "matlab"), ("amount", 2))),
+    WaitReason(WaitCode.NODES, (("needs", "2 gpu per process"),)),
 ]
 
 

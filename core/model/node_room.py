@@ -1,0 +1,221 @@
+"""How many more processes of a job each node can take, while a plan is made or checked.
+
+What a job needs is the same for each of its processes. So if a job may have a set of processors,
+it may have each part of the set, too. The functions here return sets with this property.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from pliant.core.model.views_and_plans import NodeView
+from pliant.core.values.ids import NodeName
+from pliant.core.values.node_needs import Amounts, NodeNeeds
+from pliant.core.values.processors import NONE, ProcessorMap, count, lowest
+
+#: Processors that another job will give up, and what that job needs.
+Coming = Sequence[tuple[ProcessorMap, NodeNeeds | None]]
+
+
+class NodeRoom:
+    """The amounts that are left on each node.
+
+    Args:
+        nodes: the nodes that may get new work, in order of their processors.
+        left: what is left of the amounts, by node. A node that is not named has all of its own.
+    """
+
+    __slots__ = ("_accepted", "_firsts", "_left", "_nodes", "_unasked")
+
+    def __init__(self, nodes: Sequence[NodeView], left: Mapping[NodeName, Amounts]) -> None:
+        self._nodes = nodes
+        self._firsts = [_first(node.processors) for node in nodes]
+        self._left: dict[NodeName, Amounts] = dict(left)
+        #: Caches, shared by copies.
+        self._accepted: dict[NodeNeeds, ProcessorMap] = {}
+        self._unasked: dict[NodeNeeds | None, ProcessorMap] = {}
+
+    def copy(self) -> NodeRoom:
+        """Return a room that changes independently of this one."""
+        made = NodeRoom.__new__(NodeRoom)
+        made._nodes, made._firsts = self._nodes, self._firsts
+        made._accepted, made._unasked = self._accepted, self._unasked
+        made._left = dict(self._left)
+        return made
+
+    def left(self, node: NodeView) -> Amounts:
+        """Return what is left on a node."""
+        found = self._left.get(node.name)
+        return dict(node.amounts) if found is None else found
+
+    def amounts_left(self) -> dict[NodeName, Amounts]:
+        """Return what is left on each node, as ``View.room`` has it."""
+        return dict(self._left)
+
+    def parts(self, processors: ProcessorMap) -> Iterator[tuple[NodeView, ProcessorMap]]:
+        """Yield the nodes that have some of these processors, each with its part."""
+        while processors:
+            place = bisect_right(self._firsts, _first(processors))
+            if not place:
+                return
+            node = self._nodes[place - 1]
+            part = processors & node.processors
+            if part:
+                yield node, part
+            else:  # processors of unusable nodes, up to the next usable one
+                end = self._firsts[place] if place < len(self._firsts) else processors.bit_length()
+                part = processors & ((1 << end) - 1)
+            processors &= ~part
+
+    def accepted(self, needs: NodeNeeds | None) -> ProcessorMap:
+        """Return the processors of all nodes that a job accepts by name and properties."""
+        if needs is None:
+            return ~NONE
+        found = self._accepted.get(needs)
+        if found is None:
+            found = NONE
+            for node in self._nodes:
+                if needs.accepts(node.name, node.properties):
+                    found |= node.processors
+            self._accepted[needs] = found
+        return found
+
+    def possible(self, needs: NodeNeeds | None) -> ProcessorMap:
+        """Return the processors of nodes that could run a process of a job if they were idle."""
+        if needs is None or not needs.amounts:
+            return self.accepted(needs)
+        found = NONE
+        for node in self._nodes:
+            if node.processors & self.accepted(needs) and needs.processes(dict(node.amounts)):
+                found |= node.processors
+        return found
+
+    def fitting(self, needs: NodeNeeds | None, free: ProcessorMap) -> ProcessorMap:
+        """Return those of the free processors that a job can have, all at the same time."""
+        return self.fitting_both(needs, free, ())[0]
+
+    def fitting_both(
+        self, needs: NodeNeeds | None, free: ProcessorMap, coming: Coming
+    ) -> tuple[ProcessorMap, ProcessorMap]:
+        """Return the free processors, and the coming ones, that a job can have at the same time."""
+        accepted = self.accepted(needs)
+        free &= accepted
+        if needs is None or not needs.amounts:
+            return free, _union(coming) & accepted
+        found, later = NONE, NONE
+        for node, part in self.parts(free | _union(coming) & accepted):
+            left = self.left(node)
+            idle = part & free
+            idle = lowest(idle, min(count(idle), needs.processes(left)))
+            found |= idle
+            left = _without(left, needs, count(idle))
+            for given, donor in coming:
+                more = _beyond(needs, donor)
+                piece = given & part & ~free
+                piece = lowest(piece, min(count(piece), more.processes(left)))
+                later |= piece
+                left = _without(left, more, count(piece))
+        return found, later
+
+    def take(self, needs: NodeNeeds | None, processors: ProcessorMap, coming: Coming = ()) -> None:
+        """Subtract what a job needs on these processors. What donors give up is available."""
+        if needs is None or not needs.amounts:
+            return
+        given = _union(coming)
+        for node, part in self.parts(processors):
+            left = _without(self.left(node), needs, count(part & ~given))
+            for pieces, donor in coming:
+                left = _without(left, _beyond(needs, donor), count(pieces & part))
+            self._left[node.name] = left
+
+    def give(self, needs: NodeNeeds | None, processors: ProcessorMap) -> None:
+        """Add what a job needs on processors that it has given up."""
+        if needs is None or not needs.amounts:
+            return
+        for node, part in self.parts(processors):
+            self._left[node.name] = _without(self.left(node), needs, -count(part))
+
+    def reduce_to(self, other: NodeRoom) -> None:
+        """Lower what is left on each node to what is left in another room of the same nodes."""
+        for name, theirs in other._left.items():
+            mine = self._left.get(name)
+            self._left[name] = theirs if mine is None else _smaller(mine, theirs)
+
+    def overdrawn(
+        self, needs: NodeNeeds | None, processors: ProcessorMap
+    ) -> tuple[NodeView, str] | None:
+        """Return a node of these processors with less than none left of what a job needs."""
+        if needs is None or not needs.amounts:
+            return None
+        for node, _ in self.parts(processors):
+            left = self.left(node)
+            for name, _ in needs.amounts:
+                if left.get(name, 0) < 0:
+                    return node, name
+        return None
+
+    def plain_first(
+        self, needs: NodeNeeds | None, processors: ProcessorMap, number: int
+    ) -> ProcessorMap:
+        """Return the lowest of the processors, those with unneeded generic resources last."""
+        special = processors & self._with_unneeded(needs)
+        plain = processors & ~special
+        if count(plain) >= number:
+            return lowest(plain, number)
+        return plain | lowest(special, number - count(plain))
+
+    def _with_unneeded(self, needs: NodeNeeds | None) -> ProcessorMap:
+        """Return the processors of nodes that have generic resources which a job does not need."""
+        found = self._unasked.get(needs)
+        if found is None:
+            asked = needs.gres if needs is not None else {}
+            found = NONE
+            for node in self._nodes:
+                if any(name not in asked for name in node.gres):
+                    found |= node.processors
+            self._unasked[needs] = found
+        return found
+
+
+def _first(processors: ProcessorMap) -> int:
+    return (processors & -processors).bit_length() - 1
+
+
+def _union(coming: Iterable[tuple[ProcessorMap, NodeNeeds | None]]) -> ProcessorMap:
+    result = NONE
+    for processors, _ in coming:
+        result |= processors
+    return result
+
+
+def _smaller(one: Amounts, other: Amounts) -> Amounts:
+    return {name: min(amount, other.get(name, 0)) for name, amount in one.items()}
+
+
+def _without(left: Amounts, needs: NodeNeeds, processes: int) -> Amounts:
+    """Return what is left after so many processes have got what they need."""
+    if not processes or not needs.amounts:
+        return left
+    rest = dict(left)
+    for name, amount in needs.amounts:
+        rest[name] = rest.get(name, 0) - amount * processes
+    return rest
+
+
+def _beyond(needs: NodeNeeds, donor: NodeNeeds | None) -> NodeNeeds:
+    """Return what a process needs in addition to what a donor's process gives up."""
+    if donor is None or not donor.amounts:
+        return NodeNeeds(needs.amounts)
+    given = dict(donor.amounts)
+    more = ((name, amount - given.get(name, 0)) for name, amount in needs.amounts)
+    return NodeNeeds(tuple((name, amount) for name, amount in more if amount > 0))
+
+
+def most_processes(nodes: Iterable[NodeView], needs: NodeNeeds) -> int:
+    """Return how many processes of a job fit on these nodes if no other job is there."""
+    return sum(
+        min(count(node.processors), needs.processes(dict(node.amounts)))
+        for node in nodes
+        if needs.accepts(node.name, node.properties)
+    )

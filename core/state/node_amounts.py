@@ -1,0 +1,183 @@
+"""What is left of the memory and generic resources of each node, and for which jobs it suffices.
+
+As with named resources, use is not counted anywhere: it follows from the processors that jobs
+occupy or have reserved. A processor that one job occupies and another one has reserved counts with
+the larger need of the two, because one of them has it at any time. So a promise can be kept in
+whatever order donors leave.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from sys import maxsize
+
+from pliant.core.model.jobs import Job
+from pliant.core.model.node_room import NodeRoom, most_processes
+from pliant.core.model.nodes import Node
+from pliant.core.model.views_and_plans import NodeView
+from pliant.core.model.wait_reasons import WaitCode, WaitReason
+from pliant.core.state.core_state import CoreState
+from pliant.core.state.view_cache import node_view
+from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.node_needs import Amounts, NodeNeeds, amount_text, largest_text
+from pliant.core.values.processors import ProcessorMap, count
+
+
+def room(state: CoreState) -> Mapping[NodeName, Amounts] | None:
+    """Return what is left on each node that is in use, for ``View.room``. None if no job cares."""
+    if not state.node_bound and not state.rows.nodes.has_gres:
+        return None
+    return _left(state, state.rows.nodes.values)
+
+
+def node_room(state: CoreState) -> NodeRoom:
+    """Return the room on the usable nodes, to check a change before it is committed."""
+    nodes = state.rows.nodes.values
+    return NodeRoom(nodes, _left(state, nodes))
+
+
+def usable_by(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
+    """Return those of the free processors that a job may have now, all at the same time."""
+    needs = job.spec.node_needs
+    if needs is None:
+        return processors
+    return node_room(state).fitting(needs, processors)
+
+
+def lacking(
+    state: CoreState, job: Job, added: ProcessorMap, given: Mapping[JobId, ProcessorMap]
+) -> str:
+    """Return why a job cannot have more processors; empty if it can.
+
+    Args:
+        state: the state.
+        job: the job.
+        added: processors that it would get.
+        given: those of them that other jobs give up.
+    """
+    needs = job.spec.node_needs
+    if needs is None:
+        return ""
+    there = node_room(state)
+    if wrong := added & ~there.accepted(needs):
+        return f"its nodes may not be {', '.join(state.node_names(wrong))}"
+    coming = [
+        (part & added, state.jobs[donor].spec.node_needs)
+        for donor, part in given.items()
+        if part & added
+    ]
+    there.take(needs, added, coming)
+    over = there.overdrawn(needs, added)
+    return "" if over is None else f"node {over[0].name} has too little {over[1]}"
+
+
+def capacity(state: CoreState, job: Job) -> tuple[int, int]:
+    """Return how many processors a job could have if it were alone.
+
+    Without and with those of suspected nodes, like ``ProcessorLedger.capacity``.
+    """
+    needs = job.spec.node_needs
+    if needs is None:
+        return maxsize, maxsize
+    cache, version = state.rows.node_capacity, state.rows.nodes.version
+    found = cache.get(needs)
+    if found is None or found[0] != version:
+        usable = most_processes(state.rows.nodes.values, needs)
+        silent = (node_view(n) for n in state.nodes.values() if n.processors & state.suspect())
+        cache[needs] = found = (version, usable, usable + most_processes(silent, needs))
+    own = count(job.occupied & ~state.usable())
+    return found[1] + own, found[2] + own
+
+
+def reasons(state: CoreState) -> dict[JobId, WaitReason]:
+    """Return why jobs wait that no strategy sees because no usable node is right for them."""
+    return {
+        job.id: wait_reason(job.spec.node_needs, capacity(state, job)[0])
+        for job in state.node_bound.values()
+        if job.id in state.waiting
+        and job.spec.node_needs is not None
+        and capacity(state, job)[1] < job.sizes.min
+    }
+
+
+def wait_reason(needs: NodeNeeds, reach: int) -> WaitReason:
+    """Return the reason of a job that waits for processors of nodes that fit it."""
+    return WaitReason(WaitCode.NODES, (("needs", str(needs)),), (("reach", reach),))
+
+
+def impossible(nodes: list[NodeView], needs: NodeNeeds, least: int) -> str:
+    """Return why a cluster can never run a job; empty if it can.
+
+    Args:
+        nodes: all nodes of the cluster.
+        needs: of the job.
+        least: its smallest number of processors.
+    """
+    most = most_processes(nodes, needs)
+    if most >= least:
+        return ""
+    right = [node for node in nodes if needs.accepts(node.name, node.properties)]
+    if not right:
+        return _no_node(nodes, needs)
+    there = [dict(node.amounts) for node in right]
+    for name, amount in needs.amounts:
+        if all(amounts.get(name, 0) < amount for amounts in there):
+            return (
+                f"{amount_text(name, amount)} for each process can never be satisfied: the largest "
+                f"node has {largest_text(name, there)}"
+            )
+    slots = max(count(node.processors) for node in right)
+    return (
+        f"{needs}: at most {most} processes fit on the nodes, and the job needs {least} (the "
+        f"largest node has {slots} slots"
+        + "".join(f", {largest_text(name, there)}" for name, _ in needs.amounts)
+        + ")"
+    )
+
+
+def _no_node(nodes: list[NodeView], needs: NodeNeeds) -> str:
+    """Return why no node is accepted."""
+    known = sorted({name for node in nodes for name in node.properties})
+    if needs.constraint is not None and not any(
+        needs.constraint.fits(node.properties) for node in nodes
+    ):
+        there = f"the nodes have {', '.join(known)}" if known else "no node has properties"
+        return f"constraint {needs.constraint}: no node has these properties ({there})"
+    named = [f"nodelist {needs.nodelist}"] if needs.nodelist else []
+    named += [f"exclude {needs.exclude}"] if needs.exclude else []
+    named += [f"constraint {needs.constraint}"] if needs.constraint else []
+    names = ", ".join(sorted(node.name for node in nodes)[:8])
+    return f"{', '.join(named)}: no node is left (there are {names}{', ...' * (len(nodes) > 8)})"
+
+
+def overused(state: CoreState, nodes: Iterable[Node]) -> str:
+    """Return an error if jobs occupy more of one of these nodes than it has; empty if not."""
+    views = [node_view(node) for node in nodes]
+    there = NodeRoom(views, {})
+    for job in state.node_bound.values():
+        there.take(job.spec.node_needs, job.occupied)
+    for job in state.node_bound.values():
+        over = there.overdrawn(job.spec.node_needs, job.occupied)
+        if over is not None:
+            return f"jobs on node {over[0].name} use more {over[1]} than it has"
+    return ""
+
+
+def _left(state: CoreState, nodes: tuple[NodeView, ...]) -> dict[NodeName, Amounts]:
+    there = NodeRoom(nodes, {})
+    for job in state.node_bound.values():
+        there.take(job.spec.node_needs, job.occupied)
+    for job in state.node_bound.values():
+        if job.reserved:
+            coming = list(_occupiers(state, job.reserved & ~job.occupied))
+            there.take(job.spec.node_needs, job.reserved & ~job.occupied, coming)
+    return there.amounts_left()
+
+
+def _occupiers(
+    state: CoreState, processors: ProcessorMap
+) -> Iterator[tuple[ProcessorMap, NodeNeeds | None]]:
+    """Yield the jobs that occupy some of these processors: their parts and what they need."""
+    if not processors & state.ledger.occupied_by_jobs:
+        return
+    for job in state.active.values():
+        if part := job.occupied & processors:
+            yield part, job.spec.node_needs

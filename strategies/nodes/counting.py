@@ -1,0 +1,169 @@
+"""Plans of strategies that count processors, on nodes that differ.
+
+Such a strategy decides by numbers of processors, and the ``Placer`` then finds processors that fit
+each job. If it finds too few for a job, the strategy has decided on a wrong number: it may have
+shrunk other jobs in vain, or started later jobs first. So the strategy is asked again without this
+job. For the first job of this kind in the queue, processors are kept: those that it will run on, by
+the estimates of running jobs. Later jobs do not get them, so the job does not wait for ever.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import takewhile
+
+from pliant.core.model.node_room import NodeRoom
+from pliant.core.model.views_and_plans import Availability, Plan, RunningJob, View, WaitingJob
+from pliant.core.model.wait_reasons import WaitCode, WaitReason
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices, lowest
+from pliant.strategies.nodes.node_profile import NodeProfile, room_of
+
+#: A job and the processors that it starts on.
+Choice = tuple[WaitingJob, ProcessorMap]
+#: A strategy is asked again at most so often in one pass. Then all jobs that need something of
+#: their nodes and do not fit at once are left out.
+MAX_PASSES = 8
+
+
+def plan_on_nodes(view: View, plan: Callable[[View], Plan]) -> Plan:
+    """Return a plan in which every job that was chosen has processors that fit it.
+
+    Args:
+        view: the cluster, with nodes that differ.
+        plan: makes a plan by numbers of processors.
+    """
+    shown = _limited(view)
+    queue = {job.id: job for job in view.waiting}
+    reasons: dict[JobId, WaitReason] = {}
+    for number in range(MAX_PASSES):
+        made = plan(shown)
+        lost = [queue[job] for job in made.unplaced if job in queue and queue[job].needs]
+        if not lost:
+            break
+        if number == MAX_PASSES - 2:
+            lost = [job for job in shown.waiting if job.needs]
+        first = not reasons
+        for job in lost:
+            reasons[job.id] = _reason(job, view)
+        waiting = tuple(job for job in shown.waiting if job.id not in reasons)
+        shown = replace(shown, waiting=waiting)
+        if first:
+            shown = _without_kept(shown, lost[0], _earlier_starts(view, made, lost[0]))
+    return replace(made, reasons={**made.reasons, **reasons}, unplaced=())
+
+
+def availability(job: WaitingJob, view: View, answer: Availability) -> Availability:
+    """Return the answer of a strategy that counts processors, corrected for the job's nodes."""
+    if not job.needs or not answer.accepted or answer.start is None:
+        return answer
+    start, processors = NodeProfile(view).earliest(job, job.sizes.min, 0.0)
+    if start <= answer.start:
+        most = count(room_of(view).fitting(job.needs, view.free))
+        size = job.sizes.largest_at_most(min(answer.processors, most)) or job.sizes.min
+        return replace(answer, processors=size)
+    if not processors:
+        reason = "it is not known when processors of nodes that fit it are free"
+        return replace(answer, start=None, processors=job.sizes.min, reason=reason)
+    reason = "when processors of nodes that fit it are free, by the jobs' estimates"
+    return replace(answer, start=start, processors=job.sizes.min, reason=reason)
+
+
+def _reason(job: WaitingJob, view: View) -> WaitReason:
+    fits = count(room_of(view).fitting(job.needs, view.free))
+    return WaitReason(WaitCode.NODES, (("needs", str(job.needs)),), (("reach", fits),))
+
+
+def _limited(view: View) -> View:
+    """Return the view in which jobs have no sizes that their nodes cannot provide at present."""
+    room = room_of(view)
+    surplus = [
+        (from_indices(job.ranks[job.sizes.min :]), job.needs)
+        for job in view.running
+        if job.resizable and job.size > job.sizes.min
+    ]
+
+    def reach(job: WaitingJob | RunningJob, own: ProcessorMap) -> int:
+        coming = [(given & ~own, needs) for given, needs in surplus if given & ~own]
+        free, later = room.fitting_both(job.needs, view.free, coming)
+        return count(free | later)
+
+    def waiting(job: WaitingJob) -> WaitingJob:
+        sizes = job.sizes.up_to(reach(job, NONE)) if job.needs else None
+        return job if sizes is None else replace(job, sizes=sizes)
+
+    def running(job: RunningJob) -> RunningJob:
+        if not (job.needs and job.resizable):
+            return job
+        sizes = job.sizes.up_to(job.size + reach(job, from_indices(job.ranks)))
+        return job if sizes is None else replace(job, sizes=sizes)
+
+    return replace(
+        view,
+        waiting=tuple(map(waiting, view.waiting)),
+        running=tuple(map(running, view.running)),
+    )
+
+
+def _earlier_starts(view: View, plan: Plan, job: WaitingJob) -> list[Choice]:
+    """Return the jobs before this one in the queue that a plan starts, with their processors."""
+    starts = {start.job: start.processors for start in plan.starts}
+    before = list(takewhile(lambda other: other.id != job.id, view.waiting))
+    return [(other, starts[other.id]) for other in before if other.id in starts]
+
+
+def _without_kept(view: View, job: WaitingJob, earlier: Sequence[Choice]) -> View:
+    """Return the view without the processors and amounts that are kept for a waiting job.
+
+    Jobs that start before it keep what they have got.
+    """
+    needs, size = job.needs, job.sizes.min
+    room, free = room_of(view), view.free
+    for starting, processors in earlier:
+        free &= ~processors
+        room.take(starting.needs, processors)
+    now_free = free
+    usable = NONE
+    for node in view.nodes:
+        usable |= node.processors
+    fit = room.fitting(needs, free)
+    for other in _by_end(view.running):
+        if count(fit) >= size:
+            break
+        room.give(other.needs, other.held)
+        free |= other.held & usable
+        fit = room.fitting(needs, free)
+    later = fit & ~now_free
+    later = lowest(later, min(size, count(later)))
+    now = fit & now_free
+    kept = lowest(now, min(size - count(later), count(now)))
+    room.take(needs, kept | later)
+    for starting, processors in earlier:
+        room.give(starting.needs, processors)
+    left = room_of(view)
+    left.reduce_to(_of_nodes(room, view, kept | later))
+    return replace(
+        view,
+        free=view.free & ~kept,
+        total=view.total - count(kept),
+        room=left.amounts_left(),
+    )
+
+
+def _of_nodes(room: NodeRoom, view: View, processors: ProcessorMap) -> NodeRoom:
+    """Return a room that says what is left on the nodes of these processors only."""
+    left = {node.name: room.left(node) for node, _ in room.parts(processors)}
+    return NodeRoom(view.nodes, left)
+
+
+def _by_end(running: Sequence[RunningJob]) -> list[RunningJob]:
+    """Return the running jobs in the order in which they are expected to end."""
+
+    def end(job: RunningJob) -> float:
+        if job.leaving:
+            return -math.inf
+        return math.inf if job.expected_end is None else job.expected_end
+
+    return sorted(running, key=lambda job: (end(job), job.id))

@@ -1,0 +1,148 @@
+"""When processors on nodes that fit a job become free, by estimates.
+
+In contrast to ``policies.free_processors_profile``, which counts, this profile knows the processors
+and what is left on their nodes. A reservation is for certain processors.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import merge
+
+from pliant.core.model.node_room import NodeRoom
+from pliant.core.model.views_and_plans import RunningJob, View, WaitingJob
+from pliant.core.values.node_needs import NodeNeeds
+from pliant.core.values.processors import NONE, ProcessorMap, count, lowest
+
+
+@dataclass(frozen=True, slots=True)
+class _Reservation:
+    processors: ProcessorMap
+    needs: NodeNeeds | None
+    start: float
+    end: float
+
+
+class NodeProfile:
+    """The free processors from now on, from which reservations are subtracted.
+
+    All reservations that overlap a period count as if they were simultaneous. So a start may be
+    planned later than necessary, but never on processors that another job has.
+
+    Args:
+        view: the cluster.
+        more: jobs that start now, with their processors and planned ends.
+    """
+
+    def __init__(
+        self, view: View, more: Sequence[tuple[WaitingJob, ProcessorMap, float]] = ()
+    ) -> None:
+        self._now = view.now
+        self._usable = NONE
+        for node in view.nodes:
+            self._usable |= node.processors
+        releases = [(_end(job, view.now), job.id, job.held, job.needs) for job in view.running]
+        free, room = view.free, room_of(view)
+        for job, processors, end in more:
+            free &= ~processors
+            room.take(job.needs, processors)
+            releases.append((end, job.id, processors, job.needs))
+        releases.sort(key=lambda each: each[:2])
+        self._releases = [each for each in releases if each[0] < math.inf]
+        #: (time from which, free processors, room), as far as they have been needed.
+        self._steps: list[tuple[float, ProcessorMap, NodeRoom]] = [(view.now, free, room)]
+        self._reservations: list[_Reservation] = []
+
+    def step(self, place: int) -> tuple[float, ProcessorMap, NodeRoom] | None:
+        """Return a step in order of time; None if there are no more. Free processors only rise."""
+        while place >= len(self._steps):
+            done = len(self._steps) - 1
+            if done >= len(self._releases):
+                return None
+            end, _, held, needs = self._releases[done]
+            _, free, room = self._steps[-1]
+            room = room.copy()
+            room.give(needs, held)
+            self._steps.append((end, free | held & self._usable, room))
+        return self._steps[place]
+
+    def fitting(self, needs: NodeNeeds | None, start: float, end: float) -> ProcessorMap:
+        """Return the processors that a job can have from ``start`` to ``end``."""
+        free, room = self._at(start)
+        own_room: NodeRoom | None = None
+        for each in self._reservations:
+            if each.start < end and start < each.end:
+                free &= ~each.processors
+                own_room = own_room or room.copy()
+                own_room.take(each.needs, each.processors)
+        return (own_room or room).fitting(needs, free)
+
+    def earliest(
+        self, job: WaitingJob, size: int, seconds: float, after: float = -math.inf
+    ) -> tuple[float, ProcessorMap]:
+        """Return the first time at which a job can start on so many processors, and these.
+
+        Processors that are not free at the beginning come first, so that a reservation leaves as
+        many idle processors as possible to other jobs. The time is inf if it is not known.
+        """
+        for start in self._times(after):
+            fit = self.fitting(job.needs, start, start + seconds)
+            if count(fit) >= size:
+                now = self._steps[0][1]
+                return start, _lowest_of(fit & ~now, fit & now, size)
+        return math.inf, NONE
+
+    def reserve(
+        self, needs: NodeNeeds | None, processors: ProcessorMap, start: float, end: float
+    ) -> None:
+        """Subtract processors, and what a job needs on them, from ``start`` until ``end``."""
+        self._reservations.append(_Reservation(processors, needs, start, end))
+
+    def _times(self, after: float) -> Iterator[float]:
+        """Yield the times at which more can become free, in order."""
+        ends = sorted(each.end for each in self._reservations if each.end < math.inf)
+        last = -math.inf
+        for time in merge(self._step_times(), ends):
+            start = max(time, after)
+            if start > last and start >= self._now:
+                yield start
+                last = start
+
+    def _step_times(self) -> Iterator[float]:
+        place = 0
+        while (step := self.step(place)) is not None:
+            yield step[0]
+            place += 1
+
+    def _at(self, time: float) -> tuple[ProcessorMap, NodeRoom]:
+        while self._steps[-1][0] <= time and self.step(len(self._steps)) is not None:
+            pass
+        _, free, room = self._steps[bisect_right(self._steps, time, key=lambda step: step[0]) - 1]
+        return free, room
+
+
+def room_of(view: View) -> NodeRoom:
+    """Return what is left on the nodes of a view, to be changed while a plan is made."""
+    return NodeRoom(view.nodes, view.room or {})
+
+
+def _lowest_of(first: ProcessorMap, then: ProcessorMap, number: int) -> ProcessorMap:
+    """Return the lowest processors of one set, and as many of another one as are missing."""
+    chosen = lowest(first, min(number, count(first)))
+    return chosen | lowest(then, number - count(chosen))
+
+
+def _end(job: RunningJob, now: float) -> float:
+    """Return when a job frees its processors, by its estimate; inf if it has none.
+
+    Nothing can start on processors that are not free now, so a job ends after the present at the
+    earliest. A leaving job counts as ended before overdue jobs, which may continue.
+    """
+    soon = math.nextafter(now, math.inf)
+    if job.leaving:
+        return soon
+    end = job.expected_end
+    return math.inf if end is None else max(end, math.nextafter(soon, math.inf))
