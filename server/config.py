@@ -6,10 +6,10 @@ import difflib
 import ipaddress
 import math
 import os
-import pwd
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -19,6 +19,7 @@ from pliant.core.values.resources import LARGEST, is_name
 from pliant.core.values.timeouts import Timeouts
 from pliant.protos.address import GRPC_SOCKET, Address, TcpAddress, UnixAddress, parse_address
 from pliant.protos.daemons.config_files import ConfigFileError, read_config
+from pliant.server.access.roles import Roles, RolesFileError, read_roles
 from pliant.server.support.rate_limit import MESSAGES_AT_ONCE, MESSAGES_PER_S
 
 _DEFAULT = Timeouts()
@@ -100,6 +101,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     resources: dict[str, int] = {}
     #: Names of users who may act on all jobs and drain nodes.
     operators: tuple[str, ...] = ()
+    #: Who may connect to the users' socket: the server's own account, or all users of the host.
+    users: Literal["owner", "all"] = "owner"
+    #: Folder of the users' socket if all users may connect.
+    users_dir: str = "/run/pliant/users"
+    #: The roles file, which names operators and administrators; empty: none.
+    roles: str = ""
+    #: Whether root may submit jobs, if all users may.
+    allow_root_jobs: bool = False
+    #: Users with a lower id cannot submit jobs, if all users may.
+    lowest_uid: int = 1000
     #: Check every invariant after every event.
     debug: bool = False
 
@@ -116,9 +127,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return Path(text).expanduser().absolute() if text else self.state / "run"
 
     @property
-    def operator_uids(self) -> frozenset[int]:
-        """Return the user ids of the operators."""
-        return frozenset(pwd.getpwnam(name).pw_uid for name in self.operators)
+    def users_folder(self) -> Path | None:
+        """Return the folder of the socket for all users, None if there is no such socket."""
+        return Path(self.users_dir) if self.users == "all" else None
+
+    def read_roles(self) -> Roles:
+        """Return who is an operator or an administrator.
+
+        Raises:
+            RolesFileError: if the roles file cannot be used, or an operator does not exist.
+        """
+        return read_roles(self.roles, self.operators)
 
     @property
     def checkpoint_folder(self) -> Path:
@@ -285,7 +304,7 @@ def _check_values(config: Config) -> None:
     if not re.fullmatch(r"[^\s/]{0,15}", config.interface):
         raise ConfigError(f"interface: {config.interface!r} is no name of a network interface")
     _check_resources(config.resources)
-    _check_operators(config.operators)
+    _check_users(config)
     _check_listen("listen", config.listen, config)
     _check_listen("listen_applications", config.listen_applications, config)
     _check_ports(config)
@@ -299,12 +318,15 @@ def _check_resources(resources: Mapping[str, int]) -> None:
             raise ConfigError(f"resources.{name}: expected 0 to {LARGEST}, got {amount}")
 
 
-def _check_operators(names: Sequence[str]) -> None:
-    for name in names:
-        try:
-            pwd.getpwnam(name)
-        except (KeyError, ValueError, UnicodeError):
-            raise ConfigError(f"operators: there is no user {name!r:.80}") from None
+def _check_users(config: Config) -> None:
+    if not Path(config.users_dir).is_absolute():
+        raise ConfigError(f"users_dir: expected an absolute path, got {config.users_dir!r:.80}")
+    if config.lowest_uid < 1:
+        raise ConfigError(f"lowest_uid: expected 1 or more, got {config.lowest_uid}")
+    try:
+        config.read_roles()
+    except RolesFileError as error:
+        raise ConfigError(str(error)) from None
 
 
 def has_identity(state: Path) -> bool:

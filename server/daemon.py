@@ -18,6 +18,7 @@ from pliant.core.support.command_line import CommandParser
 from pliant.protos.daemons.files import describe_unusable, write_whole
 from pliant.protos.daemons.private_paths import open_private
 from pliant.protos.identity.grpc_tls import require_tls_1_3
+from pliant.server.access.users_folder import prepare_users_folder
 from pliant.server.locks import AlreadyRunningError, RunLock, ServerLock, started_ticks
 from pliant.server.shutdown import ShutdownPipe
 from pliant.server.support.log_setup import log_to_stderr
@@ -54,7 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.recover:
         return run(config, own, _recover)
     serve = partial(_serve, read=lambda: _load(options), file=file)
-    return run(config, [*own, RunLock(config.run, config.state)], serve)
+    own.append(RunLock(config.run, config.state))
+    if config.users_folder is not None:
+        own.append(RunLock(config.users_folder, config.state, setting="users_dir"))
+    return run(config, own, serve)
 
 
 def _load(options: argparse.Namespace) -> Config:
@@ -144,6 +148,8 @@ def run(
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(open_private(config.state, shared=True))
             os.close(open_private(config.run))
+            if config.users_folder is not None:
+                prepare_users_folder(config.users_folder)
             for lock in locks:
                 lock.acquire()
                 held.callback(lock.release)
@@ -258,7 +264,9 @@ def _raise_descriptor_limit() -> None:
 def _log_ready(config: Config, address: str, tls: Mapping[str, str]) -> None:
     from pliant.server.config import has_identity
 
-    if os.geteuid() != 0:
+    if config.users_folder is not None:
+        log.info("all users of this host may connect: %s", config.users_folder / "server.sock")
+    elif os.geteuid() != 0:
         log.info("single-user mode: all jobs run as this user")
     else:
         log.info("single-user mode: all jobs run as the user of the node controllers")

@@ -66,8 +66,11 @@ class RunLock:
     another server may use a new folder of the same name.
     """
 
-    def __init__(self, run: Path, state: Path) -> None:
-        self._run, self._state = run, state
+    def __init__(
+        self, run: Path, state: Path, setting: str = "--run-dir or PLIANT_RUN_DIR"
+    ) -> None:
+        """Name the folder of the sockets, that of the database, and how to choose the first."""
+        self._run, self._state, self._setting = run, state, setting
         self._held: int | None = None
 
     def acquire(self) -> None:
@@ -86,7 +89,7 @@ class RunLock:
             raise AlreadyRunningError(
                 f"the server of {state or 'another state folder'} (process {pid or 'unknown'}) has "
                 f"its sockets in {self._run}; name another folder for those of {self._state}, with "
-                "--run-dir or PLIANT_RUN_DIR"
+                f"{self._setting}"
             ) from None
         except OSError:
             return  # a file system without locks: the lock of the state folder is enough

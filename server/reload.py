@@ -13,7 +13,9 @@ log = logging.getLogger(__name__)
 
 #: Keys that a running server can change, in addition to those of ``Timeouts``. Others need a
 #: restart.
-_RELOADED = frozenset({"negotiation", "session_rate", "session_burst", "debug", "interface"})
+_RELOADED = frozenset(
+    {"negotiation", "session_rate", "session_burst", "debug", "interface", "operators", "roles"}
+)
 
 
 class Reload:

@@ -16,6 +16,7 @@ from pliant.core.commands import Command, Note
 from pliant.core.state_machine import Core
 from pliant.core.values.processors import from_indices
 from pliant.protos.daemons.files import write_whole
+from pliant.server.access.roles import RolesFileError
 from pliant.server.config import Config
 from pliant.server.database.commit_guard import FILE_NAME as COMMITS_FILE
 from pliant.server.database.commit_guard import CommitGuard, read_last_seen
@@ -58,6 +59,7 @@ from pliant.server.users.operation_table import Operations
 from pliant.server.users.reading_requests import ServerInfo, StateQueries
 from pliant.server.users.refused_requests import RefusedRequests
 from pliant.server.users.submissions import Submissions
+from pliant.server.users.submitters import SubmissionRules, Submitters
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +100,7 @@ class Server:
         self._writer = Writer(self._engine, self._guard)
         self._secret = load_secret(config.state / FILE_NAME)
         self._accept: UserSocketServer | None = None
+        self._access = AccessControl(os.geteuid(), config.read_roles())
         self._build(config)
 
     def _build(self, config: Config) -> None:
@@ -216,6 +219,10 @@ class Server:
         self._core_loop.call(lambda core: core.configure(limits, policy))
         self._rate_limiter.configure(config.session_rate, config.session_burst)
         self._dispatcher.settings = self._launch_settings()
+        try:
+            self._access.roles = config.read_roles()
+        except RolesFileError as error:  # it was good a moment ago
+            log.error("SIGHUP: %s; the roles are unchanged", error)
         logging.getLogger().setLevel(logging.DEBUG if config.debug else logging.INFO)
 
     def _collect_ended_jobs(self, jobs: Sequence[int]) -> None:
@@ -328,10 +335,17 @@ class Server:
             address=self.address,
             version=importlib.metadata.version("pliant"),
         )
-        access = AccessControl(os.geteuid(), self._config.operator_uids)
+        access = self._access
         jobs = JobLookup(self._status, self._reader, access)
+        config = self._config
+        rules = SubmissionRules(
+            for_all_users=config.users == "all",
+            allow_root_jobs=config.allow_root_jobs,
+            lowest_uid=config.lowest_uid,
+        )
         operations = Operations(
             self._submissions,
+            Submitters(rules, access, self._status),
             self._availability,
             StateQueries(
                 self._core_loop,
@@ -349,4 +363,7 @@ class Server:
             refusals=RefusedRequests(self._writer, self._clock),
             stop=self._stop_server,
         )
-        return UserSocketServer(self._config.run / "server.sock", operations)
+        sockets = {config.run / "server.sock": 0o600}
+        if config.users_folder is not None:
+            sockets[config.users_folder / "server.sock"] = 0o666
+        return UserSocketServer(sockets, operations, exempt=frozenset({0, access.own_uid}))

@@ -100,6 +100,7 @@ ORDER = {
     """,
     "server": """
         locks shutdown support security registry
+        access
         config database
         reload execution
         rpc users

@@ -29,12 +29,25 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the keys and values of a configuration file; an empty file has none.
 
     Raises:
-        ConfigFileError: the file cannot be read, is too large or too deep, is not YAML, has a key
-            twice, or has a text that no path or name can have.
+        ConfigFileError: the file cannot be read, or is no configuration.
     """
     try:
-        text = _read(path).decode("utf-8")
+        content = _read(path)
     except (OSError, ValueError) as error:
+        raise ConfigFileError(_why(error)) from None
+    return parse_config(content)
+
+
+def parse_config(content: bytes) -> dict[str, Any]:
+    """Return the keys and values in the content of a configuration file.
+
+    Raises:
+        ConfigFileError: it is too deep, is not YAML, has a key twice, or has a text that no path or
+            name can have.
+    """
+    try:
+        text = content.decode("utf-8")
+    except ValueError as error:
         raise ConfigFileError(_why(error)) from None
     try:
         _check_depth(text)

@@ -1,15 +1,19 @@
-"""Accept the connections of a daemon's unix socket."""
+"""Listen on a unix socket for users, and accept its connections."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import NoReturn
 
 log = logging.getLogger(__name__)
 
+#: Length of the queue of connections that are not accepted yet.
+BACKLOG = 512
 #: Seconds before the next attempt after a connection could not be accepted.
 RETRY_S = 0.2
 
@@ -45,3 +49,34 @@ async def take_connections(listener: socket.socket, serve: Serve, *, limit: int)
         task = loop.create_task(serve(reader, writer))
         serving.add(task)
         task.add_done_callback(serving.discard)
+
+
+def listen(path: Path, mode: int = 0o600) -> socket.socket:
+    """Return a listening socket at a path.
+
+    The socket gets its name only when users can connect to it. It replaces one of a daemon that was
+    killed; a lock excludes a daemon that still runs.
+
+    Args:
+        path: of the socket.
+        mode: who may connect: 0600 for this account, 0666 for all users.
+    """
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    umask = os.umask(0o177)
+    try:
+        # The path of a socket is limited to 107 bytes. This one is short for any folder.
+        short = f"/proc/self/fd/{folder}/{draft.name}"
+        listener.bind(short)
+        os.chmod(short, mode)
+        listener.listen(BACKLOG)
+        draft.rename(path)
+    except BaseException:
+        listener.close()
+        raise
+    finally:
+        os.umask(umask)
+        os.close(folder)
+    return listener

@@ -1,26 +1,33 @@
 """Authorisation: which role an operation needs, and which role a user has.
 
 An operation that is not in the table is refused. A user owns the jobs that the user submitted. An
-operator, named in the configuration, may act on all jobs and drain nodes. An administrator (the
-server's own user, or root) may also remove nodes and stop the server.
+operator, named in the configuration or in the roles file, may act on all jobs and drain nodes. An
+administrator (the server's own account, root, or a member named in the roles file) may also remove
+nodes and stop the server. docs/users.md has the same table, and a test compares the two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
 
+from pliant.server.access.roles import Roles
 from pliant.server.users.submission_schema import UserRequestError
 
 
 @dataclass(frozen=True, slots=True)
 class RequestingUser:
-    """The user who sent a request, as the kernel knows it."""
+    """The user who sent a request, as the kernel of this host or of a login host knows it."""
 
     uid: int
     user: str
+    #: Ids of the user's groups.
+    groups: frozenset[int] = frozenset()
+    #: Name of the login agent that passed the request on; empty if the user is on this host.
+    agent: str = ""
+    #: Whether the user database has an entry for the user.
+    is_known: bool = True
 
 
 class Role(IntEnum):
@@ -35,8 +42,10 @@ class Role(IntEnum):
 #: The lowest role that may carry out each operation on the users' socket. Keys with spaces are
 #: rights within an operation.
 REQUIRED_ROLE: Mapping[str, Role] = {
-    "submit": Role.ADMINISTRATOR,  # because each job runs as the server's user
+    "submit": Role.USER,
+    "submit if all jobs run as one account": Role.ADMINISTRATOR,
     "query": Role.USER,
+    "prices and texts of a query": Role.OPERATOR,  # they depend on the jobs of others
     "jobs": Role.USER,  # of the jobs of others, what `without_private` leaves
     "wait": Role.USER,  # likewise
     "nodes": Role.USER,
@@ -63,30 +72,28 @@ REQUIRED_ROLE: Mapping[str, Role] = {
     "stop": Role.ADMINISTRATOR,
 }
 
-#: Values of a job that only its owner and operators see: paths and arguments. The reason of an end
-#: is hidden with them, because it may quote both.
-PRIVATE = ("cwd", "command", "stdout")
 
-#: The refusal of submissions by other users, who may have been given access to the socket.
-ONE_USER = (
-    "only the user of this server may do this, because its jobs run as that user; "
-    "start a cluster of your own with `pliant up`"
-)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AccessControl:
     """The roles of the users of this server."""
 
     #: The user that the server runs as.
     own_uid: int
-    operators: frozenset[int] = frozenset()
+    #: Is replaced when the roles file has been read again.
+    roles: Roles = field(default_factory=Roles)
 
     def role(self, peer: RequestingUser, owner: int | None = None) -> Role:
-        """Return the role of a user; ``owner`` is the uid of the owner of the job in question."""
-        if peer.uid in (self.own_uid, 0):
+        """Return the role of a user; ``owner`` is the uid of the owner of the job in question.
+
+        A user of a login host is never an administrator, because root of the login host can take
+        the place of all its users.
+        """
+        roles = self.roles
+        if not peer.agent and (
+            peer.uid in (self.own_uid, 0) or roles.administrators.include(peer.uid, peer.groups)
+        ):
             return Role.ADMINISTRATOR
-        if peer.uid in self.operators:
+        if roles.operators.include(peer.uid, peer.groups):
             return Role.OPERATOR
         return Role.OWNER if owner is not None and peer.uid == owner else Role.USER
 
@@ -111,18 +118,8 @@ class AccessControl:
         """
         if self.allows(operation, peer, owner):
             return
-        if operation == "submit":
-            raise UserRequestError(ONE_USER, kind="refused")
         needed = REQUIRED_ROLE.get(operation, Role.ADMINISTRATOR)
         if needed is Role.OWNER and whose:
             raise UserRequestError(whose, kind="refused")
         who = "an operator" if needed is Role.OPERATOR else "an administrator"
         raise UserRequestError(f"only {who} may do this", kind="refused")
-
-
-def without_private(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a job without the values that only its owner and operators may see."""
-    hidden: dict[str, Any] = dict.fromkeys(PRIVATE, "")
-    if info["end"] is not None:
-        hidden["reason"] = ""
-    return {**info, **hidden}

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pliant.core.model.views_and_plans import Availability, View, WaitingJob
@@ -83,8 +83,17 @@ class AvailabilityQueries:
 
     # ---------------------------------------------------------------- the accept thread
 
-    async def answer(self, raw: Any, user: str, uid: int) -> dict[str, Any]:
+    async def answer(
+        self, raw: Any, user: str, uid: int, *, may_see_all: bool = True
+    ) -> dict[str, Any]:
         """Return what would happen to a job if it were submitted now. Nothing is stored.
+
+        Args:
+            raw: the job as the client sent it.
+            user: the name of the user who asks.
+            uid: of this user.
+            may_see_all: whether the user may see what depends on the jobs of others: the profit
+                that they would lose, and texts of strategies that are not part of Pliant.
 
         Raises:
             UserRequestError: if the job is invalid, or too many queries wait.
@@ -96,6 +105,9 @@ class AvailabilityQueries:
             if error.kind != "refused":
                 raise
             found = Availability(False, None, 0, str(error))
+        else:
+            if not may_see_all:
+                found = replace(found, price=None, reason=found.reason if is_own(name) else "")
         return {"strategy": name, **asdict(found)}
 
     async def _ask(self, raw: Any, user: str, uid: int) -> Availability:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pliant.core.values.ids import JobId
+from pliant.server.access.privacy import without_private
 from pliant.server.database.reader import Reader
 from pliant.server.registry.status_cache import Info, StatusCache
-from pliant.server.users.authorisation import AccessControl, RequestingUser, without_private
+from pliant.server.users.authorisation import AccessControl, RequestingUser
 from pliant.server.users.request_fields import not_found
 
 

@@ -19,6 +19,7 @@ from pliant.server.users.refused_requests import RefusedRequests
 from pliant.server.users.request_fields import Answer, Request
 from pliant.server.users.submission_schema import UserRequestError
 from pliant.server.users.submissions import Submissions
+from pliant.server.users.submitters import Submitters
 
 #: Between the answer to ``stop`` and the stop, so that the answer can be sent.
 STOP_DELAY_S = 0.05
@@ -30,6 +31,7 @@ class Operations:
     def __init__(  # noqa: PLR0913 - the requests of users concern many parts
         self,
         submissions: Submissions,
+        submitters: Submitters,
         availability: AvailabilityQueries,
         queries: StateQueries,
         commands: Commands,
@@ -40,7 +42,8 @@ class Operations:
         refusals: RefusedRequests,
         stop: Callable[[], None],
     ) -> None:
-        self._submissions, self._availability, self._queries = submissions, availability, queries
+        self._submissions, self._submitters = submissions, submitters
+        self._availability, self._queries = availability, queries
         self._clock, self._identity, self._access = clock, identity, access
         self._refusals, self._stop = refusals, stop
         self._operations: dict[str, Callable[[Request, RequestingUser], Awaitable[Answer]]] = {
@@ -92,10 +95,16 @@ class Operations:
         self._queries.release_waiters()
 
     async def _submit(self, request: Request, peer: RequestingUser) -> Answer:
+        self._submitters.check(peer)
         return {"id": await self._submissions.submit(request.get("job"), peer.user, peer.uid)}
 
     async def _query(self, request: Request, peer: RequestingUser) -> Answer:
-        answer = await self._availability.answer(request.get("job"), peer.user, peer.uid)
+        answer = await self._availability.answer(
+            request.get("job"),
+            peer.user,
+            peer.uid,
+            may_see_all=self._access.allows("prices and texts of a query", peer),
+        )
         return {**answer, "now": self._clock.now()}
 
     async def _stop_server(self, request: Request, peer: RequestingUser) -> Answer:

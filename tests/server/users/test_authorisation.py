@@ -34,6 +34,7 @@ SECRET = "/home/ann/secret"
 
 #: A request of each operation on job 1 or node n1, and the lowest role that may make it.
 REQUESTS: Mapping[str, tuple[dict[str, Any], Role]] = {
+    # That of a server for one user, which `Shell` is.
     "submit": ({"job": {"argv": ["true"], "cwd": "/tmp"}}, Role.ADMINISTRATOR),
     "query": ({"job": {"argv": ["true"], "cwd": "/tmp"}}, Role.USER),
     "jobs": ({"ids": [1]}, Role.USER),
@@ -172,7 +173,7 @@ def test_others_do_not_see_what_was_refused(shell: Shell) -> None:
 
 
 def test_operators_are_users_of_this_machine() -> None:
-    assert check_config({"operators": ["root"]}).operator_uids == {0}
+    assert check_config({"operators": ["root"]}).read_roles().operators.users == {0}
     with pytest.raises(ConfigError, match="operators: there is no user 'nobody-here'"):
         check_config({"operators": ["nobody-here"]})
 

@@ -6,16 +6,17 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from pliant.core.values.timeouts import Timeouts
+from pliant.server.access.peer_limits import PeerTable
 from pliant.server.registry.job_program import Summary
 from pliant.server.registry.status_cache import StatusCache
-from pliant.server.users.accept import UserSocketServer
 from pliant.server.users.answers import OBJECTS_AT_ONCE, Objects, encode_pieces
 from pliant.server.users.authorisation import RequestingUser
+from pliant.server.users.connection import UserConnection
 from serverkit.scripted import Shell
 
 from ..registry.test_status_cache import job
@@ -71,9 +72,9 @@ def test_fields_must_be_names(shell: Shell, fields: Any) -> None:
         ask(shell, op="jobs", fields=fields)
 
 
-def test_others_are_served_while_a_long_list_is_sent(shell: Shell, tmp_path: Path) -> None:
+def test_others_are_served_while_a_long_list_is_sent(shell: Shell) -> None:
     fill(shell.status, 20 * OBJECTS_AT_ONCE)
-    accept = UserSocketServer(tmp_path / "server.sock", shell.actions())
+    actions = shell.actions()
 
     class Writer:
         """Counts what is written to it."""
@@ -87,14 +88,20 @@ def test_others_are_served_while_a_long_list_is_sent(shell: Shell, tmp_path: Pat
         async def drain(self) -> None:
             pass
 
+    async def serve(line: bytes, writer: Writer) -> None:
+        reader = asyncio.StreamReader()
+        reader.feed_data(line)
+        reader.feed_eof()
+        with PeerTable().connection(ANN.uid) as use:
+            made = cast(asyncio.StreamWriter, writer)
+            await UserConnection(reader, made, ANN, use, actions.handle).serve()
+
     async def scenario() -> tuple[int, int]:
         long, short = Writer(), Writer()
-        listing = asyncio.ensure_future(
-            accept._serve_request(b'{"op":"jobs"}\n', ANN, long)  # type: ignore[arg-type]
-        )
+        listing = asyncio.ensure_future(serve(b'{"op":"jobs"}\n', long))
         while not long.written:
             await asyncio.sleep(0)
-        await accept._serve_request(b'{"op":"ping"}\n', ANN, short)  # type: ignore[arg-type]
+        await serve(b'{"op":"ping"}\n', short)
         meanwhile = len(long.written)
         await listing
         assert json.loads(b"".join(short.written))["ok"]

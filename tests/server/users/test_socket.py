@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pliant.protos.daemons.sockets import listen
 from pliant.server import locks
-from pliant.server.users.accept import listen
 from serverkit import Server, User
 from testkit import wait_until
 

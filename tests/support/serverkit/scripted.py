@@ -20,6 +20,7 @@ from pliant.core.state_machine import Core
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.timeouts import Timeouts
 from pliant.protos import app_pb2, node_pb2
+from pliant.server.access.roles import Members, Roles
 from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.engine import open_database, open_reader
 from pliant.server.database.reader import Reader
@@ -49,6 +50,7 @@ from pliant.server.users.operation_table import Operations
 from pliant.server.users.reading_requests import ServerInfo, StateQueries
 from pliant.server.users.refused_requests import RefusedRequests
 from pliant.server.users.submissions import Submissions
+from pliant.server.users.submitters import SubmissionRules, Submitters
 
 
 class Clock(HybridClock):
@@ -95,7 +97,7 @@ class RecordingPlanner(Planner):
 class NoQueries:
     """Answers every availability query in the same way, instead of the query thread."""
 
-    async def answer(self, *_: object) -> dict[str, Any]:
+    async def answer(self, *_: object, **__: object) -> dict[str, Any]:
         """Return an empty answer."""
         return {}
 
@@ -239,9 +241,15 @@ class Shell:
         raw = {"argv": ["true"], "cwd": "/tmp", **request}
         return asyncio.run(self._submissions.submit(raw, "ann", 1000))
 
-    def actions(self, *, operators: Iterable[int] = (), own_uid: int = 999) -> Operations:
+    def actions(
+        self,
+        *,
+        operators: Iterable[int] = (),
+        own_uid: int = 999,
+        rules: SubmissionRules | None = None,
+    ) -> Operations:
         """Return the operations of users, for a server that runs as the user ``own_uid``."""
-        access = AccessControl(own_uid, frozenset(operators))
+        access = AccessControl(own_uid, Roles(Members(frozenset(operators))))
         identity = ServerInfo(pid=1, generation=1, started=0.0, address="", version="")
         jobs = JobLookup(self.status, self.reader, access)
         queries = StateQueries(
@@ -257,6 +265,7 @@ class Shell:
         self.commands = Commands(self.execute, self.status, self.connections, jobs, access)
         return Operations(
             self._submissions,
+            Submitters(rules or SubmissionRules(), access, self.status),
             cast(Any, NoQueries()),
             queries,
             self.commands,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-import signal
+import subprocess
+import sys
 import tempfile
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,11 +31,7 @@ class ChildFailedError(AssertionError):
 
 
 def run_as(uid: int, function: Callable[[], T]) -> T:
-    """Return what a function returns in a child process of another account.
-
-    The modules that it imports must have been imported before: the account may be unable to read
-    the files of this checkout.
-    """
+    """Return what a function of a module returns in a child process of another account."""
     with held_as(uid, function) as result:
         return result
 
@@ -44,47 +40,36 @@ def run_as(uid: int, function: Callable[[], T]) -> T:
 def held_as(uid: int, function: Callable[[], T]) -> Iterator[T]:
     """Yield what a function returns in a child process, which lives until the block ends.
 
-    So sockets that the function opens, and keeps in a global or a closure, stay open.
+    So sockets that the function opens, and keeps in a global, stay open. The child process starts
+    anew, because a fork of this one, which may have threads of gRPC, could hang or crash.
+
+    Args:
+        uid: of the account.
+        function: a function of a module, or a ``partial`` of one.
     """
-    result_in, result_out = os.pipe()
-    end_in, end_out = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(result_in)
-        os.close(end_out)
-        _child(uid, function, result_out, end_in)
-    os.close(result_out)
-    os.close(end_in)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "userkit", str(uid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
     try:
-        with os.fdopen(result_in, "rb") as pipe:
-            content = pipe.read()
-        if not content:
-            raise ChildFailedError("the child process ended without a result")
-        failed, value = pickle.loads(content)
+        pickle.dump(function, child.stdin)
+        child.stdin.flush()
+        try:
+            failed, value = pickle.load(child.stdout)
+        except EOFError:
+            raise ChildFailedError("the child process ended without a result") from None
         if failed:
             raise ChildFailedError(value)
         yield value
     finally:
-        os.close(end_out)
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-
-
-def _child(uid: int, function: Callable[[], object], result: int, end: int) -> None:
-    try:
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-        os.environ.update(HOME="/nonexistent", USER=str(uid), LOGNAME=str(uid))
-        try:
-            content = pickle.dumps((False, function()))
-        except BaseException:
-            content = pickle.dumps((True, traceback.format_exc()))
-        with os.fdopen(result, "wb") as pipe:
-            pipe.write(content)
-        os.read(end, 1)  # the parent closes it
-    finally:
-        os._exit(0)
+        child.kill()
+        child.wait()
+        child.stdin.close()
+        child.stdout.close()
 
 
 @contextmanager

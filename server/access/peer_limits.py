@@ -1,0 +1,135 @@
+"""Limits of the users' socket for each user, so that no user can keep others out.
+
+Root and the server's own account have no limits: an administrator can always connect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pliant.core.support.errors import PliantError
+
+#: Users together may have this part of the descriptors, and one user this part of those.
+_USERS_PART, _ONE_USER_PART = 4, 4
+
+
+class PeerLimitError(PliantError):
+    """A user has as many connections, waiting requests or bytes as one user may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLimits:
+    """What one user may have at once on the users' socket."""
+
+    connections: float = 256
+    #: Requests that wait for the end of a job.
+    waits: float = 200
+    #: Requests that are carried out or answered. Further ones wait for their turn.
+    requests: int = 8
+    #: Bytes of requests that have arrived and are not answered.
+    bytes: float = 32 << 20
+    #: A request must arrive, and an answer must be read, within this time without progress.
+    stall_s: float | None = 60.0
+
+
+#: For accounts without limits.
+UNLIMITED = PeerLimits(math.inf, math.inf, 1 << 30, math.inf, None)
+
+
+@dataclass(slots=True)
+class PeerUse:
+    """What one user has at present."""
+
+    limits: PeerLimits
+    turns: asyncio.Semaphore
+    connections: int = 0
+    waits: int = 0
+    bytes: int = 0
+
+    @contextmanager
+    def wait(self) -> Iterator[None]:
+        """Count a request that waits for the end of a job.
+
+        Raises:
+            PeerLimitError: if the user has too many.
+        """
+        if self.waits >= self.limits.waits:
+            raise PeerLimitError(
+                f"{self.waits} requests of yours wait for the end of jobs already, which is the "
+                "limit for one user: end some of them"
+            )
+        self.waits += 1
+        try:
+            yield
+        finally:
+            self.waits -= 1
+
+    def take_bytes(self, number: int) -> None:
+        """Count bytes of a request that have arrived.
+
+        Raises:
+            PeerLimitError: if the requests of the user have too many.
+        """
+        if self.bytes + number > self.limits.bytes:
+            raise PeerLimitError(
+                f"your requests that are not answered yet have {self.bytes} bytes, and one user "
+                f"may have {self.limits.bytes:.0f}: send fewer at once"
+            )
+        self.bytes += number
+
+    def give_bytes(self, number: int) -> None:
+        """Count bytes of requests that have been answered or dropped."""
+        self.bytes -= number
+
+
+@dataclass(slots=True)
+class PeerTable:
+    """The use of the users' socket by each user. Used in one event loop."""
+
+    limits: PeerLimits = field(default_factory=PeerLimits)
+    #: Accounts without limits, unless they come from a login host.
+    exempt: frozenset[int] = frozenset()
+    _uses: dict[tuple[int, bool], PeerUse] = field(default_factory=dict)
+
+    @contextmanager
+    def connection(self, uid: int, *, is_remote: bool = False) -> Iterator[PeerUse]:
+        """Count a connection of a user.
+
+        Args:
+            uid: of the user.
+            is_remote: whether a login agent passes its requests on.
+
+        Raises:
+            PeerLimitError: if the user has too many connections.
+        """
+        key = (uid, is_remote)
+        use = self._uses.get(key) or self._new(uid, is_remote)
+        if use.connections >= use.limits.connections:
+            raise PeerLimitError(
+                f"you have {use.connections} connections to the server, which is the limit for "
+                "one user: close some of them"
+            )
+        self._uses[key] = use
+        use.connections += 1
+        try:
+            yield use
+        finally:
+            use.connections -= 1
+            if not use.connections:
+                del self._uses[key]
+
+    def _new(self, uid: int, is_remote: bool) -> PeerUse:
+        limits = UNLIMITED if uid in self.exempt and not is_remote else self.limits
+        return PeerUse(limits, asyncio.Semaphore(limits.requests))
+
+
+def default_limits() -> PeerLimits:
+    """Return the limits that fit to the number of files that this process may open."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    share = max(8, most // (_USERS_PART * _ONE_USER_PART))
+    return PeerLimits(connections=min(PeerLimits().connections, share))

@@ -1,0 +1,50 @@
+"""The values of a job that all users see; others are for its owner and for operators.
+
+A value that is not listed here is hidden, so that a new one is private until somebody decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+#: What everybody may see: whose job it is, what it waits for, and what it takes of the cluster.
+PUBLIC = frozenset(
+    {
+        "id",
+        "name",
+        "user",
+        "class",
+        "type",
+        "state",
+        "reason_code",
+        "processors",
+        "held",
+        "size",
+        "nodes",
+        "sizes",
+        "prefer",
+        "time_limit_s",
+        "estimate_s",
+        "priority",
+        "submit",
+        "start",
+        "end",
+        "run",
+        "epoch",
+        "resources",
+    }
+)
+
+
+def without_private(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a job with only those values that everybody may see.
+
+    Hidden texts are empty, and other hidden values are None. The reason is public while the job
+    waits, because the server then writes it from a code. Other reasons may quote the program.
+    """
+    public = PUBLIC | {"reason"} if info.get("reason_code") else PUBLIC
+    return {
+        key: value if key in public else ("" if isinstance(value, str) else None)
+        for key, value in info.items()
+    }

@@ -1,0 +1,63 @@
+"""Names and groups of users, from the user database of this host.
+
+The database may be a service in the network. So it is asked in threads of its own, and answers are
+used for a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+#: Answers are used for this long, seconds.
+KEPT_S = 60.0
+_MAX_KEPT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user of this host."""
+
+    uid: int
+    #: The number as a text if the host does not know the user.
+    name: str
+    groups: frozenset[int] = frozenset()
+    is_known: bool = True
+
+
+class UserDatabase:
+    """Finds users by their id. Used in one event loop."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="users")
+        self._kept: dict[int, tuple[float, Account]] = {}
+
+    async def find(self, uid: int) -> Account:
+        """Return the user with an id."""
+        now = time.monotonic()
+        until, account = self._kept.get(uid, (0.0, None))
+        if account is None or now >= until:
+            loop = asyncio.get_running_loop()
+            account = await loop.run_in_executor(self._threads, look_up, uid)
+            if len(self._kept) >= _MAX_KEPT:
+                self._kept.clear()
+            self._kept[uid] = (now + KEPT_S, account)
+        return account
+
+    def close(self) -> None:
+        """End the threads, without waiting for answers of the user database."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def look_up(uid: int) -> Account:
+    """Ask the user database about a user."""
+    try:
+        found = pwd.getpwuid(uid)
+        groups = os.getgrouplist(found.pw_name, found.pw_gid)
+    except (KeyError, OSError):
+        return Account(uid, str(uid), is_known=False)
+    return Account(uid, found.pw_name, frozenset(groups))
