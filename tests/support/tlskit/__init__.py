@@ -30,7 +30,10 @@ class Membership:
     def __init__(self, state: Path, cluster: str = "blue") -> None:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.directory, self.cluster = state / "identity", cluster
-        cluster_files.create_identity(self.directory, cluster, ["127.0.0.1"], now=time.time())
+        # A day old, so that it can have issued certificates that have expired.
+        cluster_files.create_identity(
+            self.directory, cluster, ["127.0.0.1"], now=time.time() - authority.DAY_S
+        )
 
     @property
     def issuer(self) -> Authority:
@@ -54,18 +57,11 @@ class Membership:
     ) -> Credentials:
         """Make a key and its certificate, which was issued some time ago."""
         key = keys.create_certificate_key()
-        issuer, now = self.issuer, time.time() - age_s
-        if age_s:  # an authority that is old enough
-            root = Authority(
-                cluster_files.load_identity(self.directory).roots[0],
-                keys.parse_certificate_key((self.directory / cluster_files.ROOT_KEY).read_bytes()),
-            )
-            issuer = authority.create_issuer(root, now=time.time())
         chain = authority.issue(
-            issuer,
+            self.issuer,
             authority.create_request(key),
             Identity(self.cluster, role, name),
-            now=now,
+            now=time.time() - age_s,
             lifetime_s=lifetime_s,
         )
         return Credentials(
