@@ -47,6 +47,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     listen: str = ""
     #: HOST:PORT where applications connect over TLS; empty: as ``listen``, with its port + 1.
     listen_applications: str = ""
+    #: HOST:PORT where hosts join over TLS; empty: as ``listen``, with its port + 2.
+    listen_joining: str = ""
     strategy: str = "equipartition"
     #: Options of the strategy by name; ``-`` and ``_`` are the same.
     strategy_options: dict[str, object] = {}
@@ -170,6 +172,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         if self.listen_applications:
             return nodes, _tcp_address(self.listen_applications)
         return nodes, TcpAddress(nodes.host, nodes.port and nodes.port + 1)
+
+    @property
+    def joining_address(self) -> TcpAddress:
+        """Return where hosts join that have no certificate yet."""
+        if self.listen_joining:
+            return _tcp_address(self.listen_joining)
+        nodes = _tcp_address(self.listen)
+        return TcpAddress(nodes.host, nodes.port and nodes.port + 2)
 
     def replaced(self, values: Mapping[str, object]) -> Config:
         """Return this configuration with other values for some keys."""
@@ -307,6 +317,7 @@ def _check_values(config: Config) -> None:
     _check_users(config)
     _check_listen("listen", config.listen, config)
     _check_listen("listen_applications", config.listen_applications, config)
+    _check_listen("listen_joining", config.listen_joining, config)
     _check_ports(config)
 
 
@@ -372,20 +383,27 @@ def _is_loopback(key: str, host: str) -> bool:
 
 
 def _check_ports(config: Config) -> None:
-    """Refuse addresses of applications that the server could not use."""
-    if config.listen_applications and not config.uses_tls:
-        missing = "listen" if not config.listen else "an identity (`pliant cluster init`)"
-        raise ConfigError(
-            f"listen_applications: it is used only together with {missing}; without TLS, "
-            "applications connect where nodes do"
-        )
+    """Refuse addresses of applications and of joining hosts that the server could not use."""
+    for key in ("listen_applications", "listen_joining"):
+        if getattr(config, key) and not config.uses_tls:
+            missing = "listen" if not config.listen else "an identity (`pliant cluster init`)"
+            raise ConfigError(
+                f"{key}: it is used only together with {missing}; without TLS, everything connects "
+                "where nodes do"
+            )
     if not config.uses_tls:
         return
     nodes, applications = config.tls_addresses
-    if applications.port > MAX_PORT:
-        raise ConfigError(
-            f"listen: the port of applications would be {applications.port}; name another one with "
-            "listen_applications"
-        )
-    if nodes == applications and nodes.port:
-        raise ConfigError("listen_applications: nodes have that address (listen)")
+    used = {"listen": nodes}
+    for key, what, address in (
+        ("listen_applications", "applications", applications),
+        ("listen_joining", "joining hosts", config.joining_address),
+    ):
+        if address.port > MAX_PORT:
+            raise ConfigError(
+                f"listen: the port of {what} would be {address.port}; name another one with {key}"
+            )
+        for other, taken in used.items():
+            if address == taken and address.port:
+                raise ConfigError(f"{key}: {address} is used by {other} already")
+        used[key] = address

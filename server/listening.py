@@ -1,9 +1,10 @@
 """Where the server listens, and which services are there.
 
 Without the identity of a cluster there is one endpoint with both services: a unix-domain socket, or
-a port of a loopback interface. With an identity and an address there are two more, over TLS: nodes
-show their certificates before any message is read; applications prove that they know the token of
-their run. The socket stays for the processes of this host, which its owner has started.
+a port of a loopback interface. With an identity and an address there are three more, over TLS:
+nodes show their certificates before any message is read; applications prove that they know the
+token of their run; hosts that have a join token become nodes. The socket stays for the processes of
+this host, which its owner has started.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import ipaddress
 import json
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,7 @@ from pliant.server.support.clock import HybridClock
 from pliant.server.support.rate_limit import RateLimiter
 
 if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
+    from pliant.server.joining.listener import JoiningListener
     from pliant.server.rpc.certified_nodes import CertifiedNodes
     from pliant.server.security.node_admission import NodeAdmission
     from pliant.server.security.tls_files import TlsFiles
@@ -54,7 +56,12 @@ log = logging.getLogger(__name__)
 #: The file in the run folder with the addresses for other hosts.
 ADDRESSES_FILE = "cluster.addresses"
 #: Keys of the stored ports, by name of the address.
-_PORTS = {"local": "port", "nodes": "port.nodes", "applications": "port.applications"}
+_PORTS = {
+    "local": "port",
+    "nodes": "port.nodes",
+    "applications": "port.applications",
+    "joining": "port.joining",
+}
 #: Shares of the connections: many nodes, and an application for each job.
 _SHARES = {"local": 0.25, "nodes": 0.375, "applications": 0.375}
 
@@ -108,11 +115,12 @@ class Services:
         self._parts, self._config, self._secret = parts, config, secret
         self._generation, self._instance_id = generation, secrets.token_hex(8)
         self._tls = self._load_tls() if config.uses_tls else None
+        self._joining: JoiningListener | None = None
 
     def listen(
         self, server: GrpcServer, meta: Mapping[str, str], on_fault: Callable[[str], None]
     ) -> Listening:
-        """Start the gRPC server, and return its addresses.
+        """Start the gRPC server and the listener for joining hosts, and return the addresses.
 
         Raises:
             OSError: no address of a service is free.
@@ -124,6 +132,8 @@ class Services:
             background = self._tls.certified.watch
         found = server.start(list(endpoints.values()), on_fault, background)
         by_name = dict(zip(endpoints, found, strict=True))
+        if self._tls is not None:
+            by_name["joining"] = self._start_joining(meta, by_name["nodes"], on_fault)
         ports = {
             _PORTS[name]: str(each.port)
             for name, each in by_name.items()
@@ -136,6 +146,28 @@ class Services:
         else:
             path.unlink(missing_ok=True)
         return Listening(str(by_name["local"]), tls, ports)
+
+    def stop_joining(self) -> None:
+        """Let no host join any more."""
+        if self._joining is not None:
+            self._joining.stop()
+
+    def _start_joining(
+        self, meta: Mapping[str, str], nodes: Address, on_fault: Callable[[str], None]
+    ) -> Address:
+        from pliant.server.joining.admission import Admission
+        from pliant.server.joining.listener import JoiningListener
+
+        def servers(reached: str) -> Sequence[str]:
+            if not isinstance(nodes, TcpAddress):
+                return ()
+            host = reached if _is_wildcard(nodes.host) else nodes.host
+            return (str(TcpAddress(host, nodes.port)),)
+
+        self._joining = JoiningListener(Admission(self._config.identity, servers))
+        candidates = _candidates(self._config.joining_address, meta.get(_PORTS["joining"]))
+        addresses = [each for each in candidates if isinstance(each, TcpAddress)]
+        return self._joining.start(addresses, on_fault)
 
     def _load_tls(self) -> _Tls:
         from pliant.server.rpc.certified_nodes import CertifiedNodes

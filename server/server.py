@@ -96,6 +96,7 @@ class Server:
         self.address = ""
         #: Where nodes and applications connect over TLS, by name; empty without TLS.
         self.tls_addresses: Mapping[str, str] = {}
+        self._services: Services | None = None
         self._guard = CommitGuard(path, self._generation, self._job_ids.last)
         self._writer = Writer(self._engine, self._guard)
         self._secret = load_secret(config.state / FILE_NAME)
@@ -199,6 +200,8 @@ class Server:
         if self._accept is not None:
             self._accept.stop()
         self._availability.stop()
+        if self._services is not None:
+            self._services.stop_joining()
         self._connections.close_all()
         self._rpc.stop()
         self._nodelist.stop()
@@ -306,6 +309,7 @@ class Server:
             self._job_ids.on_node_registered,
         )
         services = Services(parts, self._config, self._generation, self._secret)
+        self._services = services
         self._remove.on_closed += [
             self._barriers.forget,
             lambda jobs, _: self._rate_limiter.forget(jobs),

@@ -171,7 +171,10 @@ def test_an_identity_opens_addresses_of_the_network(tmp_path: Path) -> None:
     assert str(more.tls_addresses[1]) == "[::1]:9"
     for wrong, message in (
         ({"listen": "10.0.0.5:65535"}, "would be 65536"),
-        ({"listen_applications": "10.0.0.5:7000"}, "nodes have that address"),
+        ({"listen": "10.0.0.5:65534"}, "the port of joining hosts would be 65536"),
+        ({"listen_joining": "10.0.0.5:7000"}, "used by listen already"),
+        ({"listen_joining": "10.0.0.5:7001"}, "used by listen_applications already"),
+        ({"listen_applications": "10.0.0.5:7000"}, "used by listen already"),
         ({"listen_applications": "example.org:7000"}, "expected an IP address"),
     ):
         with pytest.raises(ConfigError, match=message):
