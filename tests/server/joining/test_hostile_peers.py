@@ -15,8 +15,9 @@ from pliant.protos.identity.errors import JoinError
 from pliant.protos.joining.messages import MAX_LINE_BYTES, JoinRequest
 from pliant.server.joining.failure_limits import FailureLimits, network_of
 from testkit import wait_until
+from tlskit.joining import JoiningServer
 
-from .conftest import JoiningServer, StartServer
+from .conftest import StartServer
 
 
 @contextmanager

@@ -39,8 +39,9 @@ from pliant.protos.identity.node_files import load_node_identity
 from pliant.protos.joining.join_token import JoinToken
 from pliant.protos.joining.messages import Greeting
 from pliant.protos.joining.token_store import MAX_LIFETIME_S
+from tlskit.joining import JoiningServer
 
-from .conftest import JoiningServer, StartServer
+from .conftest import StartServer
 
 
 def test_a_host_becomes_a_node(joining: JoiningServer, caplog: pytest.LogCaptureFixture) -> None:
