@@ -276,10 +276,10 @@ def _exclusive_lock(state: Path, name: str) -> Iterator[None]:
 
 @contextmanager
 def _pid_file(path: Path) -> Iterator[None]:
-    from pliant.nodectl.host.procfs import Identity
+    from pliant.nodectl.host.procfs import ProcessIdentity
 
     draft = path.with_name(f".{path.name}.new")
-    me = Identity.of(os.getpid())
+    me = ProcessIdentity.of(os.getpid())
     assert me is not None
     draft.write_text(f"{me.pid} {me.start}\n", encoding="ascii")
     draft.rename(path)

@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from pliant.faults import message
 from pliant.nodectl.host import cgroup, procfs
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.host.stderr_log import describe
 from pliant.nodectl.shim import shim
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel
@@ -45,7 +45,7 @@ class _Shim:
 
     def __init__(self, pid: int, orders: SocketChannel) -> None:
         self.pid = pid
-        self.identity = Identity.of(pid)
+        self.identity = ProcessIdentity.of(pid)
         self.orders = orders
         self.directory = ""  # empty if the shim is idle
 

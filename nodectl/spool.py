@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.faults import writing
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.protos import versions
 
 #: Exit codes of a launch that failed, as shells have them.
@@ -242,7 +242,7 @@ class Spool:
             raise ValueError(f"{path}: expected an object")
         return StartRequest.from_record(str(path), data)
 
-    def claim(self, identity: Identity) -> bool:
+    def claim(self, identity: ProcessIdentity) -> bool:
         """Become the shim of this world; return False if it has or had a shim."""
         try:
             # Creating a link is atomic, content included, and fails if it exists.
@@ -251,11 +251,11 @@ class Spool:
             return False
         return True
 
-    def shim(self) -> Identity | None:
+    def shim(self) -> ProcessIdentity | None:
         """Return the process that became the shim of this world, dead or alive, or None."""
         try:
             boot, pid, start, *_ = os.readlink(self._shim).split()
-            return Identity(boot, int(pid), int(start))
+            return ProcessIdentity(boot, int(pid), int(start))
         except (OSError, ValueError):  # there is no link, or the file is not a link
             return None
 
@@ -263,20 +263,20 @@ class Spool:
         """Return whether anything was saved about its ranks, readable or not."""
         return any((self.directory / name).exists() for name in ("ranks", "exits"))
 
-    def save_ranks(self, ranks: Iterable[tuple[int, Identity]]) -> None:
+    def save_ranks(self, ranks: Iterable[tuple[int, ProcessIdentity]]) -> None:
         """Save the processes of ranks, in case the shim is killed."""
         lines = [f"{rank} {who.boot} {who.pid} {who.start}\n" for rank, who in ranks]
         with open(self.directory / "ranks", "a", encoding="ascii") as file:
             writing()
             file.write("".join(lines))
 
-    def ranks(self) -> dict[int, Identity]:
+    def ranks(self) -> dict[int, ProcessIdentity]:
         """Return the processes of the ranks that were started."""
         found = {}
         for line in self._lines("ranks"):
             try:
                 rank, boot, pid, start, *_ = line.split()
-                found[int(rank)] = Identity(boot, int(pid), int(start))
+                found[int(rank)] = ProcessIdentity(boot, int(pid), int(start))
             except ValueError:
                 continue  # damaged: these processes are found by their environment
         return found

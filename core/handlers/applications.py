@@ -13,7 +13,7 @@ from pliant.core.events import (
     ResizeDecided,
     SpeedMeasured,
 )
-from pliant.core.model.jobs import Job, Registration
+from pliant.core.model.jobs import Job, RegisteredProgram
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import BEFORE_GO, Releasing, Withdrawing
 from pliant.core.state.core_state import CoreState
@@ -119,7 +119,7 @@ def _first_time(state: CoreState, job: Job, event: ApplicationRegistered) -> Non
             )
             return
         job.sizes = both
-    job.registration = Registration(event.evolving_only)
+    job.registration = RegisteredProgram(event.evolving_only)
     state.note("application.registered", f"sizes {job.sizes}", job, sizes=str(job.sizes))
 
 

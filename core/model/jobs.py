@@ -139,7 +139,7 @@ class Promise(NamedTuple):
 
 
 @dataclass(slots=True)
-class Registration:
+class RegisteredProgram:
     """What the server knows of a program that registered in this run, so that it is malleable."""
 
     #: Whether the size changes only at the request of the application.
@@ -171,7 +171,7 @@ class Job:
     #: The present priority. Higher ones go first.
     priority: int = field(default=None)  # type: ignore[assignment]
     #: None if the program has not registered. Only a registered program may be resized.
-    registration: Registration | None = None
+    registration: RegisteredProgram | None = None
     #: The number of the run, from 1. Each requeue starts another run.
     run: int = 1
     #: The next run gets at least this number. An older copy of the database may lack runs that

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pliant.core.model import wait_reasons
 from pliant.core.model.checkpoint import Checkpoint, SaveStage, Saving
-from pliant.core.model.jobs import Completion, Job, JobSpec, JobType, Promise, Registration
+from pliant.core.model.jobs import Completion, Job, JobSpec, JobType, Promise, RegisteredProgram
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Negotiation, NegotiationState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
@@ -299,10 +299,10 @@ def _completion_from_record(record: Mapping[str, Any]) -> Completion | None:
     return None
 
 
-def _registration_from_record(record: Mapping[str, Any]) -> Registration | None:
+def _registration_from_record(record: Mapping[str, Any]) -> RegisteredProgram | None:
     if not record["malleable"]:
         return None
-    return Registration(record.get("on_request", False), connected=False)
+    return RegisteredProgram(record.get("on_request", False), connected=False)
 
 
 def _answer_from_record(record: list[Any]) -> RequestAnswer:

@@ -372,7 +372,7 @@ class Controller:
             writer.write(line.encode() + b"\n")
             return
         if world.shim is None:
-            world.shim = procfs.Identity.of(sent["pid"], strict=True)
+            world.shim = procfs.ProcessIdentity.of(sent["pid"], strict=True)
             world.record_shim()
             self._watch_shim(world)
         world.channel = writer

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.core.support.errors import PliantError
-from pliant.nodectl.host.procfs import Identity, boot_id
+from pliant.nodectl.host.procfs import ProcessIdentity, boot_id
 from pliant.nodectl.spool import StartRequest
 
 #: Seconds that a request may take.
@@ -59,7 +59,7 @@ class HelperClient:
         """
         return self._ask({"op": "describe"})
 
-    def start(self, order: bytes, content: bytes) -> Identity:
+    def start(self, order: bytes, content: bytes) -> ProcessIdentity:
         """Start a world, and return its shim.
 
         Args:
@@ -75,16 +75,16 @@ class HelperClient:
             answer = self._ask({"op": "start", "order": order.hex()}, handle)
         finally:
             os.close(handle)
-        return Identity(boot_id(), answer["shim"], answer["start"])
+        return ProcessIdentity(boot_id(), answer["shim"], answer["start"])
 
-    def find(self, world: str) -> Identity | None:
+    def find(self, world: str) -> ProcessIdentity | None:
         """Return the shim of a world that the helper started and that still has processes.
 
         Raises:
             HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
         """
         answer = self._ask({"op": "find", "world": world})
-        return Identity(boot_id(), answer["shim"], answer["start"]) if answer else None
+        return ProcessIdentity(boot_id(), answer["shim"], answer["start"]) if answer else None
 
     def end(self, world: str) -> bool:
         """Have all processes of a world killed; return whether it was still there.

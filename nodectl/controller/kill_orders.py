@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from pliant.nodectl.controller.local_world import LocalWorld
 from pliant.nodectl.host import procfs
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -67,16 +67,16 @@ async def _kill_stopped_shim(world: LocalWorld, asked: frozenset[int], grace_s: 
         await asyncio.sleep(_POLL_S)
 
 
-def _shim_of(world: LocalWorld) -> Identity | None:
+def _shim_of(world: LocalWorld) -> ProcessIdentity | None:
     return world.shim or world.spool.shim()
 
 
-def _is_stopped(who: Identity | None) -> bool:
+def _is_stopped(who: ProcessIdentity | None) -> bool:
     stat = procfs.read_stat(who.pid) if who is not None else None
     return stat is not None and stat.state in "Tt"
 
 
-def _signal(who: Identity | None, number: int) -> None:
+def _signal(who: ProcessIdentity | None, number: int) -> None:
     if who is not None and who.alive():
         with suppress(ProcessLookupError, PermissionError):
             os.kill(who.pid, number)

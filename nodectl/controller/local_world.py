@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.spool import Spool, SpooledExit, StartRequest
 from pliant.protos import node_pb2 as wire
 from pliant.protos.sanitize_text import sanitize_text
@@ -62,7 +62,7 @@ class LocalWorld:
 
     request: StartRequest
     spool: Spool
-    shim: Identity | None = None
+    shim: ProcessIdentity | None = None
     ready: bool = False
     #: A barrier of a world that spans nodes, until the server says that it is complete.
     barrier: wire.Fence | None = None

@@ -16,7 +16,7 @@ from pathlib import Path
 from pliant.nodectl.controller.copied_state_folder import own_spools
 from pliant.nodectl.controller.local_world import LocalWorld, add_missing_exits
 from pliant.nodectl.host import cgroup, procfs, shared_memory
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.spool import UNREADABLE, Spool, SpooledExit
 
 logger = logging.getLogger("pliant.nodectl")
@@ -77,7 +77,7 @@ def read_world(spool: Spool, boot: str) -> LocalWorld:
     return world
 
 
-def find_orphans(spool: Spool, shim: Identity | None) -> list[int]:
+def find_orphans(spool: Spool, shim: ProcessIdentity | None) -> list[int]:
     """Return the processes of a world whose shim has ended.
 
     They are found by the saved ranks, by their environment, and by the shim's control group, which
@@ -93,7 +93,7 @@ def find_orphans(spool: Spool, shim: Identity | None) -> list[int]:
 
 
 async def kill_orphans(
-    spool: Spool, shim: Identity | None, timeout_s: float = ORPHANS_TIMEOUT_S
+    spool: Spool, shim: ProcessIdentity | None, timeout_s: float = ORPHANS_TIMEOUT_S
 ) -> list[int]:
     """Kill the processes of a world whose shim has ended, and wait until they have ended.
 
@@ -173,7 +173,7 @@ async def _remove_leftovers(world: LocalWorld) -> list[int]:
     return left
 
 
-def _kill(shim: Identity) -> None:
+def _kill(shim: ProcessIdentity) -> None:
     if shim.alive():
         with suppress(ProcessLookupError):
             os.kill(shim.pid, signal.SIGKILL)

@@ -15,7 +15,7 @@ import os
 from functools import lru_cache
 
 from pliant.nodectl.host import process_limit, procfs
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 
 _PREFIX = "pliant-shim-"
 
@@ -39,7 +39,7 @@ def base_folder() -> str:
 
 def enter() -> bool:
     """Move this process, a shim that has no ranks yet, into its own new group."""
-    shim = Identity.of(os.getpid())
+    shim = ProcessIdentity.of(os.getpid())
     if shim is None:
         return False
     process_limit.enter(shim, base_folder())
@@ -58,7 +58,7 @@ def enter() -> bool:
 
 def leave() -> None:
     """Move this process, a shim that has no world any more, out of its group; remove the group."""
-    shim = Identity.of(os.getpid())
+    shim = ProcessIdentity.of(os.getpid())
     if shim is None:
         return
     process_limit.leave(shim)
@@ -72,12 +72,12 @@ def leave() -> None:
     remove(shim)
 
 
-def limit_tasks(shim: Identity, tasks: int) -> bool:
+def limit_tasks(shim: ProcessIdentity, tasks: int) -> bool:
     """Limit the tasks of a shim and its descendants; return whether the kernel enforces that."""
     return process_limit.limit(shim, _folder(shim), tasks)
 
 
-def members(shim: Identity) -> set[int]:
+def members(shim: ProcessIdentity) -> set[int]:
     """Return the processes in the group of a shim, including zombies."""
     try:
         with open(f"{_folder(shim)}/cgroup.procs", encoding="ascii") as file:
@@ -86,7 +86,7 @@ def members(shim: Identity) -> set[int]:
         return set()
 
 
-def kill(shim: Identity) -> None:
+def kill(shim: ProcessIdentity) -> None:
     """Kill all processes in the group of a shim at once, so that none can escape by forking."""
     try:
         with open(f"{_folder(shim)}/cgroup.kill", "w", encoding="ascii") as file:
@@ -95,7 +95,7 @@ def kill(shim: Identity) -> None:
         pass  # no group, or a kernel before 5.14: the caller kills the members one by one
 
 
-def remove(shim: Identity) -> None:
+def remove(shim: ProcessIdentity) -> None:
     """Remove the groups of a shim if they are empty."""
     process_limit.remove(shim)
     _remove(_folder(shim))
@@ -118,10 +118,10 @@ def _alive(name: str) -> bool:
         pid, start = map(int, name.removeprefix(_PREFIX).split("-"))
     except ValueError:
         return True  # not one of ours
-    return Identity(procfs.boot_id(), pid, start).alive()
+    return ProcessIdentity(procfs.boot_id(), pid, start).alive()
 
 
-def _folder(shim: Identity) -> str:
+def _folder(shim: ProcessIdentity) -> str:
     folder = base_folder()
     return f"{folder}/{_PREFIX}{shim.pid}-{shim.start}" if folder else ""
 

@@ -17,7 +17,7 @@ import os
 import resource
 from functools import lru_cache
 
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 
 _PREFIX = "pliant-shim-"
 #: Tasks per process that a job may have, and an addition that matters for small limits.
@@ -57,12 +57,12 @@ def base_folder() -> str:
     return folder if usable else ""
 
 
-def folder_of(shim: Identity) -> str:
+def folder_of(shim: ProcessIdentity) -> str:
     """Return the group of a shim in the v1 hierarchy; empty if there can be none."""
     return f"{base_folder()}/{_PREFIX}{shim.pid}-{shim.start}" if base_folder() else ""
 
 
-def enter(shim: Identity, delegated: str) -> None:
+def enter(shim: ProcessIdentity, delegated: str) -> None:
     """Move this process, a shim that has no ranks yet, into a group that counts its tasks.
 
     Args:
@@ -80,7 +80,7 @@ def enter(shim: Identity, delegated: str) -> None:
             remove(shim)
 
 
-def limit(shim: Identity, group: str, tasks: int) -> bool:
+def limit(shim: ProcessIdentity, group: str, tasks: int) -> bool:
     """Limit the tasks of a shim and its descendants.
 
     Args:
@@ -97,13 +97,13 @@ def limit(shim: Identity, group: str, tasks: int) -> bool:
     return False
 
 
-def leave(shim: Identity) -> None:
+def leave(shim: ProcessIdentity) -> None:
     """Move this process, a shim that has no world any more, out of its group; remove the group."""
     if base_folder() and _write(f"{base_folder()}/cgroup.procs", "0"):
         remove(shim)
 
 
-def remove(shim: Identity) -> None:
+def remove(shim: ProcessIdentity) -> None:
     """Remove the group of a shim if it is empty."""
     try:
         os.rmdir(folder_of(shim))

@@ -23,7 +23,7 @@ _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 ENDED_STATES = frozenset("ZXx")
 
 
-class Identity(NamedTuple):
+class ProcessIdentity(NamedTuple):
     """A process, identified by boot, id and start time, because ids are reused."""
 
     boot: str
@@ -31,7 +31,7 @@ class Identity(NamedTuple):
     start: int
 
     @classmethod
-    def of(cls, pid: int, *, strict: bool = False) -> Identity | None:
+    def of(cls, pid: int, *, strict: bool = False) -> ProcessIdentity | None:
         """Return the identity of a process, or None if there is no such process.
 
         Raises:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from pliant.nodectl.host import cgroup, procfs
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.root_helper.descriptors import close_all_but, move_up
 from pliant.nodectl.root_helper.errors import HelperRefusalError
 from pliant.nodectl.root_helper.requests import Launch
@@ -51,8 +51,8 @@ class Started:
     world: str
     folder: str
     uid: int
-    keeper: Identity
-    shim: Identity
+    keeper: ProcessIdentity
+    shim: ProcessIdentity
 
     def to_line(self) -> str:
         """Return the content of its record."""
@@ -68,7 +68,10 @@ class Started:
         """
         folder, uid, boot, *numbers = line.split()
         keeper, keeper_start, shim, shim_start = map(int, numbers)
-        identities = Identity(boot, keeper, keeper_start), Identity(boot, shim, shim_start)
+        identities = (
+            ProcessIdentity(boot, keeper, keeper_start),
+            ProcessIdentity(boot, shim, shim_start),
+        )
         return cls(world, folder, int(uid), *identities)
 
     def shim_fields(self) -> dict[str, int]:
@@ -84,12 +87,12 @@ class Started:
         cgroup.kill(self.shim)
         if self.shim.alive():
             for pid in (*procfs.descendants(self.shim.pid), self.shim.pid):
-                who = Identity.of(pid)
+                who = ProcessIdentity.of(pid)
                 if who is not None:
                     _send_signal(who, signal.SIGKILL)
 
 
-def start(launch: Launch, folder: int, request: int, records: Path, shims: Path) -> Identity:
+def start(launch: Launch, folder: int, request: int, records: Path, shims: Path) -> ProcessIdentity:
     """Start the keeper of a world, and the shim through it.
 
     Args:
@@ -116,7 +119,7 @@ def start(launch: Launch, folder: int, request: int, records: Path, shims: Path)
         report = _read_within(pipe.fileno(), START_TIMEOUT_S)
     words = report.decode("utf-8", "replace").split(maxsplit=3)
     if len(words) == 3 and words[0] == "shim":
-        return Identity(procfs.boot_id(), int(words[1]), int(words[2]))
+        return ProcessIdentity(procfs.boot_id(), int(words[1]), int(words[2]))
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)  # it is a child that was not reaped: no other has this number
     raise HelperRefusalError("start", " ".join(words) or f"not within {START_TIMEOUT_S:.0f} s")
@@ -155,7 +158,7 @@ def _run_keeper(
             os.close(go)
             _run_shim(launch, (folder, request, report, waiting), shims)
         os.close(waiting)
-        keeper, shim = Identity.of(os.getpid()), Identity.of(pid)
+        keeper, shim = ProcessIdentity.of(os.getpid()), ProcessIdentity.of(pid)
         assert keeper is not None
         assert shim is not None
         started = Started(launch.world, launch.folder, launch.user.uid, keeper, shim)
@@ -181,7 +184,7 @@ def _run_keeper(
         os._exit(1)
 
 
-def _keep(shim: Identity, max_tasks: int) -> None:
+def _keep(shim: ProcessIdentity, max_tasks: int) -> None:
     """Wait until the shim has ended or SIGTERM arrives; then end all processes of the world."""
     if max_tasks:
         cgroup.limit_tasks(shim, max_tasks)
@@ -198,7 +201,7 @@ def _keep(shim: Identity, max_tasks: int) -> None:
             if not left:
                 break
             for pid in left:
-                who = Identity.of(pid)
+                who = ProcessIdentity.of(pid)
                 if who is not None:
                     _send_signal(who, signal.SIGKILL)
     cgroup.remove(shim)
@@ -266,7 +269,7 @@ def _set_oom_score(score: int) -> None:
         file.write(str(score))
 
 
-def _send_signal(who: Identity, number: int) -> None:
+def _send_signal(who: ProcessIdentity, number: int) -> None:
     """Signal exactly this process: its number may belong to another one by now."""
     try:
         handle = os.pidfd_open(who.pid)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pliant.core.support.limits import MAX_TEXT
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.oom import MemoryKills
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.host.stderr_log import write_line
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, ScheduledCall, SocketChannel
 from pliant.nodectl.shim.exec import LaunchSpec, start, truncate_outputs
@@ -109,7 +109,7 @@ def start_ranks(
             started.control = SocketChannel(
                 loop, ours[1], LineSplitter(_for_rank(rank, on_control))
             )
-    found = [(rank.rank, Identity.of(rank.pid)) for rank in ranks.values() if rank.pid]
+    found = [(rank.rank, ProcessIdentity.of(rank.pid)) for rank in ranks.values() if rank.pid]
     try:
         spool.save_ranks((rank, who) for rank, who in found if who is not None)
     except OSError as error:

@@ -336,7 +336,7 @@ def main(orders: socket.socket) -> None:
     """
     os.setsid()
     become_subreaper()
-    identity = procfs.Identity.of(os.getpid())
+    identity = procfs.ProcessIdentity.of(os.getpid())
     assert identity is not None
     try:
         while directory := orders.recv(_MAX_PATH):
@@ -349,7 +349,7 @@ def main(orders: socket.socket) -> None:
     cgroup.leave()  # the launcher, which would do it, has ended
 
 
-def _run_world(spool: Spool, identity: procfs.Identity) -> None:
+def _run_world(spool: Spool, identity: procfs.ProcessIdentity) -> None:
     if not spool.claim(identity):
         return  # a repeated order: the world has a shim
     node = open_directory(spool.directory.parent.parent)

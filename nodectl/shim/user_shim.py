@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.faults import identify
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.shim.event_loop import connect_unix, open_directory
 from pliant.nodectl.shim.exec import become_subreaper, set_process_name
 from pliant.nodectl.shim.shim import Shim
@@ -62,7 +62,7 @@ class UserWorldFolder(Spool):
             os.close(folder)
         return cls(Path(f"/proc/self/fd/{job}") / world)
 
-    def save_ranks(self, ranks: Iterable[tuple[int, Identity]]) -> None:
+    def save_ranks(self, ranks: Iterable[tuple[int, ProcessIdentity]]) -> None:
         """Do nothing: the keeper of the world finds its processes."""
 
     def save_exits(self, exits: Iterable[SpooledExit]) -> None:

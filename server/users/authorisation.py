@@ -30,7 +30,7 @@ class RequestingUser:
     is_known: bool = True
 
 
-class Role(IntEnum):
+class UserRole(IntEnum):
     """The role of a user. Each role includes the lower ones."""
 
     USER = 0
@@ -41,35 +41,35 @@ class Role(IntEnum):
 
 #: The lowest role that may carry out each operation on the users' socket. Keys with spaces are
 #: rights within an operation.
-REQUIRED_ROLE: Mapping[str, Role] = {
-    "submit": Role.USER,
-    "submit if all jobs run as one account": Role.ADMINISTRATOR,
-    "query": Role.USER,
-    "prices and texts of a query": Role.OPERATOR,  # they depend on the jobs of others
-    "jobs": Role.USER,  # of the jobs of others, what `without_private` leaves
-    "wait": Role.USER,  # likewise
-    "nodes": Role.USER,
-    "ping": Role.USER,
-    "history": Role.USER,  # of the own jobs and of nodes; of a job: its owner
-    "refusals": Role.USER,  # of the own requests
-    "refusals of all users": Role.OPERATOR,
-    "history of a job": Role.OWNER,
-    "history of all jobs": Role.OPERATOR,
-    "private values": Role.OWNER,
-    "why": Role.OWNER,
-    "cancel": Role.OWNER,
-    "hold": Role.OWNER,
-    "release": Role.OWNER,
-    "priority": Role.OWNER,  # an owner may lower it
-    "raise a priority": Role.OPERATOR,
-    "suspend": Role.OWNER,
-    "resume_job": Role.OWNER,
-    "requeue": Role.OWNER,
-    "resize": Role.OWNER,
-    "drain": Role.OPERATOR,
-    "resume": Role.OPERATOR,
-    "remove": Role.ADMINISTRATOR,
-    "stop": Role.ADMINISTRATOR,
+REQUIRED_ROLE: Mapping[str, UserRole] = {
+    "submit": UserRole.USER,
+    "submit if all jobs run as one account": UserRole.ADMINISTRATOR,
+    "query": UserRole.USER,
+    "prices and texts of a query": UserRole.OPERATOR,  # they depend on the jobs of others
+    "jobs": UserRole.USER,  # of the jobs of others, what `without_private` leaves
+    "wait": UserRole.USER,  # likewise
+    "nodes": UserRole.USER,
+    "ping": UserRole.USER,
+    "history": UserRole.USER,  # of the own jobs and of nodes; of a job: its owner
+    "refusals": UserRole.USER,  # of the own requests
+    "refusals of all users": UserRole.OPERATOR,
+    "history of a job": UserRole.OWNER,
+    "history of all jobs": UserRole.OPERATOR,
+    "private values": UserRole.OWNER,
+    "why": UserRole.OWNER,
+    "cancel": UserRole.OWNER,
+    "hold": UserRole.OWNER,
+    "release": UserRole.OWNER,
+    "priority": UserRole.OWNER,  # an owner may lower it
+    "raise a priority": UserRole.OPERATOR,
+    "suspend": UserRole.OWNER,
+    "resume_job": UserRole.OWNER,
+    "requeue": UserRole.OWNER,
+    "resize": UserRole.OWNER,
+    "drain": UserRole.OPERATOR,
+    "resume": UserRole.OPERATOR,
+    "remove": UserRole.ADMINISTRATOR,
+    "stop": UserRole.ADMINISTRATOR,
 }
 
 
@@ -82,7 +82,7 @@ class AccessControl:
     #: Is replaced when the roles file has been read again.
     roles: Roles = field(default_factory=Roles)
 
-    def role(self, peer: RequestingUser, owner: int | None = None) -> Role:
+    def role(self, peer: RequestingUser, owner: int | None = None) -> UserRole:
         """Return the role of a user; ``owner`` is the uid of the owner of the job in question.
 
         A user of a login host is never an administrator, because root of the login host can take
@@ -92,10 +92,10 @@ class AccessControl:
         if not peer.agent and (
             peer.uid in (self.own_uid, 0) or roles.administrators.include(peer.uid, peer.groups)
         ):
-            return Role.ADMINISTRATOR
+            return UserRole.ADMINISTRATOR
         if roles.operators.include(peer.uid, peer.groups):
-            return Role.OPERATOR
-        return Role.OWNER if owner is not None and peer.uid == owner else Role.USER
+            return UserRole.OPERATOR
+        return UserRole.OWNER if owner is not None and peer.uid == owner else UserRole.USER
 
     def allows(self, operation: str, peer: RequestingUser, owner: int | None = None) -> bool:
         """Return whether a user may carry out an operation; False if it is unknown."""
@@ -118,8 +118,8 @@ class AccessControl:
         """
         if self.allows(operation, peer, owner):
             return
-        needed = REQUIRED_ROLE.get(operation, Role.ADMINISTRATOR)
-        if needed is Role.OWNER and whose:
+        needed = REQUIRED_ROLE.get(operation, UserRole.ADMINISTRATOR)
+        if needed is UserRole.OWNER and whose:
             raise UserRequestError(whose, kind="refused")
-        who = "an operator" if needed is Role.OPERATOR else "an administrator"
+        who = "an operator" if needed is UserRole.OPERATOR else "an administrator"
         raise UserRequestError(f"only {who} may do this", kind="refused")

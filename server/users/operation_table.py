@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from pliant.server.support.clock import HybridClock
-from pliant.server.users.authorisation import REQUIRED_ROLE, AccessControl, RequestingUser, Role
+from pliant.server.users.authorisation import REQUIRED_ROLE, AccessControl, RequestingUser, UserRole
 from pliant.server.users.availability_queries import AvailabilityQueries
 from pliant.server.users.changing_requests import Commands
 from pliant.server.users.reading_requests import ServerInfo, StateQueries
@@ -79,7 +79,7 @@ class Operations:
                 f"op: {name!r} is unknown; known: {', '.join(self._operations)}", field="op"
             )
         try:
-            if REQUIRED_ROLE.get(str(name)) is not Role.OWNER:  # else it depends on the job
+            if REQUIRED_ROLE.get(str(name)) is not UserRole.OWNER:  # else it depends on the job
                 self._access.check(str(name), peer)
             return {"ok": True, **await operation(request, peer)}
         except UserRequestError as error:

@@ -287,7 +287,7 @@ def forget_files(tmp_path: Path) -> None:
         (tmp_path / name).unlink()
 
 
-def wait_until_idle(shim: procfs.Identity) -> None:
+def wait_until_idle(shim: procfs.ProcessIdentity) -> None:
     """Wait until a shim waits for a world: an end may be told before it has said that it is done.
 
     It sleeps when its launcher has been told.
@@ -299,7 +299,7 @@ def wait_until_idle(shim: procfs.Identity) -> None:
     )
 
 
-def run_one(server: FakeServer, node: Node, tmp_path: Path) -> procfs.Identity:
+def run_one(server: FakeServer, node: Node, tmp_path: Path) -> procfs.ProcessIdentity:
     """Run a world to its end; return its shim, which waits for the next one."""
     world = start_waiting(server, tmp_path)
     shim = node.shim(world)
@@ -361,7 +361,9 @@ def test_a_shim_may_have_another_world_when_a_controller_takes_over(
     wait_until(lambda: node.worlds() == [])
 
 
-def start_counted(server: FakeServer, node: Node, tmp_path: Path) -> tuple[World, procfs.Identity]:
+def start_counted(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> tuple[World, procfs.ProcessIdentity]:
     """A world that counts its starts; return its rank as well."""
     world = World(
         ["sh", "-c", f"echo start >> starts; {WAITING}"],

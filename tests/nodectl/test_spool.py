@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.spool import (
     WORLD_NAME,
     Spool,
@@ -58,9 +58,9 @@ def test_an_order_is_read_as_it_was_written(spool: Spool) -> None:
 
 def test_a_world_has_one_shim(spool: Spool) -> None:
     assert spool.shim() is None
-    first = Identity("boot", 10, 20)
+    first = ProcessIdentity("boot", 10, 20)
     assert spool.claim(first)
-    assert not spool.claim(Identity("boot", 11, 21))
+    assert not spool.claim(ProcessIdentity("boot", 11, 21))
     assert spool.shim() == first
 
 
@@ -100,8 +100,8 @@ def test_a_line_that_was_cut_is_no_line(spool: Spool) -> None:
 
 def test_ranks_are_noted(spool: Spool) -> None:
     assert spool.ranks() == {}
-    spool.save_ranks([(0, Identity("b", 5, 6)), (1, Identity("b", 7, 8))])
-    assert spool.ranks() == {0: Identity("b", 5, 6), 1: Identity("b", 7, 8)}
+    spool.save_ranks([(0, ProcessIdentity("b", 5, 6)), (1, ProcessIdentity("b", 7, 8))])
+    assert spool.ranks() == {0: ProcessIdentity("b", 5, 6), 1: ProcessIdentity("b", 7, 8)}
 
 
 @pytest.mark.usefixtures("spool")

@@ -10,7 +10,7 @@ import pytest
 
 from nodekit import FakeServer, Node, World
 from pliant.nodectl.host import procfs
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.spool import Spool
 from testkit import wait_until
 
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.cluster
 TWO = "setsid sleep 70 & echo $! > other.new; mv other.new other; exec sleep 71"
 
 
-def start(server: FakeServer, node: Node, tmp_path: Path) -> tuple[World, list[Identity]]:
+def start(server: FakeServer, node: Node, tmp_path: Path) -> tuple[World, list[ProcessIdentity]]:
     """A world and its two processes."""
     world = World(["sh", "-c", TWO], tmp_path / "out", type="uni", directory=str(tmp_path))
     world.start(server)
     wait_until((tmp_path / "other").exists)
-    other = Identity.of(int((tmp_path / "other").read_text()))
+    other = ProcessIdentity.of(int((tmp_path / "other").read_text()))
     (rank,) = wait_until(Spool(node.spool / world.name).ranks).values()
     assert other is not None
     return world, [rank, other]

@@ -8,7 +8,7 @@ import pytest
 
 from nodekit import FakeServer, Node, World
 from pliant.nodectl.host import procfs
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.spool import Spool
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until
@@ -24,18 +24,18 @@ KEEPS_STOPPING = "trap '' TERM; while :; do kill -STOP $PPID; sleep 0.01; done"
 
 def start(
     server: FakeServer, node: Node, tmp_path: Path, script: str
-) -> tuple[World, Identity, Identity]:
+) -> tuple[World, ProcessIdentity, ProcessIdentity]:
     """A world that has stopped its shim; return that and its rank as well."""
     world = World(["sh", "-c", script], tmp_path / "out", type="uni", directory=str(tmp_path))
     world.start(server)
     found = wait_until(lambda: Spool(node.spool / world.name).shim())
     assert found is not None
     wait_until(lambda: stopped(found), what="the job to stop its shim")
-    (rank,) = [who for pid in procfs.children(found.pid) if (who := Identity.of(pid))]
+    (rank,) = [who for pid in procfs.children(found.pid) if (who := ProcessIdentity.of(pid))]
     return world, found, rank
 
 
-def stopped(shim: Identity) -> bool:
+def stopped(shim: ProcessIdentity) -> bool:
     stat = procfs.read_stat(shim.pid)
     return stat is not None and stat.state == "T"
 

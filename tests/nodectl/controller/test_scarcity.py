@@ -23,7 +23,7 @@ from pliant.nodectl.controller.local_world import LocalWorld, add_missing_exits
 from pliant.nodectl.controller.server_links import SecretLink, server_finder
 from pliant.nodectl.controller.world_adoption import SHIM_KILLED, kill_orphans
 from pliant.nodectl.host import procfs
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.launcher import Launcher
 from pliant.nodectl.settings import ControllerSettings
 from pliant.nodectl.shim import exits
@@ -153,8 +153,8 @@ def tracked(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracked]:
     made.close()
 
 
-def me() -> Identity:
-    found = Identity.of(os.getpid())
+def me() -> ProcessIdentity:
+    found = ProcessIdentity.of(os.getpid())
     assert found is not None
     return found
 

@@ -27,12 +27,12 @@ def groups() -> list[str]:
     return [name for name in os.listdir(cgroup.base_folder()) if name.startswith("pliant-shim-")]
 
 
-def start(server: FakeServer, tmp_path: Path, code: str) -> tuple[World, procfs.Identity]:
+def start(server: FakeServer, tmp_path: Path, code: str) -> tuple[World, procfs.ProcessIdentity]:
     """A world, and the daemon that it leaves."""
     world = World(["sh", "-c", code], tmp_path / "out", type="uni", directory=str(tmp_path))
     world.start(server)
     wait_until((tmp_path / "daemon").exists)
-    daemon = procfs.Identity.of(int((tmp_path / "daemon").read_text()))
+    daemon = procfs.ProcessIdentity.of(int((tmp_path / "daemon").read_text()))
     assert daemon is not None
     return world, daemon
 

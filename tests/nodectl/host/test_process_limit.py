@@ -11,15 +11,15 @@ import pytest
 from nodekit import FakeServer, Node, World
 from pliant.nodectl.host import cgroup, process_limit
 from pliant.nodectl.host.process_limit import task_limit
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 from testkit import run_python, wait_until
 
 #: Becomes a shim of three tasks and tells how many children it can have at the same time.
 SHIM = """
 import os, sys
 from pliant.nodectl.host import cgroup
-from pliant.nodectl.host.procfs import Identity
-me = Identity.of(os.getpid())
+from pliant.nodectl.host.procfs import ProcessIdentity
+me = ProcessIdentity.of(os.getpid())
 cgroup.enter()
 if not cgroup.limit_tasks(me, 4):
     print("none")
@@ -92,7 +92,7 @@ def test_in_a_delegated_v2_hierarchy_the_limit_is_in_the_group_of_the_shim(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tree of plain files: the kernel's has the pids controller in one hierarchy only."""
-    shim = Identity.of(os.getpid())
+    shim = ProcessIdentity.of(os.getpid())
     assert shim is not None
     monkeypatch.setattr(cgroup, "base_folder", lambda: str(tmp_path))
     monkeypatch.setattr(process_limit, "base_folder", lambda: "")

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from pliant.nodectl.host import procfs
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
@@ -18,7 +18,7 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 @pytest.mark.case(25)
 def test_a_process_is_itself_until_it_ends() -> None:
     child = subprocess.Popen(SLEEP)
-    identity = Identity.of(child.pid)
+    identity = ProcessIdentity.of(child.pid)
     assert identity is not None
     assert identity.alive()
     assert not identity._replace(start=identity.start + 1).alive()
@@ -27,7 +27,7 @@ def test_a_process_is_itself_until_it_ends() -> None:
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert not identity.alive()  # a zombie runs no more
     child.wait()
-    assert Identity.of(child.pid) is None
+    assert ProcessIdentity.of(child.pid) is None
 
 
 def test_a_name_with_parentheses_does_not_confuse() -> None:
@@ -70,15 +70,15 @@ def test_processes_that_are_not_there() -> None:
 
 @pytest.mark.case(47)
 def test_without_free_descriptors_no_process_is_taken_for_ended() -> None:
-    me = Identity.of(os.getpid())
+    me = ProcessIdentity.of(os.getpid())
     assert me is not None
     another = me._replace(start=me.start + 1)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
     try:
-        alive, of, unknown = another.alive(), Identity.of(me.pid), None
+        alive, of, unknown = another.alive(), ProcessIdentity.of(me.pid), None
         try:
-            Identity.of(me.pid, strict=True)
+            ProcessIdentity.of(me.pid, strict=True)
         except OSError as error:
             unknown = error
     finally:

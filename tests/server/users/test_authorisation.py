@@ -17,7 +17,7 @@ from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.timeouts import Timeouts
 from pliant.server.config import ConfigError, check_config
 from pliant.server.users.answers import encode_pieces
-from pliant.server.users.authorisation import REQUIRED_ROLE, AccessControl, RequestingUser, Role
+from pliant.server.users.authorisation import REQUIRED_ROLE, AccessControl, RequestingUser, UserRole
 from pliant.server.users.operation_table import Operations
 from pliant.server.users.submission_schema import UserRequestError
 from serverkit.scripted import Shell
@@ -25,37 +25,37 @@ from testkit import wait_until
 
 #: Submissions of `Shell` are of the user 1000, its server runs as the user 999.
 PEERS = {
-    Role.USER: RequestingUser(2000, "bob"),
-    Role.OWNER: RequestingUser(1000, "ann"),
-    Role.OPERATOR: RequestingUser(3000, "olga"),
-    Role.ADMINISTRATOR: RequestingUser(999, "server"),
+    UserRole.USER: RequestingUser(2000, "bob"),
+    UserRole.OWNER: RequestingUser(1000, "ann"),
+    UserRole.OPERATOR: RequestingUser(3000, "olga"),
+    UserRole.ADMINISTRATOR: RequestingUser(999, "server"),
 }
 SECRET = "/home/ann/secret"
 
 #: A request of each operation on job 1 or node n1, and the lowest role that may make it.
-REQUESTS: Mapping[str, tuple[dict[str, Any], Role]] = {
+REQUESTS: Mapping[str, tuple[dict[str, Any], UserRole]] = {
     # That of a server for one user, which `Shell` is.
-    "submit": ({"job": {"argv": ["true"], "cwd": "/tmp"}}, Role.ADMINISTRATOR),
-    "query": ({"job": {"argv": ["true"], "cwd": "/tmp"}}, Role.USER),
-    "jobs": ({"ids": [1]}, Role.USER),
-    "nodes": ({}, Role.USER),
-    "ping": ({}, Role.USER),
-    "wait": ({"id": 1}, Role.USER),
-    "history": ({"id": 1}, Role.OWNER),
-    "refusals": ({}, Role.USER),
-    "why": ({"id": 1}, Role.OWNER),
-    "cancel": ({"ids": [1]}, Role.OWNER),
-    "hold": ({"id": 1}, Role.OWNER),
-    "release": ({"id": 1}, Role.OWNER),
-    "priority": ({"id": 1, "priority": 5}, Role.OWNER),
-    "suspend": ({"id": 1}, Role.OWNER),
-    "resume_job": ({"id": 1}, Role.OWNER),
-    "requeue": ({"id": 1}, Role.OWNER),
-    "resize": ({"id": 1, "size": 2}, Role.OWNER),
-    "drain": ({"node": "n1"}, Role.OPERATOR),
-    "resume": ({"node": "n1"}, Role.OPERATOR),
-    "remove": ({"node": "n1"}, Role.ADMINISTRATOR),
-    "stop": ({}, Role.ADMINISTRATOR),
+    "submit": ({"job": {"argv": ["true"], "cwd": "/tmp"}}, UserRole.ADMINISTRATOR),
+    "query": ({"job": {"argv": ["true"], "cwd": "/tmp"}}, UserRole.USER),
+    "jobs": ({"ids": [1]}, UserRole.USER),
+    "nodes": ({}, UserRole.USER),
+    "ping": ({}, UserRole.USER),
+    "wait": ({"id": 1}, UserRole.USER),
+    "history": ({"id": 1}, UserRole.OWNER),
+    "refusals": ({}, UserRole.USER),
+    "why": ({"id": 1}, UserRole.OWNER),
+    "cancel": ({"ids": [1]}, UserRole.OWNER),
+    "hold": ({"id": 1}, UserRole.OWNER),
+    "release": ({"id": 1}, UserRole.OWNER),
+    "priority": ({"id": 1, "priority": 5}, UserRole.OWNER),
+    "suspend": ({"id": 1}, UserRole.OWNER),
+    "resume_job": ({"id": 1}, UserRole.OWNER),
+    "requeue": ({"id": 1}, UserRole.OWNER),
+    "resize": ({"id": 1, "size": 2}, UserRole.OWNER),
+    "drain": ({"node": "n1"}, UserRole.OPERATOR),
+    "resume": ({"node": "n1"}, UserRole.OPERATOR),
+    "remove": ({"node": "n1"}, UserRole.ADMINISTRATOR),
+    "stop": ({}, UserRole.ADMINISTRATOR),
 }
 
 
@@ -103,9 +103,9 @@ def test_each_operation_has_a_role_and_a_test(shell: Shell) -> None:
     assert operations <= set(REQUIRED_ROLE)
 
 
-@pytest.mark.parametrize("role", Role, ids=lambda role: role.name.lower())
+@pytest.mark.parametrize("role", UserRole, ids=lambda role: role.name.lower())
 @pytest.mark.parametrize("operation", REQUESTS)
-def test_an_operation_in_a_role(actions: Operations, operation: str, role: Role) -> None:
+def test_an_operation_in_a_role(actions: Operations, operation: str, role: UserRole) -> None:
     fields, lowest = REQUESTS[operation]
     assert refused(actions, operation, fields, PEERS[role]) == (role < lowest)
 
@@ -116,8 +116,8 @@ def test_nobody_may_do_what_is_not_in_the_table() -> None:
 
 
 def test_root_is_an_administrator_and_nobody_owns_a_job_without_owner() -> None:
-    assert AccessControl(999).role(RequestingUser(0, "root")) is Role.ADMINISTRATOR
-    assert AccessControl(999).role(RequestingUser(1000, "ann"), owner=None) is Role.USER
+    assert AccessControl(999).role(RequestingUser(0, "root")) is UserRole.ADMINISTRATOR
+    assert AccessControl(999).role(RequestingUser(1000, "ann"), owner=None) is UserRole.USER
 
 
 def answer(actions: Operations, peer: RequestingUser, **request: Any) -> dict[str, Any]:
@@ -140,9 +140,9 @@ def answer(actions: Operations, peer: RequestingUser, **request: Any) -> dict[st
 )
 def test_others_do_not_see_arguments_and_folders(shell: Shell, request_: dict[str, Any]) -> None:
     actions = shell.actions(operators=[3000])
-    assert SECRET not in json.dumps(answer(actions, PEERS[Role.USER], **request_))
+    assert SECRET not in json.dumps(answer(actions, PEERS[UserRole.USER], **request_))
     if request_["op"] == "jobs":
-        for role in (Role.OWNER, Role.OPERATOR, Role.ADMINISTRATOR):
+        for role in (UserRole.OWNER, UserRole.OPERATOR, UserRole.ADMINISTRATOR):
             assert SECRET in json.dumps(answer(actions, PEERS[role], **request_))
 
 
@@ -153,10 +153,10 @@ def test_history_shows_the_own_jobs_and_nodes(shell: Shell) -> None:
         for role, peer in PEERS.items()
     }
     assert jobs == {
-        Role.USER: {None},
-        Role.OWNER: {None, 1},
-        Role.OPERATOR: {None, 1},
-        Role.ADMINISTRATOR: {None, 1},
+        UserRole.USER: {None},
+        UserRole.OWNER: {None, 1},
+        UserRole.OPERATOR: {None, 1},
+        UserRole.ADMINISTRATOR: {None, 1},
     }
 
 
@@ -164,12 +164,12 @@ def test_others_do_not_see_what_was_refused(shell: Shell) -> None:
     actions = shell.actions(operators=[3000])
     job = {"argv": ["/bin/true"], "cwd": SECRET, "sizes": "999"}
     with pytest.raises(UserRequestError):
-        answer(actions, PEERS[Role.OWNER], op="submit", job=job)
+        answer(actions, PEERS[UserRole.OWNER], op="submit", job=job)
     wait_until(lambda: bool(shell.reader.refusals(None)), what="the record of the refusal")
     for operation in ("refusals", "history"):
-        assert SECRET not in json.dumps(answer(actions, PEERS[Role.USER], op=operation))
-        assert SECRET in json.dumps(answer(actions, PEERS[Role.OPERATOR], op=operation))
-    assert SECRET in json.dumps(answer(actions, PEERS[Role.OWNER], op="refusals"))
+        assert SECRET not in json.dumps(answer(actions, PEERS[UserRole.USER], op=operation))
+        assert SECRET in json.dumps(answer(actions, PEERS[UserRole.OPERATOR], op=operation))
+    assert SECRET in json.dumps(answer(actions, PEERS[UserRole.OWNER], op="refusals"))
 
 
 def test_operators_are_users_of_this_machine() -> None:
@@ -178,8 +178,8 @@ def test_operators_are_users_of_this_machine() -> None:
         check_config({"operators": ["nobody-here"]})
 
 
-@pytest.mark.parametrize("role", [Role.OWNER, Role.OPERATOR, Role.ADMINISTRATOR])
-def test_an_owner_may_only_lower_a_priority(shell: Shell, role: Role) -> None:
+@pytest.mark.parametrize("role", [UserRole.OWNER, UserRole.OPERATOR, UserRole.ADMINISTRATOR])
+def test_an_owner_may_only_lower_a_priority(shell: Shell, role: UserRole) -> None:
     asked: list[PriorityChanged] = []
 
     class Told:
@@ -194,7 +194,7 @@ def test_an_owner_may_only_lower_a_priority(shell: Shell, role: Role) -> None:
     actions = shell.actions(operators=[3000])
     shell.commands._core_loop = Told()  # type: ignore[assignment]
     asyncio.run(actions.handle({"op": "priority", "id": 1, "priority": 5}, PEERS[role]))
-    assert [event.may_raise for event in asked] == [role is not Role.OWNER]
+    assert [event.may_raise for event in asked] == [role is not UserRole.OWNER]
     for wrong in (1_000_001, "5", True, None):
         with pytest.raises(UserRequestError, match=r"^priority: expected"):
             asyncio.run(actions.handle({"op": "priority", "id": 1, "priority": wrong}, PEERS[role]))

@@ -22,7 +22,7 @@ import pytest
 
 from pliant.server.access.peer_limits import PeerLimits
 from pliant.server.access.privacy import PUBLIC
-from pliant.server.users.authorisation import REQUIRED_ROLE, Role
+from pliant.server.users.authorisation import REQUIRED_ROLE, UserRole
 from serverkit import Controller, Server, User
 from testkit import ROOT, wait_until
 from userkit import ALICE, BOB, needs_root, open_folder, run_as
@@ -72,7 +72,7 @@ def table() -> dict[str, tuple[bool, ...]]:
 
 def test_the_page_has_the_table_of_the_server() -> None:
     expected = {
-        operation: tuple(role >= needed for role in Role)
+        operation: tuple(role >= needed for role in UserRole)
         for operation, needed in REQUIRED_ROLE.items()
     }
     assert table() == expected
@@ -104,10 +104,10 @@ def system_account(position: int) -> pwd.struct_passwd:
 
 OPERATOR, ADMINISTRATOR = system_account(0), system_account(1)
 UIDS = {
-    Role.USER: BOB,
-    Role.OWNER: ALICE,
-    Role.OPERATOR: OPERATOR.pw_uid,
-    Role.ADMINISTRATOR: ADMINISTRATOR.pw_uid,
+    UserRole.USER: BOB,
+    UserRole.OWNER: ALICE,
+    UserRole.OPERATOR: OPERATOR.pw_uid,
+    UserRole.ADMINISTRATOR: ADMINISTRATOR.pw_uid,
 }
 
 
@@ -233,8 +233,8 @@ def test_each_operation_in_each_role_on_the_socket(many: ManyUsers) -> None:
     assert set(named) == set(REQUESTS)
     # A stop at the end, because nothing can be asked after it. No wait for a job that is held.
     order = [name for name in named if name not in {"stop", "wait"}] + ["stop"]
-    many.start(jobs=len(Role) * (len(order) + len(RIGHTS)))
-    for number, role in enumerate(Role):
+    many.start(jobs=len(UserRole) * (len(order) + len(RIGHTS)))
+    for number, role in enumerate(UserRole):
         requests = [{"op": name, **filled(REQUESTS[name], many.next_job())} for name in order] + [
             filled(request, many.next_job()) for request in RIGHTS.values()
         ]
@@ -247,7 +247,7 @@ def test_each_operation_in_each_role_on_the_socket(many: ManyUsers) -> None:
                 may = expected["submit if all jobs run as one account"][number]
             assert is_forbidden(answer) == (not may), f"{name} as {role.name}: {answer}"
         seen = json.dumps(answers)
-        assert (SECRET in seen) == (role is not Role.USER), f"what {role.name} sees"
+        assert (SECRET in seen) == (role is not UserRole.USER), f"what {role.name} sees"
 
 
 @needs_root
@@ -265,7 +265,7 @@ def test_a_user_changes_nothing_of_the_job_of_another(many: ManyUsers) -> None:
     changing = [
         {"op": name, **filled(REQUESTS[name], job)}
         for name, needed in REQUIRED_ROLE.items()
-        if needed is Role.OWNER and name in REQUESTS
+        if needed is UserRole.OWNER and name in REQUESTS
     ]
     assert all(map(is_forbidden, many.ask(BOB, *changing)))
     assert state() == before

@@ -17,7 +17,7 @@ import pytest
 from helperkit.identity import acting_as
 from helperkit.programs import python_for_all
 from pliant.nodectl.controller.helper_client import HelperClient, encode_content
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.spool import StartRequest
 from pliant.protos.identity import keys
 from pliant.protos.identity.launch_content import LaunchContent, signed_variables
@@ -189,7 +189,7 @@ class Helper:
 
     def ask_start(
         self, order: bytes, request: StartRequest, uid: int = ACCOUNT, **content: bytes
-    ) -> Identity:
+    ) -> ProcessIdentity:
         """Ask for the start of a world as the controller does; return its shim."""
         names = ("token", "nodes", "checkpoint_key")
         secrets = dict(zip(names, SECRETS, strict=True)) | content
@@ -197,7 +197,7 @@ class Helper:
         with acting_as(uid):
             return self.client().start(order, data)
 
-    def start_world(self, request: StartRequest) -> Identity:
+    def start_world(self, request: StartRequest) -> ProcessIdentity:
         """Start a world by a right order; return its shim."""
         return self.ask_start(self.sign(request), request)
 
@@ -206,7 +206,7 @@ class Helper:
         with acting_as(ACCOUNT):
             return self.client().end(world)
 
-    def find(self, world: str) -> Identity | None:
+    def find(self, world: str) -> ProcessIdentity | None:
         """Ask for a world."""
         with acting_as(ACCOUNT):
             return self.client().find(world)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nodekit.server import FakeServer
-from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.spool import Spool
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until
@@ -147,7 +147,7 @@ class Node:
         with open(self.log, "ab") as log:
             return subprocess.run(command, stdout=log, stderr=log, check=False).returncode
 
-    def shim(self, world: World) -> Identity:
+    def shim(self, world: World) -> ProcessIdentity:
         """Who keeps a world that was started."""
         shim = Spool(self.spool / world.name).shim()
         assert shim is not None, f"{world.name} has no shim yet"
