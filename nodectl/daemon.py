@@ -216,6 +216,8 @@ async def _run(settings: ControllerSettings, state: Path, run: Path, *, hangup: 
     # Before grpc is imported: this process never forks, and grpc's fork hooks can make it hang.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     require_tls_1_3()
+    # The library would log each failed handshake, which strangers can cause at will.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from pliant.nodectl.controller.controller import Controller
     from pliant.nodectl.controller.launcher_client import raise_descriptor_limit
     from pliant.nodectl.controller.server_stream import RefusedError

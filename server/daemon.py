@@ -196,6 +196,8 @@ def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
     # fork handlers of gRPC, which cost time, are switched off.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     require_tls_1_3()
+    # The library would log each failed handshake, which strangers can cause at will.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     # A job passes through about a dozen hand-overs between threads. With the default switch
     # interval of 5 ms each of them could take that long.
     sys.setswitchinterval(0.00001)

@@ -206,7 +206,9 @@ class Services:
             "nodes": Endpoint(
                 _candidates(nodes_at, meta.get(_PORTS["nodes"])),
                 (node_service(nodes),),
-                tls.files.credentials(clients_have_certificates=True),
+                tls.files.credentials(
+                    clients_have_certificates=True, on_handshake=tls.certified.handshakes.begin
+                ),
                 _SHARES["nodes"],
             ),
         }

@@ -43,7 +43,7 @@ def diagnose(address: str, directory: Path, now: float) -> str:
     """
     try:
         with _connect(address) as plain:
-            _handshake(plain, _context(directory))
+            return _handshake(plain, _context(directory))
     except ssl.SSLCertVerificationError as error:
         return _describe_verification(address, error, now)
     except ssl.SSLError as error:
@@ -52,7 +52,6 @@ def diagnose(address: str, directory: Path, now: float) -> str:
         return "it does not complete the TLS handshake"
     except OSError as error:
         return error.strerror or str(error)
-    return ""
 
 
 def _connect(address: str) -> socket.socket:
@@ -71,9 +70,15 @@ def _context(directory: Path) -> ssl.SSLContext:
     return context
 
 
-def _handshake(plain: socket.socket, context: ssl.SSLContext) -> None:
+def _handshake(plain: socket.socket, context: ssl.SSLContext) -> str:
     with context.wrap_socket(plain, server_hostname=SERVER_DNS_NAME) as connection:
-        connection.recv(1)  # the first frame of HTTP/2, or why the server refuses
+        # The first frame of HTTP/2, an alert of TLS, or the end of the connection.
+        if connection.recv(1):
+            return ""
+    return (
+        "the server does not accept the certificate of this node: it is of another cluster, or the "
+        "clock of one of the two hosts is wrong"
+    )
 
 
 def _describe_verification(address: str, error: ssl.SSLCertVerificationError, now: float) -> str:

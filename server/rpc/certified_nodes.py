@@ -27,6 +27,7 @@ from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.execution.connections import NodeStream
 from pliant.server.rpc.unauthenticated_peers import PeerWarnings
 from pliant.server.security.node_admission import CertifiedNode, NodeAdmission
+from pliant.server.security.refused_handshakes import RefusedHandshakes
 from pliant.server.security.tls_files import ServerTls, TlsFiles
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class CertifiedNodes:
             clock: returns seconds since the epoch.
         """
         self._files, self._admission, self._lose, self._clock = files, admission, lose, clock
+        self.handshakes = RefusedHandshakes("port of the nodes")
         self._open: set[_OpenStream] = set()
         self._lost: set[str] = set()
         self._sent: ServerTls | None = None
@@ -107,8 +109,10 @@ class CertifiedNodes:
 
     async def watch(self) -> None:
         """Look at the files until cancelled."""
+        loop = asyncio.get_running_loop()
         while True:
             self.look()
+            self.handshakes.look(loop.time())
             await asyncio.sleep(POLL_S)
 
     def look(self) -> None:

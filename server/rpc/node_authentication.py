@@ -76,6 +76,7 @@ class CertificateAuthenticator:
 
     async def authenticate(self, context: Any, reports: AsyncIterator[Any]) -> NodePeer | None:
         """Return the node of the certificate with which the stream was opened."""
+        self._certified.handshakes.follow()
         return _CertifiedPeer(self._admission.identify(context.auth_context()))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,17 +63,22 @@ class TlsFiles:
             self._refresh()
             return self._current
 
-    def credentials(self, *, clients_have_certificates: bool) -> grpc.ServerCredentials:
+    def credentials(
+        self, *, clients_have_certificates: bool, on_handshake: Callable[[], None] | None = None
+    ) -> grpc.ServerCredentials:
         """Return the credentials of a port, which follow changes of the files.
 
         Args:
             clients_have_certificates: whether TLS refuses clients without a certificate of this
                 cluster, before any message is read.
+            on_handshake: is called at the start of each handshake, by a thread of gRPC.
         """
         shown = self.current
 
         def changed() -> Any:  # None, which the stubs forbid, keeps the present certificates
             nonlocal shown
+            if on_handshake is not None:
+                on_handshake()
             if (current := self.current) is shown:
                 return None
             shown = current

@@ -1,0 +1,54 @@
+"""Log connections that TLS refused, which gRPC for Python does not report.
+
+The library of gRPC writes a line for each of them to standard error, without limit and without the
+address of the peer: a stranger could fill the disk. So these lines are off (``GRPC_VERBOSITY``),
+and the connections are counted instead.
+"""
+
+from __future__ import annotations
+
+import logging
+
+log = logging.getLogger(__name__)
+
+#: A handshake that has not led to a stream for this long was refused, or sent nothing, seconds.
+INTERVAL_S = 15.0
+
+
+class RefusedHandshakes:
+    """Counts the handshakes of a port, and the streams that followed them."""
+
+    def __init__(self, port: str) -> None:
+        """Count for a port, which is named in the log."""
+        self._port = port
+        self._begun = self._followed = 0
+        #: Handshakes that had begun at the last look, and when that was.
+        self._begun_before, self._looked_at = 0, float("-inf")
+        self._logged = 0
+
+    def begin(self) -> None:
+        """Count a handshake that begins. Called by a thread of gRPC."""
+        self._begun += 1
+
+    def follow(self) -> None:
+        """Count a stream of a client whose handshake has succeeded."""
+        self._followed += 1
+
+    def look(self, now: float) -> None:
+        """Log how many connections were refused, at most once in `INTERVAL_S`.
+
+        Args:
+            now: on a monotonic clock.
+        """
+        if now < self._looked_at + INTERVAL_S:
+            return
+        refused = self._begun_before - self._followed
+        self._begun_before, self._looked_at = self._begun, now
+        if refused > self._logged:
+            log.warning(
+                "%s: %d connections were refused by TLS or sent nothing; the log of a node that "
+                "is refused says why",
+                self._port,
+                refused - self._logged,
+            )
+            self._logged = refused
