@@ -96,6 +96,9 @@ class Node:
     used: int = 0
     memory_bytes: int | None = None
     idle_memory_bytes: int | None = None
+    #: Generic resources with the number of each, and properties.
+    gres: Mapping[str, int] = field(default_factory=dict)
+    properties: tuple[str, ...] = ()
     jobs: tuple[int, ...] = ()
     address: str = ""
 
@@ -183,7 +186,9 @@ class Client:
                 checkpoint), ``when_cut_off`` (``keep`` or ``stop-after=30s``),
                 ``time_limit_s`` and ``estimate_s``, both in seconds, ``speedup``, ``grow_if``
                 (``gain`` or ``always``), ``priority`` (a whole number),
-                ``resources`` (such as ``["matlab=1/proc"]``),
+                ``resources`` (such as ``["matlab=1/proc"]``), for each process ``mem_per_cpu``
+                (``"4G"``, or bytes), ``gpus`` and ``gres`` (such as ``["fpga:1"]``),
+                ``constraint``, ``nodelist`` and ``exclude`` (such as ``"n[01-16]"``),
                 ``deadline_s`` (seconds from now) or ``deadline_at`` (seconds since the epoch),
                 ``profit`` (a number, or a profit function such as
                 ``"1000:soft=0.25:penalty=50"``).

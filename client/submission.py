@@ -336,11 +336,18 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     grow_if: str | None = None,
     priority: int = 0,
     resources: Sequence[str] = (),
+    mem_per_cpu: str | int = "",
+    gpus: int = 0,
+    gres: Sequence[str] = (),
+    constraint: str = "",
+    nodelist: str = "",
+    exclude: str = "",
 ) -> dict[str, Any]:
     """Return the job that a ``submit`` request carries.
 
     Raises:
-        UsageError: sizes, speedup or resources are not in their grammar, ``open_mode`` is neither
+        UsageError: sizes, speedup, resources or needs of nodes (``mem_per_cpu`` to
+            ``exclude``) are not in their grammar, ``open_mode`` is neither
             ``append`` nor ``truncate``, ``grow_if`` is unknown, ``when_cut_off`` is no policy, or
             ``profit`` is no profit function or has no deadline.
         SubmitError: a check failed; names the field and the remedy.
@@ -352,8 +359,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         raise UsageError(f"open_mode: {open_mode!r} is unknown; write {' or '.join(OPEN_MODES)}")
     if grow_if not in (None, *GROW_IF):
         raise UsageError(f"grow_if: {grow_if!r} is unknown; write {' or '.join(GROW_IF)}")
-    here = os.getcwd()
-    cwd = check_directory(os.path.join(here, chdir)) if chdir else here
+    cwd = check_directory(os.path.join(here := os.getcwd(), chdir or "."))
     environment = dict(os.environ if env is None else env)
     program = find_program(argv[0], environment.get("PATH", os.defpath), here)
     kind = type or ("script" if program.endswith(".sh") else "mpi")
@@ -383,7 +389,60 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         # Not sent by default, so that older servers take the job.
         **({"priority": priority} if priority else {}),
         **({"resources": check_resources(resources)} if resources else {}),
+        **check_node_needs(mem_per_cpu, gpus, gres, constraint, nodelist, exclude),
     }
+
+
+def check_node_needs(
+    mem_per_cpu: str | int,
+    gpus: int,
+    gres: Sequence[str],
+    constraint: str,
+    nodelist: str,
+    exclude: str,
+) -> dict[str, Any]:
+    """Return the fields about what a job needs of its nodes; empty if it needs nothing of them.
+
+    Raises:
+        UsageError: a text is not in its grammar; the message names the option.
+    """
+    if not (mem_per_cpu or gpus or gres or constraint or nodelist or exclude):
+        return {}  # the usual case imports nothing
+    from pliant.core.values.constraint import Constraint
+    from pliant.core.values.node_needs import GPU, parse_gres, parse_memory
+    from pliant.core.values.node_ranges import parse_node_ranges
+
+    option = "--gres"
+    try:
+        amounts = parse_gres(gres)
+        if gpus:
+            if GPU in amounts:
+                raise ValueError(f"--gpus {gpus} asks for {GPU}, too; name them once")
+            amounts[GPU] = gpus
+        option = "--mem-per-cpu"
+        memory = mem_per_cpu if isinstance(mem_per_cpu, int) else 0
+        if mem_per_cpu and not memory:
+            memory = parse_memory(str(mem_per_cpu))
+        option = "--constraint"
+        if constraint:
+            Constraint(constraint)
+        option = "--nodelist"
+        if nodelist:
+            parse_node_ranges(nodelist)
+        option = "--exclude"
+        if exclude:
+            parse_node_ranges(exclude)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+    fields = {
+        "memory_bytes": memory,
+        "gres": amounts,
+        "constraint": constraint,
+        "nodelist": nodelist,
+        "exclude": exclude,
+    }
+    # Not sent if empty, so that older servers take the job.
+    return {name: value for name, value in fields.items() if value}
 
 
 def _contract(deadline_s: float | None, deadline_at: float | None, profit: str) -> dict[str, Any]:

@@ -106,6 +106,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--name", help="of this node (default: the host's)")
     parser.add_argument("--slots", type=_parse_number, help="processes of jobs that run at a time")
+    parser.add_argument("--memory", metavar="SIZE", help="that jobs may use, as in 64G")
+    parser.add_argument(
+        "--gres", type=_parse_gres, metavar="NAME:N,...", help="devices that jobs may ask for"
+    )
+    parser.add_argument(
+        "--properties",
+        type=lambda text: text.split(","),
+        metavar="NAME,...",
+        help="that jobs may require",
+    )
     parser.add_argument("--server", metavar="ADDRESS", help="of the server")
     parser.add_argument("--address-file", metavar="FILE", help="holds the server's address")
     parser.add_argument("--secret-file", metavar="FILE", help="holds the secret of the cluster")
@@ -121,6 +131,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--most-processes", type=_parse_number, help="of a job on this node")
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"])
     return parser
+
+
+def _parse_gres(text: str) -> dict[str, int]:
+    from pliant.core.values.node_needs import parse_gres
+
+    try:
+        return parse_gres(text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _joined_node() -> JoinedNode | None:

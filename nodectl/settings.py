@@ -12,6 +12,8 @@ from typing import Any, Literal
 import msgspec
 
 from pliant.core.support.errors import PliantError
+from pliant.core.values.constraint import is_property
+from pliant.core.values.node_needs import MAX_GRES, is_gres_name, parse_memory
 from pliant.protos.address import TcpAddress, parse_address
 from pliant.protos.daemons.config_files import ConfigFileError, read_config
 
@@ -30,6 +32,12 @@ class ControllerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     cluster: str = "main"
     #: Number of job processes that may run here at the same time.
     slots: int = msgspec.field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    #: Memory that jobs may use, such as 64G; if empty, that of the host or of its control group.
+    memory: str = ""
+    #: Generic resources that jobs may ask for, with the number of each, such as gpu: 4.
+    gres: dict[str, int] = {}
+    #: Properties of this node that jobs may require (jobsub --constraint).
+    properties: list[str] = []
     #: Whether this is a spare node: idle until it replaces a lost node of its cluster.
     spare: bool = False
     #: Host name or address at which other nodes reach this one.
@@ -122,6 +130,7 @@ def _check(settings: ControllerSettings) -> None:
         )
     if not settings.address or any(char.isspace() for char in settings.address):
         raise ControllerSettingsError("address: expected a host name or an address")
+    _check_amounts(settings)
     for key in ("cluster", "address", "server", "interface"):
         value = getattr(settings, key)
         if not value.isprintable():
@@ -134,6 +143,26 @@ def _check(settings: ControllerSettings) -> None:
         if isinstance(address, TcpAddress) and not address.port:
             raise ControllerSettingsError(
                 f"server: {settings.server}: expected a port from 1 to 65535"
+            )
+
+
+def _check_amounts(settings: ControllerSettings) -> None:
+    if settings.memory:
+        try:
+            parse_memory(settings.memory)
+        except ValueError as error:
+            raise ControllerSettingsError(f"memory: {error}") from None
+    for name, amount in settings.gres.items():
+        if not is_gres_name(name):
+            raise ControllerSettingsError(
+                f"gres: {name!r:.60} is no name; write letters, digits, '.', '_' and '-'"
+            )
+        if not 0 <= amount <= MAX_GRES:
+            raise ControllerSettingsError(f"gres.{name}: expected 0 to {MAX_GRES}, got {amount}")
+    for name in settings.properties:
+        if not is_property(name):
+            raise ControllerSettingsError(
+                f"properties: {name!r:.80} is no property; write letters, digits, '.', '_' and '-'"
             )
 
 

@@ -14,7 +14,9 @@ from pliant.core.model.jobs import Exit
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome
 from pliant.core.support.errors import PliantError
 from pliant.core.support.limits import MAX_PROCESSORS, MAX_TEXT
+from pliant.core.values.constraint import is_property
 from pliant.core.values.ids import JobId, NodeName, ResizeId
+from pliant.core.values.node_needs import MAX_GRES, MAX_MEMORY, is_gres_name
 from pliant.core.values.processors import from_indices
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 from pliant.protos import app_pb2, node_pb2
@@ -24,6 +26,8 @@ from pliant.protos.sanitize_text import sanitize_text
 MAX_SIZES_TEXT = 4000
 #: Items of one negotiation message.
 MAX_ITEMS = 16
+#: Kinds of generic resources, and properties, of one node.
+MAX_GRES_KINDS, MAX_PROPERTIES = 32, 64
 
 
 class CodecError(PliantError, ValueError):
@@ -264,10 +268,30 @@ def node_from_proto(message: node_pb2.Register) -> events.NodeRegistered:
         slots=message.slots,
         cluster=message.cluster or "default",
         address=message.address or "127.0.0.1",
-        memory_bytes=message.memory_bytes,
+        memory_bytes=min(message.memory_bytes, MAX_MEMORY),
         worlds=tuple(_live_world(world) for world in message.worlds),
         spare=message.spare,
+        gres=_gres(message),
+        properties=_properties(message),
     )
+
+
+def _gres(message: node_pb2.Register) -> tuple[tuple[str, int], ...]:
+    if len(message.gres) > MAX_GRES_KINDS:
+        raise CodecError(f"gres: more than {MAX_GRES_KINDS}")
+    for name, amount in message.gres.items():
+        if not is_gres_name(name) or amount > MAX_GRES:
+            raise CodecError(f"gres: {name[:40]!r}: expected a name and up to {MAX_GRES}")
+    return tuple(sorted(message.gres.items()))
+
+
+def _properties(message: node_pb2.Register) -> tuple[str, ...]:
+    if len(message.properties) > MAX_PROPERTIES:
+        raise CodecError(f"properties: more than {MAX_PROPERTIES}")
+    for name in message.properties:
+        if not is_property(name):
+            raise CodecError(f"properties: {name[:40]!r} is no property")
+    return tuple(sorted(set(message.properties)))
 
 
 def exits_from_proto(message: node_pb2.RanksExited) -> events.ProcessesExited:

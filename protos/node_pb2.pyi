@@ -649,26 +649,6 @@ Global___Refused: _TypeAlias = Refused  # noqa: Y015
 class StartWorld(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    @_typing.final
-    class GresPerRankEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        value: _builtins.int
-        def __init__(
-            self,
-            *,
-            key: _builtins.str = ...,
-            value: _builtins.int = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
     WORLD_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
@@ -698,8 +678,6 @@ class StartWorld(_message.Message):
     HEARD_FIELD_NUMBER: _builtins.int
     TRUNCATE_BEFORE_FIELD_NUMBER: _builtins.int
     CHECKPOINT_KEY_FIELD_NUMBER: _builtins.int
-    MEMORY_PER_RANK_BYTES_FIELD_NUMBER: _builtins.int
-    GRES_PER_RANK_FIELD_NUMBER: _builtins.int
     world: _builtins.str
     """globally unique: also the PMI kvs name"""
     job: _builtins.int
@@ -747,8 +725,6 @@ class StartWorld(_message.Message):
     """
     checkpoint_key: _builtins.bytes
     """signs the job's checkpoints, the same in each of its runs"""
-    memory_per_rank_bytes: _builtins.int
-    """that the job asked for; 0: no limit"""
     @_builtins.property
     def ranks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Placement]:
         """those on this node"""
@@ -762,10 +738,6 @@ class StartWorld(_message.Message):
     @_builtins.property
     def processors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """of all ranks of the world, by rank; empty: they are all here"""
-
-    @_builtins.property
-    def gres_per_rank(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """generic resources of each rank, as in Register"""
 
     def __init__(
         self,
@@ -799,12 +771,10 @@ class StartWorld(_message.Message):
         heard: _builtins.int = ...,
         truncate_before: _builtins.float = ...,
         checkpoint_key: _builtins.bytes = ...,
-        memory_per_rank_bytes: _builtins.int = ...,
-        gres_per_rank: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s", "stop_after_s", b"stop_after_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s", "address_file", b"address_file", "application_address", b"application_address", "argv", b"argv", "checkpoint", b"checkpoint", "checkpoint_key", b"checkpoint_key", "directory", b"directory", "environment", b"environment", "epoch", b"epoch", "gres_per_rank", b"gres_per_rank", "heard", b"heard", "job", b"job", "kill_grace_s", b"kill_grace_s", "lease_s", b"lease_s", "memory_per_rank_bytes", b"memory_per_rank_bytes", "node_list", b"node_list", "process_mapping", b"process_mapping", "processors", b"processors", "ranks", b"ranks", "resize", b"resize", "run", b"run", "spans_nodes", b"spans_nodes", "stderr", b"stderr", "stdin", b"stdin", "stdout", b"stdout", "stop_after_s", b"stop_after_s", "token", b"token", "truncate_before", b"truncate_before", "type", b"type", "umask", b"umask", "world", b"world", "world_size", b"world_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s", "address_file", b"address_file", "application_address", b"application_address", "argv", b"argv", "checkpoint", b"checkpoint", "checkpoint_key", b"checkpoint_key", "directory", b"directory", "environment", b"environment", "epoch", b"epoch", "heard", b"heard", "job", b"job", "kill_grace_s", b"kill_grace_s", "lease_s", b"lease_s", "node_list", b"node_list", "process_mapping", b"process_mapping", "processors", b"processors", "ranks", b"ranks", "resize", b"resize", "run", b"run", "spans_nodes", b"spans_nodes", "stderr", b"stderr", "stdin", b"stdin", "stdout", b"stdout", "stop_after_s", b"stop_after_s", "token", b"token", "truncate_before", b"truncate_before", "type", b"type", "umask", b"umask", "world", b"world", "world_size", b"world_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__stop_after_s: _TypeAlias = _typing.Literal["stop_after_s"]  # noqa: Y015
     _WhichOneofArgType__stop_after_s: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s"]  # noqa: Y015

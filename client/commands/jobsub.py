@@ -68,6 +68,7 @@ def make_parser(kind: type[Parser] = Parser) -> Parser:
         usage="%(prog)s [options] program [arguments...]",
     )
     _add_size_options(parser)
+    _add_node_options(parser)
     _add_place_options(parser)
     _add_answer_options(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -147,6 +148,41 @@ def _add_size_options(parser: Parser) -> None:
         "the job, or for each processor; repeated for more",
     )
     group.add_argument("--hold", action="store_true", help="do not start it before it is released")
+
+
+def _add_node_options(parser: Parser) -> None:
+    group = parser.add_argument_group("its nodes")
+    group.add_argument(
+        "--mem-per-cpu",
+        default="",
+        metavar="SIZE",
+        help="memory of each process, with a unit: 500M, 4G; it comes and goes with processors",
+    )
+    group.add_argument(
+        "--gpus",
+        "--gpus-per-task",
+        type=_size,
+        default=0,
+        metavar="N",
+        help="GPUs of each process",
+    )
+    group.add_argument(
+        "--gres",
+        action="append",
+        metavar="NAME[:N]",
+        help="another generic resource of each process; repeated for more",
+    )
+    group.add_argument(
+        "-C",
+        "--constraint",
+        default="",
+        metavar="PROPERTIES",
+        help="run only on nodes with these properties: fast, fast&a100, a100|h100",
+    )
+    group.add_argument(
+        "-w", "--nodelist", default="", metavar="NODES", help="run only on these: n[01-16],gpu3"
+    )
+    group.add_argument("-x", "--exclude", default="", metavar="NODES", help="do not run on these")
 
 
 def _add_place_options(parser: Parser) -> None:
@@ -254,6 +290,12 @@ def _job(options: argparse.Namespace) -> dict[str, Any]:
         grow_if=options.grow_if,
         priority=options.priority,
         resources=options.resource or (),
+        mem_per_cpu=options.mem_per_cpu,
+        gpus=options.gpus,
+        gres=options.gres or (),
+        constraint=options.constraint,
+        nodelist=options.nodelist,
+        exclude=options.exclude,
     )
 
 

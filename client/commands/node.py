@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pliant.client.commands.node_identity import add_identity_actions
+from pliant.client.terminal.node_names import node_names
 from pliant.client.terminal.output import Parser, print_text, run_command
 from pliant.client.terminal.tables import clean
 
@@ -40,7 +41,7 @@ def _parser() -> Parser:
         action: argparse.ArgumentParser = actions.add_parser(
             name, help=text, description=text[0].upper() + text[1:] + "."
         )
-        action.add_argument("names", nargs="+", metavar="node", help="a node")
+        action.add_argument("names", nargs="+", metavar="node", help="a node, or several: n[01-16]")
         action.add_argument(
             "--reason", default="", help="with drain: what others should know of it"
         )
@@ -53,7 +54,7 @@ def _request(options: argparse.Namespace) -> int:
     from pliant.client.connection import Connection
 
     with Connection() as link:
-        for name in options.names:
+        for name in node_names(options.names):
             more: dict[str, Any] = {"reason": options.reason} if options.action == "drain" else {}
             answer = link.request(options.action, node=name, **more)
             if answer.get("message"):

@@ -15,6 +15,7 @@ from typing import Any
 
 from pliant.client.connection import Connection
 from pliant.client.terminal.durations import format_bytes, format_time
+from pliant.client.terminal.node_names import node_names
 from pliant.client.terminal.output import (
     Parser,
     add_watch_options,
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="List the nodes: all, or those that are named.",
         epilog="exit codes: 0 done, 1 a named node is not known, 2 wrong usage, 3 no server",
     )
-    parser.add_argument("names", nargs="*", metavar="node", help="a node")
+    parser.add_argument("names", nargs="*", metavar="node", help="a node, or several: n[01-16]")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_watch_options(parser)
     options = parser.parse_args(argv)
@@ -50,11 +51,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
+    names = node_names(options.names)
     with Connection() as link:
         if options.watch:
-            return watch(lambda: _frame(link.request("nodes"), options.names), options.every)
+            return watch(lambda: _frame(link.request("nodes"), names), options.every)
         answer = link.request("nodes")
-    nodes = _chosen(answer["nodes"], options.names)
+    nodes = _chosen(answer["nodes"], names)
     if options.json:
         print_json([with_keys_first(node, FIELDS) for node in nodes])
     elif nodes or not options.names:
@@ -62,7 +64,7 @@ def _show(options: argparse.Namespace) -> int:
         if answer.get("resources") and not options.names:
             print_text(f"\n{resources_line(answer['resources'])}")
     known = {node["name"] for node in nodes}
-    missing = [name for name in options.names if name not in known]
+    missing = [name for name in names if name not in known]
     for name in missing:
         print_error(PROG, f"there is no node {name}")
     return 1 if missing else 0
@@ -98,7 +100,7 @@ def resources_line(resources: dict[str, dict[str, int]]) -> str:
 
 def nodes_table(nodes: Sequence[dict[str, Any]]) -> str:
     """Return the nodes as a table."""
-    rows = [
+    rows: list[tuple[Any, ...]] = [
         (
             node["name"],
             node.get("cluster") or "-",
@@ -111,7 +113,24 @@ def nodes_table(nodes: Sequence[dict[str, Any]]) -> str:
         )
         for node in nodes
     ]
-    return table(_HEADS, rows, right=frozenset({"used", "slots", "memory"}))
+    heads = list(_HEADS)
+    # Most clusters have no devices and no properties, so the columns are shown only if needed.
+    more = {
+        "devices": [_devices(node.get("gres") or {}) for node in nodes],
+        "properties": [",".join(node.get("properties") or []) for node in nodes],
+    }
+    for head, cells in more.items():
+        if any(cells):
+            heads.insert(-1, head)
+            rows = [
+                (*row[:-1], cell or "-", row[-1]) for row, cell in zip(rows, cells, strict=True)
+            ]
+    return table(tuple(heads), rows, right=frozenset({"used", "slots", "memory"}))
+
+
+def _devices(gres: dict[str, int]) -> str:
+    """Return the generic resources of a node: ``gpu:4,fpga:1``."""
+    return ",".join(f"{name}:{number}" for name, number in gres.items() if number)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import psutil
 
+from pliant.core.values.node_needs import parse_memory
 from pliant.faults import failpoint, message
 from pliant.nodectl.controller import confirmed_contact
 from pliant.nodectl.controller.kill_orders import KillWatcher
@@ -47,6 +47,7 @@ from pliant.nodectl.controller.start_world import (
 from pliant.nodectl.controller.usage import job_usage, over_process_limit
 from pliant.nodectl.controller.world_adoption import clean_up, read_worlds
 from pliant.nodectl.host import cgroup, procfs
+from pliant.nodectl.host.node_memory import usable_memory
 from pliant.nodectl.settings import RELOADED, ControllerSettings
 from pliant.nodectl.spool import NOT_USABLE, SpooledExit
 from pliant.protos import node_pb2 as wire
@@ -201,13 +202,20 @@ class Controller:
             slots=self._settings.slots,
             boot_id=self._boot,
             address=self._settings.address,
-            memory_bytes=psutil.virtual_memory().total,
+            memory_bytes=self._memory_bytes(),
+            gres=self._settings.gres,
+            properties=self._settings.properties,
             generation=self._last_server.generation,
             life=self._last_server.life,
             worlds=[world.to_live_world() for world in self._worlds.values()],
             spare=self._settings.spare,
             **versions.numbers(),
         )
+
+    def _memory_bytes(self) -> int:
+        """Return the memory that jobs may use here."""
+        chosen = self._settings.memory
+        return parse_memory(chosen) if chosen else usable_memory()
 
     def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
         """Accept a server, unless orders of a newer one have been carried out."""

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pliant.core.model.nodes import Node, NodeState
+from pliant.core.model.views_and_plans import NodeView
+from pliant.core.state.view_cache import node_view
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import NONE, ProcessorMap, count
 from pliant.server.registry.node_map import Host, NodeMap
@@ -27,6 +29,7 @@ class NodeStatusCache:
         self._lock = threading.Lock()
         self._rows: dict[NodeName, _Row] = {}
         self._hosts: dict[NodeName, Host] = {}
+        self._views: dict[NodeName, NodeView] = {}
         #: None if nodes were added, removed or moved since the map was made.
         self._map: NodeMap | None = NodeMap()
         self._processors = self._up = 0
@@ -45,12 +48,16 @@ class NodeStatusCache:
         self._count(self._rows.get(node.name), -1)
         self._rows[node.name] = row = _row(node)
         self._count(row, +1)
+        self._views.pop(node.name, None)
+        if not node.spare:
+            self._views[node.name] = node_view(node)
         if moved:
             self._hosts[node.name] = host
             self._map = None
 
     def _forget(self, name: NodeName) -> None:
         self._count(self._rows.pop(name, None), -1)
+        self._views.pop(name, None)
         if self._hosts.pop(name, None) is not None:
             self._map = None
 
@@ -66,6 +73,15 @@ class NodeStatusCache:
         No job can be larger.
         """
         return self._processors
+
+    def views(self) -> list[NodeView]:
+        """Return the nodes on which jobs could run, also those that are lost or drained at present.
+
+        Spare nodes are left out.
+        """
+        with self._lock:
+            nodes = sorted(self._views.values(), key=lambda node: node.processors)
+        return nodes
 
     @property
     def up(self) -> int:
@@ -124,6 +140,8 @@ def _row(node: Node) -> _Row:
         "first": node.first,
         "slots": node.slots,
         "memory_bytes": node.memory_bytes,
+        "gres": dict(node.gres),
+        "properties": list(node.properties),
         "address": node.address,
         "spare": node.spare,
     }

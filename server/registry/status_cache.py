@@ -16,6 +16,7 @@ from typing import Any
 
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node
+from pliant.core.model.views_and_plans import NodeView
 from pliant.core.state import named_resources, profit_status
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.lost_contact_policy import isolation_policy
@@ -135,6 +136,10 @@ class StatusCache:
     def processors(self) -> int:
         """Return the number of processors of all known nodes except spare ones."""
         return self._nodes.processors
+
+    def node_views(self) -> list[NodeView]:
+        """Return the nodes on which jobs could run, also those that cannot take work at present."""
+        return self._nodes.views()
 
     @property
     def nodes_up(self) -> int:
@@ -295,6 +300,7 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
         "cwd": summary.cwd,
         "command": summary.command,
         **({"resources": list(map(str, job.spec.resources))} if job.spec.resources else {}),
+        **({"node_needs": job.spec.node_needs.to_record()} if job.spec.node_needs else {}),
         **_contract(job),
     }
 

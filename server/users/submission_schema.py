@@ -5,21 +5,33 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 
 from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY, JobSpec, JobType
+from pliant.core.model.views_and_plans import NodeView
+from pliant.core.state.node_amounts import impossible
 from pliant.core.support.errors import PliantError
 from pliant.core.support.limits import MAX_ARGUMENT_BYTES, MAX_DURATION_S
 from pliant.core.support.plural import plural
+from pliant.core.values.constraint import Constraint
 from pliant.core.values.ids import JobId
 from pliant.core.values.lost_contact_policy import KEEP, parse_isolation_policy
 from pliant.core.values.negotiation_policy import GrowIf
+from pliant.core.values.node_needs import (
+    MAX_GRES,
+    MAX_MEMORY,
+    MEMORY,
+    NodeNeeds,
+    is_gres_name,
+)
+from pliant.core.values.node_ranges import parse_node_ranges
 from pliant.core.values.profit_contract import Contract, parse_profit
-from pliant.core.values.resources import Need, impossible, parse_needs
+from pliant.core.values.resources import Need, parse_needs
+from pliant.core.values.resources import impossible as resources_impossible
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 from pliant.core.values.speedup import LINEAR, Speedup, SpeedupError, parse_speedup
 from pliant.server.registry.job_program import Program, expand
@@ -30,6 +42,8 @@ MAX_NAME_LENGTH = 4096
 MAX_SPEEDUP_LENGTH = 4096
 #: Maximum number of named resources that one job may need.
 MAX_RESOURCES = 16
+#: Maximum length of a list of nodes, in characters.
+MAX_NODE_LIST = 4096
 
 
 class UserRequestError(PliantError, code="user-request"):
@@ -84,6 +98,13 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     priority: int = 0
     #: Named resources that it needs: ``NAME=N`` for the job, ``NAME=N/proc`` for each processor.
     resources: list[str] = []
+    #: Memory in bytes, and generic resources, that each process needs on its node.
+    memory_bytes: int = 0
+    gres: dict[str, int] = {}
+    #: Properties that its nodes must have; nodes on which alone it may run, or may not run.
+    constraint: str = ""
+    nodelist: str = ""
+    exclude: str = ""
     #: The client's key of this submission: a second one with the same key gives the same job.
     key: str | None = None
 
@@ -97,6 +118,7 @@ class Submission:
     contract: Contract | None = None
     speedup: Speedup = LINEAR
     resources: tuple[Need, ...] = ()
+    node_needs: NodeNeeds | None = None
 
     def spec(self, job: JobId, user: str, uid: int, now: float) -> JobSpec:
         """Return the part of the job for the core."""
@@ -118,6 +140,7 @@ class Submission:
             grow_if=GrowIf(request.grow_if) if request.grow_if else None,
             priority=request.priority,
             resources=self.resources,
+            node_needs=self.node_needs,
         )
 
     def program(self, spec: JobSpec) -> Program:
@@ -140,7 +163,11 @@ class Submission:
 
 
 def check_submission(
-    raw: object, processors: int, wall: float = 0.0, amounts: Mapping[str, int] | None = None
+    raw: object,
+    processors: int,
+    wall: float = 0.0,
+    amounts: Mapping[str, int] | None = None,
+    nodes: Callable[[], list[NodeView]] = list,
 ) -> Submission:
     """Check a submission against the schema and the cluster.
 
@@ -149,6 +176,7 @@ def check_submission(
         processors: number of processors of the cluster.
         wall: the wall-clock time, for absolute deadlines, seconds since the epoch.
         amounts: total amount of each named resource.
+        nodes: returns the nodes of the cluster. Called only if the job needs something of them.
 
     Raises:
         UserRequestError: if it is invalid, or can never run on this cluster.
@@ -168,7 +196,8 @@ def check_submission(
     speedup = _check_speedup(request)
     sizes = _check_sizes(request, processors)
     needs = _check_resources(request, sizes, amounts or {})
-    return Submission(request, sizes, contract, speedup, needs)
+    node_needs = _check_node_needs(request, sizes.min, nodes)
+    return Submission(request, sizes, contract, speedup, needs, node_needs)
 
 
 def _from_msgspec(text: str) -> UserRequestError:
@@ -316,9 +345,57 @@ def _check_resources(
         needs = parse_needs(request.resources)
     except ValueError as error:
         raise UserRequestError(f"resource: {error}", field="resources") from None
-    if wrong := impossible(needs, sizes.min, amounts):
+    if wrong := resources_impossible(needs, sizes.min, amounts):
         raise UserRequestError(f"resource: {wrong}", kind="refused", field="resources")
     return needs
+
+
+def _check_node_needs(
+    request: JobRequest, least: int, nodes: Callable[[], list[NodeView]]
+) -> NodeNeeds | None:
+    """Return what the job needs of its nodes, None if any processors do.
+
+    Args:
+        request: the submission.
+        least: the smallest size of the job.
+        nodes: returns the nodes of the cluster.
+    """
+    if len(request.gres) > MAX_RESOURCES:
+        raise UserRequestError(f"gres: at most {MAX_RESOURCES} can be named", field="gres")
+    for name, amount in request.gres.items():
+        if not is_gres_name(name) or not 1 <= amount <= MAX_GRES:
+            raise UserRequestError(
+                f"gres: {name!r:.40}: expected a name and 1 to {MAX_GRES}", field="gres"
+            )
+    if not 0 <= request.memory_bytes <= MAX_MEMORY:
+        raise UserRequestError(f"memory_bytes: expected 0 to {MAX_MEMORY}", field="memory_bytes")
+    for field in ("nodelist", "exclude"):
+        _check_node_list(field, getattr(request, field))
+    amounts = {**request.gres, MEMORY: request.memory_bytes}
+    try:
+        constraint = Constraint(request.constraint) if request.constraint else None
+    except ValueError as error:
+        raise UserRequestError(f"constraint: {error}", field="constraint") from None
+    needs = NodeNeeds(
+        tuple(sorted((name, amount) for name, amount in amounts.items() if amount)),
+        constraint,
+        request.nodelist,
+        request.exclude,
+    )
+    if needs and (why := impossible(nodes(), needs, least)):
+        raise UserRequestError(why, kind="refused", field="node_needs")
+    return needs or None
+
+
+def _check_node_list(field: str, text: str) -> None:
+    """Check a list of nodes that may be empty."""
+    try:
+        if len(text) > MAX_NODE_LIST:
+            raise ValueError(f"longer than {MAX_NODE_LIST} characters")
+        if text:
+            parse_node_ranges(text)
+    except ValueError as error:
+        raise UserRequestError(f"{field}: {error}", field=field) from None
 
 
 def _check_sizes(request: JobRequest, processors: int) -> Sizes:

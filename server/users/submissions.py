@@ -66,7 +66,13 @@ class Submissions:
         Raises:
             UserRequestError: if it is invalid, or can never run on this cluster.
         """
-        return check_submission(raw, self._status.processors, time.time(), self._status.resources)
+        return check_submission(
+            raw,
+            self._status.processors,
+            time.time(),
+            self._status.resources,
+            self._status.node_views,
+        )
 
     async def submit(self, raw: Any, user: str, uid: int) -> int:
         """Store a job and return its number. The job is durable when this returns.

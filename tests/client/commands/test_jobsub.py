@@ -168,7 +168,7 @@ def test_directives_and_the_command_line_wins(accepting: Any, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("#JOB --bogus", "run.sh:3: #JOB --bogus: unknown option --bogus; write options"),
+        ("#JOB --xyzzy", "run.sh:3: #JOB --xyzzy: unknown option --xyzzy; write options"),
         ("#JOB other.sh", "run.sh:3: #JOB other.sh: 'other.sh' is no option"),
         ("#JOB --time never", "run.sh:3: #JOB --time never: argument --time: 'never' is not"),
         ("#JOB --speedup quick", "argument --speedup: speedup 'quick': write one of linear"),
