@@ -98,6 +98,15 @@ class OpenStandby:
     processor: int
 
 
+class NodeShare(NamedTuple):
+    """What the processes of a job may use on one node."""
+
+    #: Memory of all processes of the job there, with those that start now. 0 if it asked for none.
+    memory_bytes: int
+    #: By kind: the devices of the processes that start now, in order of rank, equally many each.
+    devices: Mapping[str, tuple[int, ...]]
+
+
 class Launch(NamedTuple):
     """Start processes: one rank on each processor, in this order."""
 
@@ -109,6 +118,8 @@ class Launch(NamedTuple):
     processors: tuple[int, ...]
     #: The only node that needs the order, because it does not know this world. None for all nodes.
     only: NodeName | None = None
+    #: By node: what the processes may use there. Empty if the job asked for nothing.
+    shares: Mapping[NodeName, NodeShare] = {}
 
 
 @fast_init

@@ -678,6 +678,8 @@ class StartWorld(_message.Message):
     HEARD_FIELD_NUMBER: _builtins.int
     TRUNCATE_BEFORE_FIELD_NUMBER: _builtins.int
     CHECKPOINT_KEY_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    DEVICES_FIELD_NUMBER: _builtins.int
     world: _builtins.str
     """globally unique: also the PMI kvs name"""
     job: _builtins.int
@@ -725,6 +727,8 @@ class StartWorld(_message.Message):
     """
     checkpoint_key: _builtins.bytes
     """signs the job's checkpoints, the same in each of its runs"""
+    memory_bytes: _builtins.int
+    """Memory that all processes of the job on this node may have together; 0: no limit."""
     @_builtins.property
     def ranks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Placement]:
         """those on this node"""
@@ -738,6 +742,10 @@ class StartWorld(_message.Message):
     @_builtins.property
     def processors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """of all ranks of the world, by rank; empty: they are all here"""
+
+    @_builtins.property
+    def devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___Device]:
+        """those of this node that the ranks of this world may use"""
 
     def __init__(
         self,
@@ -771,16 +779,46 @@ class StartWorld(_message.Message):
         heard: _builtins.int = ...,
         truncate_before: _builtins.float = ...,
         checkpoint_key: _builtins.bytes = ...,
+        memory_bytes: _builtins.int = ...,
+        devices: _abc.Iterable[Global___Device] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s", "stop_after_s", b"stop_after_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s", "address_file", b"address_file", "application_address", b"application_address", "argv", b"argv", "checkpoint", b"checkpoint", "checkpoint_key", b"checkpoint_key", "directory", b"directory", "environment", b"environment", "epoch", b"epoch", "heard", b"heard", "job", b"job", "kill_grace_s", b"kill_grace_s", "lease_s", b"lease_s", "node_list", b"node_list", "process_mapping", b"process_mapping", "processors", b"processors", "ranks", b"ranks", "resize", b"resize", "run", b"run", "spans_nodes", b"spans_nodes", "stderr", b"stderr", "stdin", b"stdin", "stdout", b"stdout", "stop_after_s", b"stop_after_s", "token", b"token", "truncate_before", b"truncate_before", "type", b"type", "umask", b"umask", "world", b"world", "world_size", b"world_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s", "address_file", b"address_file", "application_address", b"application_address", "argv", b"argv", "checkpoint", b"checkpoint", "checkpoint_key", b"checkpoint_key", "devices", b"devices", "directory", b"directory", "environment", b"environment", "epoch", b"epoch", "heard", b"heard", "job", b"job", "kill_grace_s", b"kill_grace_s", "lease_s", b"lease_s", "memory_bytes", b"memory_bytes", "node_list", b"node_list", "process_mapping", b"process_mapping", "processors", b"processors", "ranks", b"ranks", "resize", b"resize", "run", b"run", "spans_nodes", b"spans_nodes", "stderr", b"stderr", "stdin", b"stdin", "stdout", b"stdout", "stop_after_s", b"stop_after_s", "token", b"token", "truncate_before", b"truncate_before", "type", b"type", "umask", b"umask", "world", b"world", "world_size", b"world_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__stop_after_s: _TypeAlias = _typing.Literal["stop_after_s"]  # noqa: Y015
     _WhichOneofArgType__stop_after_s: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__stop_after_s) -> _WhichOneofReturnType__stop_after_s | None: ...
 
 Global___StartWorld: _TypeAlias = StartWorld  # noqa: Y015
+
+@_typing.final
+class Device(_message.Message):
+    """Devices of one kind on a node."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    INDICES_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """such as gpu"""
+    @_builtins.property
+    def indices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """in order of the ranks of the world there, equally many each"""
+
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        indices: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["indices", b"indices", "kind", b"kind"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Device: _TypeAlias = Device  # noqa: Y015
 
 @_typing.final
 class Placement(_message.Message):

@@ -126,11 +126,13 @@ def _unknown_to_node(state: CoreState, node: Node, job: Job, known: set[ResizeId
         again = isinstance(resize.stage, Preparing) and resize.id not in known
         if again and added & node.processors:
             epoch = job.epoch + 1
-            state.emit(Launch(job.id, job.run, resize.id, epoch, resize.joining, node.name))
+            shares = node_amounts.shares(state, job, resize.joining)
+            state.emit(Launch(job.id, job.run, resize.id, epoch, resize.joining, node.name, shares))
     if job.state is JobState.STARTING or _owed(job, node):
         if ResizeId(0) not in known:
             first = ResizeId(0)
-            state.emit(Launch(job.id, job.run, first, job.epoch, job.ranks, node.name))
+            shares = node_amounts.shares(state, job, job.ranks)
+            state.emit(Launch(job.id, job.run, first, job.epoch, job.ranks, node.name, shares))
     elif not known:
         reason = f"its processes on node {node.name} vanished"
         _taken_away(state, job, node.processors & ~added, reason)

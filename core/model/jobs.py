@@ -183,6 +183,8 @@ class Job:
     ranks: tuple[int, ...] = ()
     #: Processors on which processes of the job may be alive. No other job may use them.
     occupied: ProcessorMap = NONE
+    #: The devices of the processes on occupied processors: numbers on the node, by kind.
+    devices: dict[int, dict[str, tuple[int, ...]]] = field(default_factory=dict)
     #: Processors reserved for this job. It starts, or grows, when all of them are free.
     reserved: ProcessorMap = NONE
     #: What the strategy promised when it accepted the job. None if it promised nothing.

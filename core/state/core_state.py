@@ -16,6 +16,7 @@ from pliant.core.model.size_request import RequestAnswer, SizeRequest
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.model.views_and_plans import Outcome
 from pliant.core.model.wait_reasons import Reason
+from pliant.core.state.device_assignment import assign_devices, drop_devices
 from pliant.core.state.processor_ledger import ProcessorLedger
 from pliant.core.state.view_cache import ViewCache
 from pliant.core.values.ids import JobId, NodeName, ResizeId
@@ -272,6 +273,8 @@ class CoreState:
 
     def occupy(self, job: Job, processors: ProcessorMap) -> None:
         """Give a job these processors, which no other job has."""
+        if job.spec.node_needs is not None:
+            assign_devices(self.ledger, self.node_bound.values(), job, processors)
         job.occupied |= processors
         self.ledger.occupy(processors)
         self.touch(job)
@@ -279,6 +282,7 @@ class CoreState:
     def give_back(self, job: Job, processors: ProcessorMap) -> None:
         """Take these processors from a job."""
         job.occupied &= ~processors
+        drop_devices(job, processors)
         self.ledger.give_back(processors)
         self.touch(job)
 

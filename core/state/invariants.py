@@ -16,7 +16,7 @@ from pliant.core.state import node_amounts
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.views import fresh_view, view
 from pliant.core.support.errors import PliantError
-from pliant.core.values.processors import NONE, ProcessorMap, count, format_ranges
+from pliant.core.values.processors import NONE, ProcessorMap, count, format_ranges, indices
 
 
 class InvariantError(PliantError):
@@ -59,6 +59,16 @@ def _amounts_suffice(state: CoreState) -> None:
     nodes = [node for node in state.ledger.nodes if not node.overcommitted]
     if state.node_bound and (problem := node_amounts.overused(state, nodes)):
         raise InvariantError(problem)
+
+    for node in nodes:
+        seen: set[tuple[str, int]] = set()
+        for job in state.node_bound.values():
+            for processor in indices(job.occupied & node.processors):
+                for kind, numbers in job.devices.get(processor, {}).items():
+                    used = {(kind, number) for number in numbers}
+                    if used & seen or any(n >= node.gres.get(kind, 0) for n in numbers):
+                        raise InvariantError(f"job {job.id} has wrong devices of node {node.name}")
+                    seen |= used
 
 
 def _spares_stand_in_for_lost_nodes(state: CoreState) -> None:

@@ -93,6 +93,7 @@ def job_to_record(job: Job) -> Record:
         "epoch": job.epoch,
         "ranks": list(job.ranks),
         "held": list(indices(job.occupied)),
+        "devices": [[p, {k: list(v) for k, v in own.items()}] for p, own in job.devices.items()],
         "promise": job.promise.text if job.promise is not None else "",
         "promised_start": job.promise.start if job.promise is not None else None,
         "earmark": list(indices(job.reserved)),
@@ -164,6 +165,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         epoch=record["epoch"],
         ranks=tuple(record["ranks"]),
         occupied=from_indices(record["held"]),
+        devices=_devices_from_record(record.get("devices", [])),
         promise=Promise(record["promise"], record.get("promised_start"))
         if record.get("promise")
         else None,
@@ -194,6 +196,13 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         completion=_completion_from_record(record),
         history=list(record["story"]),
     )
+
+
+def _devices_from_record(record: list[Any]) -> dict[int, dict[str, tuple[int, ...]]]:
+    return {
+        processor: {kind: tuple(numbers) for kind, numbers in own.items()}
+        for processor, own in record
+    }
 
 
 def node_to_record(node: Node) -> Record:

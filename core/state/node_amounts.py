@@ -9,6 +9,7 @@ whatever order donors leave.
 from collections.abc import Iterable, Iterator, Mapping
 from sys import maxsize
 
+from pliant.core.commands import NodeShare
 from pliant.core.model.jobs import Job
 from pliant.core.model.node_room import NodeRoom, most_processes
 from pliant.core.model.nodes import Node
@@ -146,6 +147,32 @@ def _no_node(nodes: list[NodeView], needs: NodeNeeds) -> str:
     named += [f"constraint {needs.constraint}"] if needs.constraint else []
     names = ", ".join(sorted(node.name for node in nodes)[:8])
     return f"{', '.join(named)}: no node is left (there are {names}{', ...' * (len(nodes) > 8)})"
+
+
+def shares(state: CoreState, job: Job, processors: Iterable[int]) -> dict[NodeName, NodeShare]:
+    """Return what the processes of a start may use on each node; empty if nothing was asked for.
+
+    Args:
+        state: the state.
+        job: the job, which occupies the processors.
+        processors: of the processes that start, in order of rank.
+    """
+    needs = job.spec.node_needs
+    if needs is None or not needs.amounts:
+        return {}
+    found: dict[NodeName, NodeShare] = {}
+    for processor in processors:
+        node = state.ledger.node_of(processor)
+        if node is None:
+            continue
+        share = found.get(node.name)
+        if share is None:
+            memory = needs.memory * count(job.occupied & node.processors)
+            share = found[node.name] = NodeShare(memory, {})
+        own = job.devices.get(processor, {})
+        devices = {kind: share.devices.get(kind, ()) + own.get(kind, ()) for kind in needs.gres}
+        found[node.name] = NodeShare(share.memory_bytes, devices)
+    return found
 
 
 def overused(state: CoreState, nodes: Iterable[Node]) -> str:

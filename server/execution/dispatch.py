@@ -17,7 +17,12 @@ from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.database.statements import Write, add_world
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.job_program_cache import ProgramCache
-from pliant.server.execution.start_orders import LaunchSettings, end_when_cut_off, start_orders
+from pliant.server.execution.start_orders import (
+    LaunchSettings,
+    add_share,
+    end_when_cut_off,
+    start_orders,
+)
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.security.app_tokens import AppTokens
@@ -101,6 +106,7 @@ class CommandDispatcher:
         key = self._tokens.checkpoint_key(command.job)
         for node, order in orders.items():
             order.checkpoint_key = key
+            add_share(order, command.shares.get(node))
             if command.only in (None, node):
                 self._connections.send_to_node(node, node_pb2.NodeOrder(start_world=order))
 

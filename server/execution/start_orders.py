@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from pliant.core.commands import NodeShare
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
 from pliant.server.registry.checkpoint_dirs import CheckpointDirs
@@ -129,6 +130,15 @@ def end_when_cut_off(
     if stop_after_s is not None:
         for order in orders:
             order.stop_after_s, order.lease_s = stop_after_s, settings.lease_s
+
+
+def add_share(order: node_pb2.StartWorld, share: NodeShare | None) -> None:
+    """Name the memory and the devices that the processes may use on the node of an order."""
+    if share is None:
+        return
+    order.memory_bytes = share.memory_bytes
+    for kind, numbers in share.devices.items():
+        order.devices.add(kind=kind, indices=numbers)
 
 
 def _common(

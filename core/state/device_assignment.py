@@ -1,0 +1,49 @@
+"""Which devices of a node each process of a job gets, such as GPUs 2 and 3.
+
+Devices of one kind on a node are numbered from 0. A process gets the lowest numbers that no job
+has there. They are kept until the processor is given back, so they survive a restart of the server.
+"""
+
+from collections.abc import Iterable
+
+from pliant.core.model.jobs import Job
+from pliant.core.state.processor_ledger import ProcessorLedger
+from pliant.core.values.processors import ProcessorMap, indices
+
+
+def assign_devices(
+    ledger: ProcessorLedger, jobs: Iterable[Job], job: Job, processors: ProcessorMap
+) -> None:
+    """Give the processes on these processors the devices that the job needs.
+
+    Args:
+        ledger: has the nodes.
+        jobs: all jobs that may have devices.
+        job: the job.
+        processors: new processors of the job.
+    """
+    gres = job.spec.node_needs.gres if job.spec.node_needs is not None else {}
+    if not gres:
+        return
+    others = list(jobs)
+    for node in ledger.nodes_of(processors):
+        mine = processors & node.processors
+        for kind, amount in gres.items():
+            taken = {
+                number
+                for other in others
+                if other.devices and other.occupied & node.processors
+                for processor in indices(other.occupied & node.processors)
+                for number in other.devices.get(processor, {}).get(kind, ())
+            }
+            free = iter([n for n in range(node.gres.get(kind, 0)) if n not in taken])
+            for processor in indices(mine):
+                numbers = tuple(number for number, _ in zip(free, range(amount), strict=False))
+                job.devices.setdefault(processor, {})[kind] = numbers
+
+
+def drop_devices(job: Job, processors: ProcessorMap) -> None:
+    """Forget the devices of processors that the job gives back."""
+    if job.devices:
+        for processor in indices(processors):
+            job.devices.pop(processor, None)
