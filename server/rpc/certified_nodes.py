@@ -87,7 +87,8 @@ class CertifiedNodes:
         assert task is not None
         opened = _OpenStream(node, node, stream, task)
         self._open.add(opened)
-        self._start(asyncio.to_thread(self._confirm, node))
+        if self._admission.has_earlier_certificates(node):
+            self._start(asyncio.to_thread(self._confirm, node))
         try:
             yield
         finally:

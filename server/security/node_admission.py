@@ -124,6 +124,14 @@ class NodeAdmission:
         """
         return _refusal(node, self._admitted().get(node.name))
 
+    def has_earlier_certificates(self, node: CertifiedNode) -> bool:
+        """Return whether certificates before that of a node count, which it needs no more."""
+        try:
+            entry = self._admitted().get(node.name)
+        except (PliantError, OSError):
+            return False
+        return entry is not None and node.serial in entry.serials[1:]
+
     def has_joined(self, name: str) -> bool:
         """Return whether only a certificate may use this name."""
         try:
