@@ -188,7 +188,19 @@ def load_issuer(directory: Path) -> Authority:
     Raises:
         StoredIdentityError, UntrustedPathError, OSError: as `load_identity`.
     """
-    contents = read_identity_files(directory)
+    return parse_issuer(directory, read_identity_files(directory))
+
+
+def parse_issuer(directory: Path, contents: Mapping[str, bytes]) -> Authority:
+    """Return the authority with which the server issues certificates.
+
+    Args:
+        directory: from which the contents are; messages name it.
+        contents: of the files, by name.
+
+    Raises:
+        StoredIdentityError: a file is missing or damaged.
+    """
     (issuer, *_) = _parse(directory, contents, ISSUER, parse_certificates)
     key = _parse(directory, contents, ISSUER_KEY, keys.parse_certificate_key)
     try:

@@ -35,8 +35,8 @@ from pliant.protos.identity.cluster_files import (
     SERVER,
     SERVER_KEY,
     ClusterIdentity,
-    load_issuer,
     parse_identity,
+    parse_issuer,
     read_identity_files,
 )
 from pliant.protos.identity.errors import (
@@ -88,7 +88,7 @@ def renew(
         )
     (root,) = found.roots
     if server_only:
-        issuer = load_issuer(directory)
+        issuer = parse_issuer(directory, contents)
         changes: Changes = {}
     else:
         signer = Authority(root, _root_key(directory, contents, root, root_key))
@@ -158,7 +158,7 @@ def finish_roll_over(
             "renew them while they are connected to the server; `pliant cluster revoke NODE` "
             "excludes a node that will not return"
         )
-    issuer = load_issuer(directory)
+    issuer = parse_issuer(directory, contents)
     server = _server_files(issuer, found, (), now)
     (old,) = (root for root in found.roots if issuer_of(issuer.certificate) != key_id_of(root))
     chain = parse_certificates(server[SERVER])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,9 @@ from pliant.protos.identity.errors import StoredIdentityError
 JOURNAL = "changes.json"
 #: The lock of a directory. Whoever makes the directory makes it too, so that it has the same owner.
 LOCK = "files.lock"
+#: Locks are held for some milliseconds.
+LOCK_TIMEOUT_S = 10.0
+_LOCK_PAUSE_S = 0.005
 _MAX_FILE_BYTES = 1 << 16
 _MAX_JOURNAL_BYTES = 1 << 20
 
@@ -33,15 +37,32 @@ def lock_for(path: Path) -> Iterator[None]:
 
     Raises:
         UntrustedPathError: another account owns the lock or its directory, or may use it.
+        StoredIdentityError: another process keeps it locked.
         OSError: the lock cannot be opened.
     """
     lock = path.with_name(f"{path.name}.lock")
     descriptor = open_private_file(lock, os.O_RDWR | os.O_CREAT)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _lock(descriptor, lock)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    """Take a lock. A command that is stopped while it has the lock must not stop the server."""
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise StoredIdentityError(
+                    f"{path}: another process keeps it locked: end that one (fuser {path})"
+                ) from None
+            time.sleep(_LOCK_PAUSE_S)
+        else:
+            return
 
 
 @contextmanager

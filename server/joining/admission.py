@@ -66,9 +66,7 @@ class Admission:
 
     def greeting(self) -> bytes:
         """Return the line that every host gets first."""
-        return Greeting(
-            self._cluster, self._clock(), self._credentials.roots, self._credentials.certificates
-        ).encode()
+        return Greeting(self._cluster, self._clock(), self._roots, self._certificates).encode()
 
     def admit(self, line: bytes, peer: str, reached: str) -> bytes:
         """Return the answer to the request of a host that becomes a node.
@@ -91,7 +89,7 @@ class Admission:
         key = key_fingerprint(authority.read_request(request.request))
         contents = cluster_files.read_identity_files(self._directory)
         identity = cluster_files.parse_identity(self._directory, contents)
-        issuer = cluster_files.load_issuer(self._directory)
+        issuer = cluster_files.parse_issuer(self._directory, contents)
         with self._tokens.redeem(request.token_id, request.secret, key, now=now) as token:
             self._check_not_revoked(token)
             chain = authority.issue(
@@ -124,13 +122,15 @@ class Admission:
             )
 
     def _load(self) -> None:
-        credentials = cluster_files.load_server_credentials(self._directory)
+        contents = cluster_files.read_identity_files(self._directory)
+        identity = cluster_files.parse_identity(self._directory, contents)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.num_tickets = 0  # nothing is resumed
-        _load_into(context, credentials)
-        self._cluster = cluster_files.load_identity(self._directory).cluster
-        self._credentials, self._context = credentials, context
+        _load_into(context, contents[cluster_files.SERVER_KEY] + contents[cluster_files.SERVER])
+        self._cluster, self._context = identity.cluster, context
+        self._roots = contents[cluster_files.ROOTS]
+        self._certificates = contents[cluster_files.SERVER]
 
     def _times(self) -> tuple[tuple[int, int], ...]:
         found = []
@@ -144,13 +144,13 @@ class Admission:
         return tuple(found)
 
 
-def _load_into(context: ssl.SSLContext, credentials: cluster_files.ServerCredentials) -> None:
-    """Use key and certificates. Python reads them from a file only; this one is in memory.
+def _load_into(context: ssl.SSLContext, key_and_certificates: bytes) -> None:
+    """Use a key and its certificates. Python reads them from a file only; this one is in memory.
 
     Reading the stored files again could find a new key with an old certificate.
     """
     descriptor = os.memfd_create("pliant-server", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(credentials.key + credentials.certificates)
+        file.write(key_and_certificates)
         file.flush()
         context.load_cert_chain(f"/proc/self/fd/{descriptor}")

@@ -34,6 +34,7 @@ MAX_PER_PEER = 16
 TIME_LIMIT_S = 15.0
 HANDSHAKE_LIMIT_S = 5.0
 _CLOSE_LIMIT_S = 2.0
+_STOP_LIMIT_S = 5.0
 
 
 class JoiningListener:
@@ -75,7 +76,8 @@ class JoiningListener:
             return
         with suppress(RuntimeError):  # the loop has already ended
             self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        # It may be waiting for a lock on a file, which must not delay the end of the server.
+        self._thread.join(_STOP_LIMIT_S)
 
     async def _serve(self, listening: socket.socket) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

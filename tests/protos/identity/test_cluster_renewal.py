@@ -171,6 +171,7 @@ def read_anyway(directory: Path) -> ClusterIdentity:
     return load_identity(directory)
 
 
+@pytest.mark.case(68)
 @pytest.mark.parametrize("step", range(6))
 @pytest.mark.parametrize("change", [renew, start_roll_over], ids=["renew", "start"])
 def test_a_crash_leaves_the_old_or_the_new_identity(

@@ -174,6 +174,7 @@ def test_a_wrong_renewal_changes_nothing(
     assert load_node_identity(directory) == made
 
 
+@pytest.mark.case(68)
 @pytest.mark.parametrize("step", range(5))
 def test_a_crash_during_a_renewal(
     directory: Path,

@@ -54,6 +54,7 @@ def request_line(**changes: object) -> bytes:
     return json.dumps(record).encode() + b"\n"
 
 
+@pytest.mark.case(67)
 @pytest.mark.parametrize(
     "content",
     [b"\n", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00", b"\0" * 100_000],
@@ -67,6 +68,7 @@ def test_what_is_no_tls_gets_nothing(joining: JoiningServer, content: bytes) -> 
     assert joining.join(joining.token()).identity.name == "n7"
 
 
+@pytest.mark.case(67)
 def test_tls_1_2_is_refused(joining: JoiningServer) -> None:
     old = {"maximum_version": ssl.TLSVersion.TLSv1_2}
     with pytest.raises((ssl.SSLError, ConnectionError)), encrypted(joining, **old):
@@ -74,6 +76,7 @@ def test_tls_1_2_is_refused(joining: JoiningServer) -> None:
     assert joining.join(joining.token()).identity.name == "n7"
 
 
+@pytest.mark.case(67)
 @pytest.mark.parametrize(
     ("line", "text"),
     [
@@ -106,6 +109,7 @@ def test_wrong_requests_are_answered(joining: JoiningServer, line: bytes, text: 
     assert joining.join(token).identity.name == "n7"
 
 
+@pytest.mark.case(67)
 def test_an_endless_line_is_cut_off(joining: JoiningServer) -> None:
     with encrypted(joining) as stream:
         try:
@@ -118,6 +122,7 @@ def test_an_endless_line_is_cut_off(joining: JoiningServer) -> None:
     assert joining.join(joining.token()).identity.name == "n7"
 
 
+@pytest.mark.case(67)
 def test_slow_peers_are_cut_off(start_server: StartServer) -> None:
     joining = start_server(time_limit_s=0.5)
     with plain(joining) as silent, encrypted(joining) as slow:
@@ -126,6 +131,7 @@ def test_slow_peers_are_cut_off(start_server: StartServer) -> None:
         assert read_all(slow).count(b"\n") == 1, "the greeting, and no answer"
 
 
+@pytest.mark.case(67)
 def test_200_connections_of_one_peer(joining: JoiningServer) -> None:
     with ExitStack() as held:
         for _ in range(200):
@@ -136,6 +142,7 @@ def test_200_connections_of_one_peer(joining: JoiningServer) -> None:
     wait_until(lambda: joining.listener._open.total() == 0)
 
 
+@pytest.mark.case(67)
 def test_a_peer_that_fails_often_waits(start_server: StartServer) -> None:
     joining = start_server(failures=FailureLimits(burst=3.0, rate=1e-9))
     token = joining.token()

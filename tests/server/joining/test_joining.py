@@ -80,6 +80,7 @@ def test_nobody_listens(joining: JoiningServer) -> None:
             joining.join(joining.token(), address=address)
 
 
+@pytest.mark.case(67)
 def test_another_cluster_gets_no_secret(joining: JoiningServer, start_server: StartServer) -> None:
     other = start_server("other")
     token = joining.token()
@@ -89,6 +90,7 @@ def test_another_cluster_gets_no_secret(joining: JoiningServer, start_server: St
     assert other.nodes.read() == {}
 
 
+@pytest.mark.case(67)
 @pytest.mark.parametrize("claims", ["its root", "its chain"])
 def test_a_man_in_the_middle_gets_no_secret(
     joining: JoiningServer, tmp_path: Path, claims: str
@@ -107,6 +109,7 @@ def test_a_man_in_the_middle_gets_no_secret(
     assert joining.join(token).identity.name == "n7"
 
 
+@pytest.mark.case(67)
 def test_a_node_cannot_play_the_server(joining: JoiningServer, tmp_path: Path) -> None:
     """The stolen key of a node is good for no listener, though its root is the right one."""
     node = joining.join(joining.token(), "n7")
@@ -121,6 +124,7 @@ def test_a_node_cannot_play_the_server(joining: JoiningServer, tmp_path: Path) -
     assert middle.got == b""
 
 
+@pytest.mark.case(67)
 def test_a_token_is_good_once(joining: JoiningServer, caplog: pytest.LogCaptureFixture) -> None:
     token = joining.token()
     joining.join(token)
@@ -131,6 +135,7 @@ def test_a_token_is_good_once(joining: JoiningServer, caplog: pytest.LogCaptureF
     assert len(joining.nodes.read()["n7"].certificates) == 1
 
 
+@pytest.mark.case(67)
 def test_unknown_and_expired_tokens(joining: JoiningServer) -> None:
     token = joining.token(now=time.time() - 700)
     with pytest.raises(JoinError, match=r"expired 1.. s ago"):
@@ -141,6 +146,7 @@ def test_unknown_and_expired_tokens(joining: JoiningServer) -> None:
     assert joining.nodes.read() == {}
 
 
+@pytest.mark.case(67)
 def test_of_two_hosts_with_one_token_one_joins(joining: JoiningServer) -> None:
     token = joining.token()
 
@@ -164,6 +170,7 @@ def test_many_hosts_at_once(joining: JoiningServer) -> None:
     assert set(joining.nodes.read()) == set(tokens)
 
 
+@pytest.mark.case(67)
 def test_a_lost_answer_is_asked_for_again(
     joining: JoiningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +193,7 @@ def test_a_lost_answer_is_asked_for_again(
         joining.join(token, "thief")
 
 
+@pytest.mark.case(67)
 def test_a_revoked_node_cannot_use_its_token_again(joining: JoiningServer) -> None:
     token = joining.token()
     made = joining.join(token)
