@@ -49,6 +49,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     listen_applications: str = ""
     #: HOST:PORT where hosts join over TLS; empty: as ``listen``, with its port + 2.
     listen_joining: str = ""
+    #: HOST:PORT for the login agents of other hosts, whose users then use this server; empty: none.
+    listen_users: str = ""
     strategy: str = "equipartition"
     #: Options of the strategy by name; ``-`` and ``_`` are the same.
     strategy_options: dict[str, object] = {}
@@ -318,6 +320,7 @@ def _check_values(config: Config) -> None:
     _check_listen("listen", config.listen, config)
     _check_listen("listen_applications", config.listen_applications, config)
     _check_listen("listen_joining", config.listen_joining, config)
+    _check_listen("listen_users", config.listen_users, config)
     _check_ports(config)
 
 
@@ -332,6 +335,8 @@ def _check_resources(resources: Mapping[str, int]) -> None:
 def _check_users(config: Config) -> None:
     if not Path(config.users_dir).is_absolute():
         raise ConfigError(f"users_dir: expected an absolute path, got {config.users_dir!r:.80}")
+    if config.listen_users and config.users != "all":
+        raise ConfigError("listen_users: users of other hosts can connect only with `users: all`")
     if config.lowest_uid < 1:
         raise ConfigError(f"lowest_uid: expected 1 or more, got {config.lowest_uid}")
     try:
@@ -384,7 +389,7 @@ def _is_loopback(key: str, host: str) -> bool:
 
 def _check_ports(config: Config) -> None:
     """Refuse addresses of applications and of joining hosts that the server could not use."""
-    for key in ("listen_applications", "listen_joining"):
+    for key in ("listen_applications", "listen_joining", "listen_users"):
         if getattr(config, key) and not config.uses_tls:
             missing = "listen" if not config.listen else "an identity (`pliant cluster init`)"
             raise ConfigError(
@@ -398,6 +403,11 @@ def _check_ports(config: Config) -> None:
     for key, what, address in (
         ("listen_applications", "applications", applications),
         ("listen_joining", "joining hosts", config.joining_address),
+        *(
+            [("listen_users", "login hosts", _tcp_address(config.listen_users))]
+            if config.listen_users
+            else []
+        ),
     ):
         if address.port > MAX_PORT:
             raise ConfigError(

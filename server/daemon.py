@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from pliant.core.support.command_line import CommandParser
 from pliant.protos.daemons.files import describe_unusable, write_whole
 from pliant.protos.daemons.private_paths import open_private
+from pliant.protos.daemons.users_folder import prepare_users_folder
 from pliant.protos.identity.grpc_tls import require_tls_1_3
-from pliant.server.access.users_folder import prepare_users_folder
 from pliant.server.locks import AlreadyRunningError, RunLock, ServerLock, started_ticks
 from pliant.server.shutdown import ShutdownPipe
 from pliant.server.support.log_setup import log_to_stderr

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pliant.core.events import NodeRegistered
-from pliant.protos.address import Address, TcpAddress
+from pliant.protos.address import Address, TcpAddress, parse_address
 from pliant.protos.daemons.files import write_whole
 from pliant.server.config import Config
 from pliant.server.execution.connections import Connections
@@ -47,6 +47,7 @@ from pliant.server.support.rate_limit import RateLimiter
 
 if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
     from pliant.server.joining.listener import JoiningListener
+    from pliant.server.login_hosts.listener import LoginHosts
     from pliant.server.rpc.certified_nodes import CertifiedNodes
     from pliant.server.security.node_admission import NodeAdmission
     from pliant.server.security.tls_files import TlsFiles
@@ -61,6 +62,7 @@ _PORTS = {
     "nodes": "port.nodes",
     "applications": "port.applications",
     "joining": "port.joining",
+    "users": "port.users",
 }
 #: Shares of the connections: many nodes, and an application for each job.
 _SHARES = {"local": 0.25, "nodes": 0.375, "applications": 0.375}
@@ -116,6 +118,8 @@ class Services:
         self._generation, self._instance_id = generation, secrets.token_hex(8)
         self._tls = self._load_tls() if config.uses_tls else None
         self._joining: JoiningListener | None = None
+        #: The port for login hosts, None if there is none.
+        self.login_hosts: LoginHosts | None = None
 
     def listen(
         self, server: GrpcServer, meta: Mapping[str, str], on_fault: Callable[[str], None]
@@ -134,6 +138,8 @@ class Services:
         by_name = dict(zip(endpoints, found, strict=True))
         if self._tls is not None:
             by_name["joining"] = self._start_joining(meta, by_name["nodes"], on_fault)
+            if self._config.listen_users:
+                by_name["users"] = self._listen_for_login_hosts(self._tls.files, meta)
         ports = {
             _PORTS[name]: str(each.port)
             for name, each in by_name.items()
@@ -168,6 +174,16 @@ class Services:
         candidates = _candidates(self._config.joining_address, meta.get(_PORTS["joining"]))
         addresses = [each for each in candidates if isinstance(each, TcpAddress)]
         return self._joining.start(addresses, on_fault)
+
+    def _listen_for_login_hosts(self, files: TlsFiles, meta: Mapping[str, str]) -> Address:
+        from pliant.server.login_hosts.agent_admission import AgentAdmission
+        from pliant.server.login_hosts.listener import LoginHosts
+
+        wanted = parse_address(self._config.listen_users)
+        candidates = _candidates(wanted, meta.get(_PORTS["users"]))
+        addresses = [each for each in candidates if isinstance(each, TcpAddress)]
+        self.login_hosts = LoginHosts(AgentAdmission(files), addresses)
+        return self.login_hosts.address
 
     def _load_tls(self) -> _Tls:
         from pliant.server.rpc.certified_nodes import CertifiedNodes

@@ -370,4 +370,9 @@ class Server:
         sockets = {config.run / "server.sock": 0o600}
         if config.users_folder is not None:
             sockets[config.users_folder / "server.sock"] = 0o666
-        return UserSocketServer(sockets, operations, exempt=frozenset({0, access.own_uid}))
+        return UserSocketServer(
+            sockets,
+            operations,
+            exempt=frozenset({0, access.own_uid}),
+            login_hosts=self._services.login_hosts if self._services else None,
+        )

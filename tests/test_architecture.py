@@ -95,7 +95,7 @@ ORDER = {
         paths environment terminal joining
         connection directives submission
         waiting cluster
-        api demo commands
+        api demo commands login_agent
         resize_check
     """,
     "server": """
@@ -103,6 +103,7 @@ ORDER = {
         access
         config database
         reload execution
+        login_hosts
         rpc users
         joining
         listening

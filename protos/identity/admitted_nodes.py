@@ -29,6 +29,8 @@ from pliant.protos.identity.stored_files import lock_for
 
 #: Its name in the directory of the cluster's identity.
 FILE = "admitted-nodes.json"
+#: The same for login agents.
+AGENTS_FILE = "admitted-login-agents.json"
 _FORM = 1
 _MAX_BYTES = 1 << 24
 #: A node that renews again and again without using the new certificates keeps the last ones only.
@@ -80,8 +82,9 @@ class AdmittedNode:
 class AdmittedNodes:
     """The list of nodes in its file."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, role: Role = Role.NODE) -> None:
+        """Name the file, and the role in the certificates of its members."""
+        self._path, self._role = path, role
 
     def read(self) -> Mapping[str, AdmittedNode]:
         """Return all nodes by name; none if no node has joined yet.
@@ -115,7 +118,7 @@ class AdmittedNodes:
             CertificateError: the certificate belongs to another name.
             StoredIdentityError, UntrustedPathError, OSError: as `read`.
         """
-        _check_owner(name, certificate)
+        _check_owner(self._role, name, certificate)
         node = AdmittedNode(name, slots, (_record(certificate),), now)
         self._change(lambda nodes: nodes.update({name: node}))
         return node
@@ -137,7 +140,7 @@ class AdmittedNodes:
             CertificateError: the node is not admitted with the certificate that is replaced.
             StoredIdentityError, UntrustedPathError, OSError: as `read`.
         """
-        _check_owner(name, certificate)
+        _check_owner(self._role, name, certificate)
 
         def add(nodes: dict[str, AdmittedNode]) -> None:
             node = _get_active(nodes, name)
@@ -229,10 +232,10 @@ def _record(certificate: x509.Certificate) -> AdmittedCertificate:
     return AdmittedCertificate(serial_of(certificate), issuer_of(certificate), ends_at(certificate))
 
 
-def _check_owner(name: str, certificate: x509.Certificate) -> None:
+def _check_owner(role: Role, name: str, certificate: x509.Certificate) -> None:
     identity = read_identity(certificate)
-    if identity.role is not Role.NODE or identity.name != name:
-        raise CertificateError(f"the certificate of {identity.uri} is not that of node {name}")
+    if identity.role is not role or identity.name != name:
+        raise CertificateError(f"the certificate of {identity.uri} is not that of {role} {name}")
 
 
 def _get(nodes: Mapping[str, AdmittedNode], name: str) -> AdmittedNode:

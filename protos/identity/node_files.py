@@ -146,7 +146,7 @@ def create_node_identity(directory: Path, identity: NodeIdentity) -> None:
     try:
         for name, content in {LOCK: b"", **_contents(identity)}.items():
             write_private(draft / name, content)
-        load_node_identity(draft)
+        load_node_identity(draft, role=identity.identity.role)
         draft.rename(directory)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
@@ -167,10 +167,14 @@ def check_not_joined(directory: Path) -> None:
         )
 
 
-def load_node_identity(directory: Path) -> NodeIdentity:
+def load_node_identity(directory: Path, *, role: Role = Role.NODE) -> NodeIdentity:
     """Read the identity of this node, and check that its parts belong together.
 
     It does not check the time: see `NodeIdentity.check_time`.
+
+    Args:
+        directory: of the files.
+        role: that of a login agent is in the same files.
 
     Raises:
         StoredIdentityError: a file is missing or damaged, or does not belong to the others.
@@ -179,7 +183,7 @@ def load_node_identity(directory: Path) -> NodeIdentity:
     """
     _check_directory(directory)
     with lock_files(directory):
-        return _load(directory)
+        return _parse(directory, _read_files(directory), role)
 
 
 def replace_certificate(
@@ -275,7 +279,7 @@ def _read_files(directory: Path) -> dict[str, bytes]:
     return found
 
 
-def _parse(directory: Path, contents: Mapping[str, bytes]) -> NodeIdentity:
+def _parse(directory: Path, contents: Mapping[str, bytes], role: Role = Role.NODE) -> NodeIdentity:
     def parse(name: str, how: Any) -> Any:
         try:
             return how(contents[name])
@@ -288,8 +292,8 @@ def _parse(directory: Path, contents: Mapping[str, bytes]) -> NodeIdentity:
     parse(ORDER_PUBLIC_KEY, keys.parse_order_public_key)
     server = parse(SERVER, _parse_server)
     identity = parse(CERTIFICATE, lambda _: read_identity(chain[0]))
-    if identity.role is not Role.NODE:
-        raise _damaged(directory / CERTIFICATE, f"it is that of {identity.uri}, not of a node")
+    if identity.role is not role:
+        raise _damaged(directory / CERTIFICATE, f"it is that of {identity.uri}, not of a {role}")
     if key.public_key() != chain[0].public_key():
         raise StoredIdentityError(
             f"{directory}: {KEY} and {CERTIFICATE} do not belong together: {_REMEDY}"

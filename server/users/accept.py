@@ -10,12 +10,13 @@ import asyncio
 import logging
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pliant.protos.daemons.peer_credentials import peer_uid
+from pliant.protos.daemons.peer_limits import PeerLimitError, PeerTable, default_limits
 from pliant.protos.daemons.sockets import listen, take_connections
-from pliant.server.access.peer_limits import PeerLimitError, PeerTable, default_limits
 from pliant.server.access.user_database import UserDatabase
 from pliant.server.support.threads import start_thread
 from pliant.server.users.answers import encode
@@ -23,6 +24,9 @@ from pliant.server.users.authorisation import RequestingUser
 from pliant.server.users.connection import CHUNK_BYTES, UserConnection
 from pliant.server.users.operation_table import Operations
 from pliant.server.users.submission_schema import UserRequestError
+
+if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
+    from pliant.server.login_hosts.listener import LoginHosts, RemoteUser
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +41,18 @@ class UserSocketServer:
         sockets: the mode of each socket, by its path.
         actions: carries requests out.
         exempt: user ids without limits.
+        login_hosts: the port for login hosts, None if there is none.
     """
 
     def __init__(
-        self, sockets: Mapping[Path, int], actions: Operations, exempt: frozenset[int] = frozenset()
+        self,
+        sockets: Mapping[Path, int],
+        actions: Operations,
+        *,
+        exempt: frozenset[int] = frozenset(),
+        login_hosts: LoginHosts | None = None,
     ) -> None:
-        self._sockets, self._actions = sockets, actions
+        self._sockets, self._actions, self._login_hosts = sockets, actions, login_hosts
         self._peers = PeerTable(default_limits(), exempt)
         self._users = UserDatabase()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -80,6 +90,9 @@ class UserSocketServer:
             self._loop.create_task(take_connections(each, self._connection, limit=CHUNK_BYTES))
             for each in listeners
         ]
+        if self._login_hosts is not None:
+            running = self._login_hosts.run(self._users, self._remote_user, self._refuse)
+            taking.append(self._loop.create_task(running))
         self._ready.set()
         await asyncio.wait(
             [*taking, self._loop.create_task(self._stop.wait())],
@@ -91,6 +104,8 @@ class UserSocketServer:
             task.cancel()
         for listener in listeners:
             listener.close()
+        if self._login_hosts is not None:
+            self._login_hosts.close()
         for path in self._sockets:
             path.unlink(missing_ok=True)
         self._actions.release_waiters()
@@ -101,19 +116,51 @@ class UserSocketServer:
         self._users.close()
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a user of this host."""
+        uid = peer_uid(writer.get_extra_info("socket"))
+
+        async def find_user() -> RequestingUser:
+            found = await self._users.find(uid)
+            return RequestingUser(uid, found.name, found.groups, is_known=found.is_known)
+
+        await self._serve_user(reader, writer, uid, find_user)
+
+    async def _remote_user(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, user: RemoteUser
+    ) -> None:
+        """Serve a user of a login host."""
+        account = user.account
+
+        async def find_user() -> RequestingUser:
+            return RequestingUser(account.uid, account.name, account.groups, agent=user.agent)
+
+        await self._serve_user(reader, writer, account.uid, find_user, is_remote=True)
+
+    async def _serve_user(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        uid: int,
+        find_user: Callable[[], Awaitable[RequestingUser]],
+        *,
+        is_remote: bool = False,
+    ) -> None:
         self._connections[writer] = None
         try:
-            uid = peer_uid(writer.get_extra_info("socket"))
-            with self._peers.connection(uid) as use:
-                account = await self._users.find(uid)
-                peer = RequestingUser(uid, account.name, account.groups, is_known=account.is_known)
+            with self._peers.connection(uid, is_remote=is_remote) as use:
+                peer = await find_user()
                 connection = UserConnection(reader, writer, peer, use, self._actions.handle)
                 self._connections[writer] = connection
                 await connection.serve()
         except PeerLimitError as error:
-            writer.write(encode(UserRequestError(str(error), kind="unavailable").answer()) + b"\n")
-        except (ConnectionError, asyncio.CancelledError):
+            await self._refuse(writer, str(error))
+        except (OSError, asyncio.CancelledError):
             pass  # the user disconnected, or the server stops
         finally:
             del self._connections[writer]
             writer.close()
+
+    async def _refuse(self, writer: asyncio.StreamWriter, why: str) -> None:
+        """Tell a user that the connection is not served, and close it."""
+        writer.write(encode(UserRequestError(why, kind="unavailable").answer()) + b"\n")
+        writer.close()

@@ -9,7 +9,7 @@ import select
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from pliant.server.access.peer_limits import PeerLimitError, PeerUse
+from pliant.protos.daemons.peer_limits import PeerLimitError, PeerUse
 from pliant.server.database.row_codecs import UnreadableRowError
 from pliant.server.users.answers import encode_pieces
 from pliant.server.users.authorisation import RequestingUser

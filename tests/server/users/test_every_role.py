@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from pliant.server.access.peer_limits import PeerLimits
+from pliant.protos.daemons.peer_limits import PeerLimits
 from pliant.server.access.privacy import PUBLIC
 from pliant.server.users.authorisation import REQUIRED_ROLE, UserRole
 from serverkit import Controller, Server, User

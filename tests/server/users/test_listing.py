@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from pliant.core.values.timeouts import Timeouts
-from pliant.server.access.peer_limits import PeerTable
+from pliant.protos.daemons.peer_limits import PeerTable
 from pliant.server.registry.job_program import Summary
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.users.answers import OBJECTS_AT_ONCE, Objects, encode_pieces

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pliant.server.access.peer_limits import PeerLimitError, PeerLimits, PeerTable
+from pliant.protos.daemons.peer_limits import PeerLimitError, PeerLimits, PeerTable
 from pliant.server.users.authorisation import RequestingUser
 from pliant.server.users.connection import LINE_BYTES, UserConnection
 from serverkit import Server, User

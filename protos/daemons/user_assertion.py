@@ -1,0 +1,72 @@
+"""The first line of a login agent on a connection to the server: for which user it speaks.
+
+The agent adds this line to what the user sends. All following lines are the user's own.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from pliant.core.support.errors import PliantError
+
+#: Version of this line.
+FORM = 1
+#: Bytes of the longest line.
+MAX_LINE_BYTES = 1024
+#: Agents speak for no user with a lower id: those are root and accounts of services.
+LOWEST_UID = 1000
+_MAX_UID = (1 << 32) - 2
+
+
+class UserAssertionError(PliantError):
+    """A login agent speaks for a user for whom it may not speak, or its line cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserAssertion:
+    """The user of a login host who has made a connection."""
+
+    uid: int
+    #: The name on the login host.
+    user: str
+
+    def encode(self) -> bytes:
+        """Return the line."""
+        record = {"login_agent": FORM, "uid": self.uid, "user": self.user}
+        return json.dumps(record).encode("ascii") + b"\n"
+
+
+def check_uid(uid: int) -> None:
+    """Check that login agents may speak for a user.
+
+    Raises:
+        UserAssertionError: if the user is root or a service.
+    """
+    if not LOWEST_UID <= uid <= _MAX_UID:
+        raise UserAssertionError(
+            f"login agents pass on requests of users with an id from {LOWEST_UID} only, and this "
+            f"one is {uid}: use an ordinary account, or the host of the server"
+        )
+
+
+def decode_assertion(line: bytes) -> UserAssertion:
+    """Read the line of an agent.
+
+    Raises:
+        UserAssertionError: if it is another line, or agents may not speak for the user.
+    """
+    try:
+        record = json.loads(line)
+        form, uid, user = record["login_agent"], record["uid"], record["user"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise UserAssertionError("the first line is not that of a login agent") from None
+    if form != FORM:
+        raise UserAssertionError(
+            f"the login agent uses form {form!r:.20} of its first line, this server form {FORM}: "
+            "install the same version on both hosts"
+        )
+    if type(uid) is not int or not isinstance(user, str):
+        raise UserAssertionError("the first line of the login agent names no user")
+    check_uid(uid)
+    return UserAssertion(uid, user)

@@ -1,0 +1,1 @@
+"""Users on login hosts: their requests arrive over TLS, through a login agent."""

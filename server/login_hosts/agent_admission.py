@@ -1,0 +1,95 @@
+"""Which login agents may speak for which users.
+
+TLS has verified that the cluster has issued the certificate. Here it is checked that it is that of
+a login agent, that the agent is listed and not revoked, and that both hosts know the same user.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+from cryptography import x509
+
+from pliant.core.support.errors import PliantError
+from pliant.protos.daemons.tls import server_context
+from pliant.protos.daemons.user_assertion import UserAssertion, UserAssertionError
+from pliant.protos.identity.admitted_nodes import AGENTS_FILE, AdmittedNodes
+from pliant.protos.identity.certificates import read_identity
+from pliant.protos.identity.errors import CertificateError
+from pliant.protos.identity.names import Role
+from pliant.server.access.user_database import Account
+from pliant.server.security.tls_files import ServerTls, TlsFiles
+
+
+class AgentRefusedError(PliantError):
+    """A peer on the port for login hosts is no login agent of this cluster, or is revoked."""
+
+
+class AgentAdmission:
+    """Checks login agents against the list of those that have joined."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self._agents = AdmittedNodes(files.directory / AGENTS_FILE, role=Role.LOGIN_AGENT)
+        self._made_of: ServerTls | None = None
+        self._context: ssl.SSLContext | None = None
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """Return the TLS settings of the port, with the present certificates of the server."""
+        current = self._files.current
+        if self._context is None or self._made_of is not current:
+            self._context = server_context(current.key, current.certificates, current.roots)
+            self._made_of = current
+        return self._context
+
+    def identify(self, certificate: bytes | None) -> str:
+        """Return the name of the login agent with a certificate that TLS has verified.
+
+        Args:
+            certificate: in DER form.
+
+        Raises:
+            AgentRefusedError: if it is not that of a login agent that may connect.
+            StoredIdentityError, UntrustedPathError, OSError: if the list cannot be read.
+        """
+        if not certificate:
+            raise AgentRefusedError("the peer has no certificate")
+        try:
+            shown = x509.load_der_x509_certificate(certificate)
+            identity = read_identity(shown)
+        except (ValueError, CertificateError) as error:
+            raise AgentRefusedError(f"the certificate of the peer: {error}") from None
+        if identity.role is not Role.LOGIN_AGENT:
+            raise AgentRefusedError(f"{identity.uri} is not a login agent")
+        if identity.cluster != self._files.current.identity.cluster:
+            raise AgentRefusedError(f"{identity.uri} belongs to another cluster")
+        listed = self._agents.find(identity.name)
+        if listed is None:
+            raise AgentRefusedError(f"login agent {identity.name} has not joined this cluster")
+        if listed.revoked_at is not None:
+            raise AgentRefusedError(f"login agent {identity.name} is revoked")
+        if not listed.allows(shown):
+            raise AgentRefusedError(
+                f"login agent {identity.name} uses an old certificate: let it join again"
+            )
+        return identity.name
+
+
+def check_same_user(assertion: UserAssertion, account: Account, agent: str) -> None:
+    """Check that a user id means the same user on the login host and on this host.
+
+    Raises:
+        UserAssertionError: if this host does not know the id, or knows it under another name.
+    """
+    if not account.is_known:
+        raise UserAssertionError(
+            f"the server's host knows no user with the id {assertion.uid} ({assertion.user!r:.40} "
+            f"on {agent}): an administrator must add the user to its user database"
+        )
+    if account.name != assertion.user:
+        raise UserAssertionError(
+            f"the user id {assertion.uid} is {assertion.user!r:.40} on {agent}, and "
+            f"{account.name!r} on the server's host: an administrator must give each user one id "
+            "on all hosts"
+        )

@@ -1,0 +1,211 @@
+"""The port for login hosts: TLS 1.3, one connection for each connection of a user.
+
+Runs in the event loop of the accept thread, which serves the users' sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NoReturn
+
+from pliant.core.support.errors import PliantError
+from pliant.protos.address import TcpAddress
+from pliant.protos.daemons.user_assertion import (
+    MAX_LINE_BYTES,
+    UserAssertionError,
+    decode_assertion,
+)
+from pliant.server.access.user_database import Account, UserDatabase
+from pliant.server.login_hosts.agent_admission import (
+    AgentAdmission,
+    AgentRefusedError,
+    check_same_user,
+)
+from pliant.server.support.log_setup import RateLimitedLog
+
+log = logging.getLogger(__name__)
+
+#: Time for the TLS handshake and the first line, seconds.
+GREETING_S = 10.0
+#: Connections whose user is not known yet: of all hosts, and of one.
+MAX_PENDING, MAX_PENDING_OF_HOST = 256, 64
+#: Connections of one login agent.
+MAX_OF_AGENT = 4096
+_RETRY_S = 0.2
+#: Bytes that wait in the reader of a connection.
+_CHUNK_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteUser:
+    """A user of a login host, as the agent says and the user database confirms."""
+
+    account: Account
+    agent: str
+
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter, RemoteUser], Awaitable[None]]
+#: Sends the refusal of a user, and closes the connection.
+Refuse = Callable[[asyncio.StreamWriter, str], Awaitable[None]]
+
+
+class LoginHosts:
+    """Accepts the connections of login agents."""
+
+    def __init__(self, admission: AgentAdmission, addresses: Sequence[TcpAddress]) -> None:
+        """Listen on the first free address.
+
+        Raises:
+            OSError: if none is free.
+        """
+        self._admission = admission
+        self._listening, self.address = _bind(addresses)
+        self._pending: Counter[str] = Counter()
+        self._of_agent: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._warnings = RateLimitedLog(log.warning)
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        self._listening.close()
+
+    async def run(self, users: UserDatabase, serve: Serve, refuse: Refuse) -> NoReturn:
+        """Accept connections until cancelled.
+
+        Args:
+            users: the user database of this host.
+            serve: serves a user. It closes the connection.
+            refuse: tells a user why the server refuses.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, peer = await loop.sock_accept(self._listening)
+            except OSError as error:
+                self._warnings.log("not accepting connections of login hosts: %s", str(error))
+                await asyncio.sleep(_RETRY_S)
+                continue
+            host = str(peer[0])
+            if self._pending.total() >= MAX_PENDING or self._pending[host] >= MAX_PENDING_OF_HOST:
+                connection.close()
+                self._warnings.log("refused a login host: %s", f"{host} connects too often")
+                continue
+            task = asyncio.create_task(self._talk(connection, host, users, serve, refuse))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _talk(
+        self,
+        connection: socket.socket,
+        host: str,
+        users: UserDatabase,
+        serve: Serve,
+        refuse: Refuse,
+    ) -> None:
+        try:
+            self._pending[host] += 1
+            try:
+                reader, writer = await self._handshake(connection)
+            finally:
+                self._pending[host] -= 1
+                self._pending += Counter()  # drops hosts without connections
+        except (OSError, ValueError) as error:
+            # An SSLError and a TimeoutError are OSErrors.
+            self._warnings.log("refused a login host: %s", f"{host}: {_describe(error)}")
+            connection.close()
+            return
+        agent = ""
+        try:
+            agent = self._identify(writer)
+            self._of_agent[agent] += 1
+            user = await self._learn_user(reader, users, agent)
+        except AgentRefusedError as error:
+            self._warnings.log("refused a login host: %s", f"{host}: {error}")
+            writer.transport.abort()
+        except UserAssertionError as error:
+            self._warnings.log("refused a user of a login host: %s", f"{agent}: {error}")
+            await refuse(writer, str(error))
+        except (PliantError, OSError, ValueError) as error:
+            self._warnings.log("refused a login host: %s", f"{host}: {_describe(error)}")
+            writer.transport.abort()
+        else:
+            await serve(reader, writer, user)
+        finally:
+            if agent:
+                self._of_agent[agent] -= 1
+                self._of_agent += Counter()
+
+    async def _handshake(
+        self, connection: socket.socket
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=_CHUNK_BYTES, loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        transport, _ = await loop.connect_accepted_socket(
+            lambda: protocol,
+            connection,
+            ssl=self._admission.context,
+            ssl_handshake_timeout=GREETING_S,
+            ssl_shutdown_timeout=GREETING_S,
+        )
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+    def _identify(self, writer: asyncio.StreamWriter) -> str:
+        tls: ssl.SSLObject = writer.get_extra_info("ssl_object")
+        agent = self._admission.identify(tls.getpeercert(binary_form=True))
+        if self._of_agent[agent] >= MAX_OF_AGENT:
+            raise AgentRefusedError(f"login agent {agent} has {MAX_OF_AGENT} connections")
+        return agent
+
+    async def _learn_user(
+        self, reader: asyncio.StreamReader, users: UserDatabase, agent: str
+    ) -> RemoteUser:
+        async with asyncio.timeout(GREETING_S):
+            line = await reader.readline()
+            if len(line) > MAX_LINE_BYTES or not line.endswith(b"\n"):
+                raise UserAssertionError("the first line is not that of a login agent")
+            assertion = decode_assertion(line)
+            account = await users.find(assertion.uid)
+        check_same_user(assertion, account, agent)
+        return RemoteUser(account, agent)
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it was too slow"
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS 1.3 with a certificate of this cluster ({error.reason or error})"
+    return str(error) or type(error).__name__
+
+
+def _bind(addresses: Sequence[TcpAddress]) -> tuple[socket.socket, TcpAddress]:
+    failure: OSError | None = None
+    for address in addresses:
+        listening = None
+        with suppress(OSError):
+            family, kind, number, _, target = socket.getaddrinfo(
+                address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            listening = socket.socket(family, kind, number)
+        if listening is None:
+            continue
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(target)
+            listening.listen(MAX_PENDING)
+        except OSError as error:
+            listening.close()
+            failure = error
+            continue
+        listening.setblocking(False)
+        return listening, TcpAddress(address.host, listening.getsockname()[1])
+    where = ", ".join(map(str, addresses))
+    why = failure.strerror if failure is not None else "no such address"
+    raise OSError(f"listen_users: cannot listen on {where}: {why}")
