@@ -189,6 +189,7 @@ class Client:
                 ``resources`` (such as ``["matlab=1/proc"]``), for each process ``mem_per_cpu``
                 (``"4G"``, or bytes), ``gpus`` and ``gres`` (such as ``["fpga:1"]``),
                 ``constraint``, ``nodelist`` and ``exclude`` (such as ``"n[01-16]"``),
+                ``resources`` (such as ``["matlab=1/proc"]``), ``account``,
                 ``deadline_s`` (seconds from now) or ``deadline_at`` (seconds since the epoch),
                 ``profit`` (a number, or a profit function such as
                 ``"1000:soft=0.25:penalty=50"``).

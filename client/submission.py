@@ -68,6 +68,8 @@ def check_resources(texts: Sequence[str]) -> list[str]:
     Raises:
         UsageError: what is wrong with one, and how to write it.
     """
+    if not texts:
+        return []  # the usual case imports nothing
     from pliant.core.values.resources import parse_needs
 
     try:
@@ -342,6 +344,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     constraint: str = "",
     nodelist: str = "",
     exclude: str = "",
+    account: str = "",
 ) -> dict[str, Any]:
     """Return the job that a ``submit`` request carries.
 
@@ -386,11 +389,14 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         **_contract(deadline_s, deadline_at, str(profit)),
         "speedup": check_speedup(speedup),
         "grow_if": grow_if,
-        # Not sent by default, so that older servers take the job.
-        **({"priority": priority} if priority else {}),
-        **({"resources": check_resources(resources)} if resources else {}),
+        **_unless_default(priority=priority, account=account, resources=check_resources(resources)),
         **check_node_needs(mem_per_cpu, gpus, gres, constraint, nodelist, exclude),
     }
+
+
+def _unless_default(**fields: Any) -> dict[str, Any]:
+    """Return the fields with values. Defaults are not sent, so that older servers take the job."""
+    return {name: value for name, value in fields.items() if value}
 
 
 def check_node_needs(

@@ -14,6 +14,7 @@ from pliant.core.model.checkpoint import SaveStep
 from pliant.core.model.negotiation import Template
 from pliant.core.model.size_request import RequestOutcome
 from pliant.core.model.timers import Timer
+from pliant.core.model.usage import Phase, Usage
 from pliant.core.model.views_and_plans import Outcome, View
 from pliant.core.support.fast_dataclass import fast_init
 from pliant.core.values.ids import CycleId, JobId, NodeName, ResizeId
@@ -43,6 +44,9 @@ class Store(NamedTuple):
     notes: tuple[Note, ...] = ()
     #: Whether the strategy's memory changed.
     memory: bool = False
+    #: Phases of jobs that have ended, and the usage of users that has changed.
+    phases: tuple[Phase, ...] = ()
+    usage: tuple[Usage, ...] = ()
 
 
 class RunStrategy(NamedTuple):

@@ -25,6 +25,8 @@ from pliant.core.handlers import nodes as node_handlers
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node
 from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.model.usage import Usage
+from pliant.core.state.accounting import Accounting
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.invariants import check
 from pliant.core.transitions import (
@@ -37,6 +39,7 @@ from pliant.core.transitions import (
 )
 from pliant.core.values.ids import CycleId, JobId, NodeName
 from pliant.core.values.negotiation_policy import NegotiationPolicy
+from pliant.core.values.shares import Shares
 from pliant.core.values.timeouts import Timeouts
 
 Handler = Callable[[CoreState, Any], None]
@@ -111,6 +114,7 @@ class Core:
         policy: NegotiationPolicy | None = None,
         silent: bool = False,
         resources: Mapping[str, int] | None = None,
+        accounting: Accounting | None = None,
     ) -> None:
         """Start without jobs and nodes.
 
@@ -120,11 +124,13 @@ class Core:
             policy: the rules of the server's side in negotiations.
             silent: whether to store nothing and to note only errors of plans.
             resources: how much the cluster has of each named resource.
+            accounting: counts the usage of users; None if nothing is charged.
         """
         self._state = CoreState(
             strategy, limits or Timeouts(), policy or NegotiationPolicy(), silent
         )
         self._state.resources = resources or {}
+        self._state.accounting = accounting
         self._cycle = 0
         self._own: dict[type, Callable[[Any], None]] = {
             events.PlanReady: self._plan_ready,
@@ -132,9 +138,19 @@ class Core:
             events.TimerFired: self._timer_fired,
         }
 
-    def configure(self, limits: Timeouts, policy: NegotiationPolicy) -> None:
-        """Use other limits and another policy from now on."""
-        self._state.limits, self._state.policy = limits, policy
+    def configure(
+        self,
+        limits: Timeouts,
+        policy: NegotiationPolicy,
+        shares: Shares | None = None,
+        now: float | None = None,
+    ) -> None:
+        """Use other limits and another policy from now on, and other shares if they are given."""
+        state = self._state
+        state.limits, state.policy = limits, policy
+        if state.accounting is not None and shares is not None:
+            state.accounting.configure(shares, state.now if now is None else max(now, state.now))
+            state.plan_due = True
 
     # ---------------------------------------------------------------- events
 
@@ -256,9 +272,16 @@ class Core:
             del self._state.jobs[job_id]
 
     def restore(
-        self, nodes: Iterable[Node], jobs: Iterable[Job], memory: object, next_resize: int
+        self,
+        nodes: Iterable[Node],
+        jobs: Iterable[Job],
+        memory: object,
+        next_resize: int,
+        usage: Iterable[Usage] = (),
     ) -> None:
         """Take over what an earlier server process stored, before the first event."""
+        if self._state.accounting is not None:
+            self._state.accounting.restore(usage)
         server_restart.restore(self._state, nodes, jobs, memory, next_resize)
 
     def recover(self, now: float) -> list[Command]:

@@ -16,6 +16,7 @@ import msgspec
 from pliant.core.support.errors import PliantError
 from pliant.core.values.negotiation_policy import Escalation, GrowIf, NegotiationPolicy, Take
 from pliant.core.values.resources import LARGEST, is_name
+from pliant.core.values.shares import Shares, parse_shares
 from pliant.core.values.timeouts import Timeouts
 from pliant.protos.address import GRPC_SOCKET, Address, TcpAddress, UnixAddress, parse_address
 from pliant.protos.daemons.config_files import ConfigFileError, read_config
@@ -103,6 +104,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     database_timeout_s: float = 10.0
     #: Named resources of the cluster, such as licenses, with the amount of each.
     resources: dict[str, int] = {}
+    #: Fair order: half-life of usage, shares of users and accounts (``core/values/shares.py``).
+    fairshare: dict[str, object] = {}
     #: Names of users who may act on all jobs and drain nodes.
     operators: tuple[str, ...] = ()
     #: Who may connect to the users' socket: the server's own account, or all users of the host.
@@ -182,6 +185,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             return _tcp_address(self.listen_joining)
         nodes = _tcp_address(self.listen)
         return TcpAddress(nodes.host, nodes.port and nodes.port + 2)
+
+    def shares(self) -> Shares:
+        """Return the settings of fair order."""
+        return parse_shares(self.fairshare)
 
     def replaced(self, values: Mapping[str, object]) -> Config:
         """Return this configuration with other values for some keys."""
@@ -315,6 +322,7 @@ def _check_values(config: Config) -> None:
         raise ConfigError(f"transport: expected ofi or ucx, got {config.transport}")
     if not re.fullmatch(r"[^\s/]{0,15}", config.interface):
         raise ConfigError(f"interface: {config.interface!r} is no name of a network interface")
+    _check_shares(config)
     _check_resources(config.resources)
     _check_users(config)
     _check_listen("listen", config.listen, config)
@@ -322,6 +330,13 @@ def _check_values(config: Config) -> None:
     _check_listen("listen_joining", config.listen_joining, config)
     _check_listen("listen_users", config.listen_users, config)
     _check_ports(config)
+
+
+def _check_shares(config: Config) -> None:
+    try:
+        config.shares()
+    except ValueError as error:
+        raise ConfigError(f"fairshare.{error}") from None
 
 
 def _check_resources(resources: Mapping[str, int]) -> None:

@@ -14,7 +14,16 @@ log = logging.getLogger(__name__)
 #: Keys that a running server can change, in addition to those of ``Timeouts``. Others need a
 #: restart.
 _RELOADED = frozenset(
-    {"negotiation", "session_rate", "session_burst", "debug", "interface", "operators", "roles"}
+    {
+        "negotiation",
+        "session_rate",
+        "session_burst",
+        "debug",
+        "interface",
+        "operators",
+        "roles",
+        "fairshare",
+    }
 )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlalchemy import Engine
 
 from pliant.core.commands import Command, Note
+from pliant.core.state.accounting import Accounting
 from pliant.core.state_machine import Core
 from pliant.core.values.processors import from_indices
 from pliant.protos.daemons.files import write_whole
@@ -56,7 +57,7 @@ from pliant.server.users.availability_queries import AvailabilityQueries
 from pliant.server.users.changing_requests import Commands
 from pliant.server.users.job_lookup import JobLookup
 from pliant.server.users.operation_table import Operations
-from pliant.server.users.reading_requests import ServerInfo, StateQueries
+from pliant.server.users.reading_requests import ServerInfo, StateQueries, UsageQueries
 from pliant.server.users.refused_requests import RefusedRequests
 from pliant.server.users.submissions import Submissions
 from pliant.server.users.submitters import SubmissionRules, Submitters
@@ -117,6 +118,7 @@ class Server:
             config.limits(),
             policy=config.negotiation,
             resources=config.resources,
+            accounting=Accounting(config.shares()),
         )
         self._status.resources = config.resources
         self._dispatcher = CommandDispatcher(
@@ -162,6 +164,7 @@ class Server:
             self._clock,
             self._job_ids,
         )
+        self._submissions.shares = config.shares()
         self._availability = AvailabilityQueries(
             self._core_loop,
             self._submissions,
@@ -219,7 +222,9 @@ class Server:
         """
         self._config = config
         limits, policy = config.limits(), config.negotiation
-        self._core_loop.call(lambda core: core.configure(limits, policy))
+        shares, now = config.shares(), self._clock.now()
+        self._submissions.shares = shares
+        self._core_loop.call(lambda core: core.configure(limits, policy, shares, now))
         self._rate_limiter.configure(config.session_rate, config.session_burst)
         self._dispatcher.settings = self._launch_settings()
         try:
@@ -267,7 +272,7 @@ class Server:
             job.runs_from = first_run if job.id <= last else 0
         memory = json.loads(self._meta.get("memory", "null"))
         next_resize = int(self._meta.get(NEXT_RESIZE, "1"))
-        self._core.restore(stored.nodes, open_jobs, memory, next_resize)
+        self._core.restore(stored.nodes, open_jobs, memory, next_resize, stored.usage)
         commands = self._core.recover(self._clock.now())
         self._status.publish_nodes(self._core.nodes.values())
         self._status.strategy = self._core.strategy
@@ -361,6 +366,7 @@ class Server:
                 identity,
             ),
             Commands(self._core_loop, self._status, self._connections, jobs, access),
+            UsageQueries(self._core_loop, self._reader, self._clock, access),
             clock=self._clock,
             identity=identity,
             access=access,

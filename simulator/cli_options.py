@@ -8,6 +8,13 @@ from random import Random
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from pliant.core.support.command_line import CommandParser
+from pliant.simulator.user_options import (
+    add_output_options,
+    add_scheduling_options,
+    add_workload_options,
+    make_shares,
+    with_order,
+)
 
 if TYPE_CHECKING:
     from pliant.simulator.inputs.settings import Settings
@@ -112,6 +119,7 @@ def _workload(group: "argparse._ArgumentGroup") -> None:
         help="let the jobs of a log need the memory that they request (field 10)")  # fmt: skip
     add("--priorities", metavar="PCT:N,...",
         help="give PCT percent of the jobs priority N, as in 10:5,20:-1 (0)")  # fmt: skip
+    add_workload_options(group)
     add("--shrinking-factor", type=_Number(float, 1e-9, "a factor > 0"), metavar="F",
         help="multiply all submit times by F")  # fmt: skip
     add(
@@ -152,6 +160,7 @@ def _scheduling(group: "argparse._ArgumentGroup") -> None:
         help="repeatable: strategies are compared on the same random numbers (equipartition)",
     )
     add("--backfill", choices=BACKFILLS, help="backfilling of a queueing strategy")
+    add_scheduling_options(group)
     add("--strategy-option", action="append", default=[], metavar="NAME=VALUE", help="repeatable")
     add("--negotiation-cost", default="0", metavar="S|A-B", help="seconds of each negotiation (0)")
     add("--negotiation", choices=("sequential", "parallel"), default="sequential",
@@ -178,6 +187,7 @@ def _output(group: "argparse._ArgumentGroup") -> None:
     add("--events-out", metavar="FILE.jsonl", help="the history of the first run, as JSON lines")
     add("--gantt", metavar="FILE.svg", help="picture of the processors that each job held")
     add("--utilization", metavar="FILE.svg", help="picture of how many processors were in use")
+    add_output_options(group)
     add("--debug", action="store_true", help="check the core after every event (slow)")
 
 
@@ -227,6 +237,9 @@ def make_workload(options: argparse.Namespace, seed: int, machine: int | None) -
     if options.priorities is not None:
         shares = _named("--priorities", models.parse_priorities, options.priorities)
         workload = models.give_priorities(workload, shares, Random(f"{seed}:priorities"))
+    if options.users is not None:
+        parts = _named("--users", models.parse_users, options.users)
+        workload = models.give_users(workload, parts, Random(f"{seed}:users"))
     return workload
 
 
@@ -271,6 +284,8 @@ def make_settings(options: argparse.Namespace) -> "list[Settings]":
         safe_point_interval=options.safe_point_interval,
         quiet_s=options.quiet,
         failures=NO_FAILURES if failures is None else parse_failures(failures),
+        shares=make_shares(options),
+        by_user=options.by_user,
         check=options.debug,
         keep_jobs=bool(options.jobs_out),
         keep_spans=bool(options.gantt or options.utilization),
@@ -291,8 +306,9 @@ def _chosen_strategies(options: argparse.Namespace) -> list[tuple[str, dict[str,
     from pliant.simulator.inputs.errors import SettingsError
     from pliant.strategies import strategy_options
 
-    names = options.strategy or [DEFAULT_STRATEGY]
-    given = _strategy_options(options.strategy_option)
+    # A queue order with backfilling is a strategy of its own.
+    names = options.strategy or [(options.backfill and options.order) or DEFAULT_STRATEGY]
+    given = with_order(options.order, names, _strategy_options(options.strategy_option))
     if len(names) == 1:
         return [with_backfill(names[0], options.backfill, given)]
     found: list[tuple[str, dict[str, object]]] = []

@@ -10,6 +10,7 @@ from pliant.simulator.confidence import Interval, interval
 from pliant.simulator.inputs.settings import Settings
 from pliant.simulator.run.metrics import DESCRIPTIONS
 from pliant.simulator.run.result import JobRecord
+from pliant.simulator.run.user_metrics import USER_DESCRIPTIONS
 
 COLUMNS = (
     *("id", "submit", "start", "end", "processors", "class", "turnaround", "wait", "resizes"),
@@ -53,7 +54,13 @@ def summary(runs: Sequence[Mapping[str, float]]) -> Iterator[str]:
         value = _number(each.mean)
         if len(runs) > 1:
             value += f"  [{_number(each.low)}, {_number(each.high)}]"
-        yield f"{name:{width}}  {value:>14}  {DESCRIPTIONS.get(name, 'share of the time')}"
+        yield f"{name:{width}}  {value:>14}  {_description(name)}"
+
+
+def _description(name: str) -> str:
+    """Return the description of a metric; policies of dynP are in force for a share of the time."""
+    of_user = USER_DESCRIPTIONS.get(name.partition("(")[0])
+    return of_user or DESCRIPTIONS.get(name, "share of the time")
 
 
 _IF_ANY = frozenset(

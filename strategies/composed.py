@@ -25,7 +25,13 @@ from pliant.strategies.policies.backfill import (
 from pliant.strategies.policies.free_processors_profile import Profile, releases
 from pliant.strategies.policies.placement import Placer
 from pliant.strategies.policies.preemption import Preempted, Preemption
-from pliant.strategies.policies.queue_order import Dynp, DynpMemory, QueueOrder, in_order
+from pliant.strategies.policies.queue_order import (
+    Dynp,
+    DynpMemory,
+    QueueOrder,
+    in_order,
+    line_with,
+)
 from pliant.strategies.policies.start_estimate import too_few, too_wide
 
 #: Why all jobs but the first one wait.
@@ -74,11 +80,12 @@ class Composed(Strategy):
         self._resizing = resizing
         self._wanted = resizing.wanted if resizing else preferred
         self._preemption = preemption
+        self.uses_usage = order == "fairshare"
 
     def allocate_processors(self, view: View) -> Plan:
         """Order the queue, suspend jobs, start jobs of the queue, then apply the resize policy."""
         memory, policy = self._policy(view)
-        queue = in_order(policy, view.waiting)
+        queue = in_order(policy, view.waiting, view)
         preempted = Preempted(view)
         if self._preemption is not None:
             preempted = self._preemption.decide(queue, view, self._wanted)
@@ -126,9 +133,8 @@ class Composed(Strategy):
         if job.sizes.min > view.total:
             return Availability(False, None, 0, too_wide(job, view.total))
         _, policy = self._policy(view)
-        others = [other for other in view.waiting if other.id != job.id]
-        line = sorted([*others, job], key=lambda each: (each.arrival, each.id))
-        start, size = self._planned(job, in_order(policy, line), view)
+        line = line_with(view.waiting, job)
+        start, size = self._planned(job, in_order(policy, line, view), view)
         present = self._under(policy)
         if start == math.inf:
             reason = f"the jobs before it state no estimates{present}"

@@ -23,6 +23,7 @@ from pliant.strategies.interface.base import Strategy
 from pliant.strategies.policies.fpsma_egs import Egs, Fpsma, MalleabilityPolicy
 from pliant.strategies.policies.placement import cluster_of, processors_by_cluster
 from pliant.strategies.policies.precedence import Initial, Precedence, Round
+from pliant.strategies.policies.queue_order import line_with
 from pliant.strategies.policies.start_estimate import too_few, too_wide
 
 
@@ -70,7 +71,7 @@ class Koala(Strategy):
         largest = max(map(count, processors_by_cluster(view.nodes).values()), default=0)
         if job.sizes.min > largest:
             return Availability(False, None, 0, too_wide(job, largest, "largest cluster"))
-        line = sorted([*view.waiting, job], key=lambda each: (each.arrival, each.id))
+        line = line_with(view.waiting, job)
         done = self._round(replace(view, waiting=tuple(line)))
         for start in done.placer.starts:
             if start.job == job.id:

@@ -1,4 +1,4 @@
-"""The queueing strategies by name: those of Streit 2002, and orders by priority.
+"""The queueing strategies by name: those of Streit 2002, and orders by priority and fair share.
 
 Each one is a ``Composed`` of a queue order and a backfilling rule.
 """
@@ -67,6 +67,21 @@ def priority_easy() -> Composed:
 def priority_conservative() -> Composed:
     """``priority+conservative``: highest priority first, with conservative backfilling."""
     return Composed("priority", "conservative")
+
+
+def fairshare() -> Composed:
+    """``fairshare``: users who have used less than their share first, by arrival for each user."""
+    return Composed("fairshare", "none")
+
+
+def fairshare_easy() -> Composed:
+    """``fairshare+easy``: users by fair-share factor, with EASY backfilling."""
+    return Composed("fairshare", "easy")
+
+
+def fairshare_conservative() -> Composed:
+    """``fairshare+conservative``: users by fair-share factor, with conservative backfilling."""
+    return Composed("fairshare", "conservative")
 
 
 def priority_preempt(*, min_run_s: float = 60.0, backfill: Backfill = "none") -> Composed:

@@ -11,11 +11,16 @@ from typing import Any
 from pliant.core.support.errors import PliantError
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.interface.options import OptionError, StrategyOption, convert, describe
+from pliant.strategies.ordered import Ordered
 from pliant.strategies.policies.size_requests import WithSizeRequests
 
 GROUP = "pliant.strategies"
-#: Options that every strategy has, because ``WithSizeRequests`` handles them.
-_COMMON_OPTIONS = [option for option in describe(WithSizeRequests) if option.name == "requests"]
+#: Wrappers of every strategy, with the option that each of them handles. So every strategy has
+#: these options.
+_WRAPPERS: Mapping[str, Callable[..., Strategy]] = {"order": Ordered, "requests": WithSizeRequests}
+_COMMON_OPTIONS = [
+    option for name, made in _WRAPPERS.items() for option in describe(made) if option.name == name
+]
 #: The distribution whose strategies are trusted: their plans are not checked.
 OWN = "pliant"
 
@@ -30,7 +35,7 @@ def known_strategies() -> list[str]:
 
 
 def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Strategy:
-    """Return a new instance of a strategy that also serves size requests of running jobs.
+    """Return a new instance of a strategy, with the common options of all strategies.
 
     Args:
         name: as on the command line, or ``module:attribute``.
@@ -55,8 +60,11 @@ def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
         ) from error
     if not isinstance(made, Strategy):
         raise UnknownStrategyError(f"strategy {name!r} ({point.value}) is not a pliant Strategy")
-    common_values = {key: value for key, value in (options or {}).items() if key in common}
-    return WithSizeRequests(made, **convert(name, WithSizeRequests, common_values))  # type: ignore[arg-type]
+    given = {key: value for key, value in (options or {}).items() if key in common}
+    if given.get("order", "fcfs") != "fcfs":
+        made = Ordered(made, **convert(name, Ordered, {"order": given["order"]}))  # type: ignore[arg-type]
+    requests = {key: value for key, value in given.items() if key == "requests"}
+    return WithSizeRequests(made, **convert(name, WithSizeRequests, requests))  # type: ignore[arg-type]
 
 
 def _common_options(make: Callable[..., Any]) -> list[str]:

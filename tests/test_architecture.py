@@ -46,12 +46,14 @@ ORDER = {
         interface
         nodes
         policies
+        ordered
         composed equipartition koala profit registry steepest_ascent
         malleable_easy max_fit presets profit_lazy
     """,
     "simulator": """
         confidence inputs
-        run cli_options
+        run user_options
+        cli_options
         experiments gantt report
         cli
     """,

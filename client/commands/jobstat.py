@@ -49,7 +49,16 @@ FIELDS = (
 )
 
 #: What the table shows.
-_SHOWN = (*FIELDS, "priority", "prefer", "deadline", "contract", "promise", "expected_end")
+_SHOWN = (
+    *FIELDS,
+    "account",
+    "priority",
+    "prefer",
+    "deadline",
+    "contract",
+    "promise",
+    "expected_end",
+)
 
 _HEADS = ("id", "name", "user", "class", "state", "procs", "sizes", "time", "start", "reason")
 #: Columns that are shown when a job has a contract.
@@ -146,7 +155,8 @@ def summary(states: Sequence[str]) -> str:
 def jobs_table(jobs: Columns, now: float) -> str:
     """Return the jobs as a table; `time` is how long one has run, or waited.
 
-    The priority is shown if a job has another one than the default, 0. Columns of contracts are
+    The account is shown if a job has one, the priority if a job has another one than the default,
+    0. Columns of contracts are
     there if a job has one: its deadline, when it is expected to end, and the profit that such an
     end brings, of the most that was agreed on.
     """
@@ -169,6 +179,10 @@ def jobs_table(jobs: Columns, now: float) -> str:
         [format_time(start, now) for start in jobs["start"]],
     ]
     heads = [*_HEADS[:-1]]
+    if any(jobs["account"]):
+        place = heads.index("class")
+        columns.insert(place, [account or "-" for account in jobs["account"]])
+        heads.insert(place, "account")
     if any(jobs["priority"]):
         place = heads.index("procs")
         columns.insert(place, [priority or 0 for priority in jobs["priority"]])

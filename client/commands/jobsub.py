@@ -147,6 +147,9 @@ def _add_size_options(parser: Parser) -> None:
         help="named resource of the cluster that it uses while it runs, such as a license: N for "
         "the job, or for each processor; repeated for more",
     )
+    group.add_argument(
+        "--account", default="", metavar="NAME", help="the account that it is charged to"
+    )
     group.add_argument("--hold", action="store_true", help="do not start it before it is released")
 
 
@@ -296,6 +299,7 @@ def _job(options: argparse.Namespace) -> dict[str, Any]:
         constraint=options.constraint,
         nodelist=options.nodelist,
         exclude=options.exclude,
+        account=options.account,
     )
 
 

@@ -14,6 +14,7 @@ from pliant.core.model.lifecycle import (
 )
 from pliant.core.model.resize import Resize
 from pliant.core.model.size_request import RequestAnswer, SizeRequest
+from pliant.core.model.usage import OpenPhase
 from pliant.core.model.wait_reasons import WaitReason
 from pliant.core.support.fast_dataclass import fast_init
 from pliant.core.values.ids import JobId, NodeName
@@ -92,6 +93,8 @@ class JobSpec:
     resources: tuple[Need, ...] = ()
     #: What its processes need of their nodes. None if any processors do.
     node_needs: NodeNeeds | None = None
+    #: The account that it is charged to. May be empty.
+    account: str = ""
 
     @property
     def estimated_for(self) -> int:
@@ -243,6 +246,8 @@ class Job:
     history: list["HistoryEntry | str"] = field(default_factory=list, compare=False)
     #: Why the job waits in the queue, from the last plan. None if ``reason`` tells it.
     wait: WaitReason | None = None
+    #: The phase that is charged at present. None without processors, or if nothing is charged.
+    phase: OpenPhase | None = None
     #: The job's number, copied from ``spec``.
     id: JobId = field(init=False)
     #: Cache: the ranks of the last call of ``allocation``, and the set made from them.

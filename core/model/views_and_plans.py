@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pliant.core.model.usage import Usage
 from pliant.core.model.wait_reasons import Reason
 from pliant.core.support.fast_dataclass import fast_init
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.node_needs import MEMORY, Amounts, NodeNeeds
 from pliant.core.values.processors import ProcessorMap, count
 from pliant.core.values.profit_contract import Contract
+from pliant.core.values.shares import Shares
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup, expected_end
 
@@ -55,6 +57,8 @@ class WaitingJob:
     priority: int = 0
     #: What it needs of its nodes. None if it may run on any processors.
     needs: NodeNeeds | None = None
+    #: The account that it is charged to. May be empty.
+    account: str = ""
 
     @property
     def estimated_for(self) -> int:
@@ -144,6 +148,7 @@ class RunningJob:
     reluctant: bool = False
     #: As of a waiting job.
     priority: int = 0
+    account: str = ""
     #: Whether the job gives up all its processors: it ends, or it is being suspended.
     leaving: bool = False
     #: As of a waiting job.
@@ -209,6 +214,10 @@ class View:
     #: own. None if no job needs anything of its nodes, and no node has generic resources. Then all
     #: processors are equal.
     room: Mapping[NodeName, Amounts] | None = None
+    #: The usage of all users who have used processors, and their shares (``FairShares``). Empty and
+    #: None if usage is not counted, as in simulations with other orders.
+    usage: tuple[Usage, ...] = ()
+    shares: Shares | None = None
 
 
 @fast_init

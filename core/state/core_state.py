@@ -16,6 +16,7 @@ from pliant.core.model.size_request import RequestAnswer, SizeRequest
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.model.views_and_plans import Outcome
 from pliant.core.model.wait_reasons import Reason
+from pliant.core.state.accounting import Accounting
 from pliant.core.state.device_assignment import assign_devices, drop_devices
 from pliant.core.state.processor_ledger import ProcessorLedger
 from pliant.core.state.view_cache import ViewCache
@@ -68,6 +69,8 @@ class CoreState:
     node_bound: dict[JobId, Job] = field(default_factory=dict)
     #: How much the cluster has of each of these resources.
     resources: Mapping[str, int] = field(default_factory=dict)
+    #: The usage of users. None if nothing is charged.
+    accounting: Accounting | None = None
     ledger: ProcessorLedger = field(default_factory=ProcessorLedger)
     rows: ViewCache = field(default_factory=ViewCache)
     memory: object = None
@@ -161,6 +164,7 @@ class CoreState:
                 frozenset(self._dirty_nodes),
                 tuple(self._notes),
                 self.memory_changed,
+                *(self.accounting.take_unstored() if self.accounting is not None else ()),
             )
             commands = [store, *commands]
             self._dirty_jobs.clear()
@@ -183,6 +187,8 @@ class CoreState:
         self.touch(job)
         if before not in ACTIVE_STATES or to not in ACTIVE_STATES:
             self._index(job)
+            if self.accounting is not None:
+                self.charge(job)
         if to in FINAL_STATES:
             self.needing.pop(job.id, None)
             self.node_bound.pop(job.id, None)
@@ -202,6 +208,8 @@ class CoreState:
             self.ledger.occupy(job.occupied)
         if job.reserved:
             self.reserve(job, job.reserved, job.donors)
+        if self.accounting is not None:
+            self.accounting.add_restored(job)
         if job.request is not None:
             self.requests[job.id] = job
         if job.spec.resources and not job.final:
@@ -270,6 +278,12 @@ class CoreState:
             self._dirty_jobs.add(job.id)
 
     # ---------------------------------------------------------------- processors
+
+    def charge(self, job: Job) -> None:
+        """Charge a job for its allocation from now on, after that has changed."""
+        if self.accounting is not None:
+            allocation = job.allocation if job.state in ACTIVE_STATES else NONE
+            self.accounting.update(job, allocation, self.now, self.node_names)
 
     def occupy(self, job: Job, processors: ProcessorMap) -> None:
         """Give a job these processors, which no other job has."""

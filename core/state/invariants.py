@@ -31,6 +31,7 @@ def check(state: CoreState) -> None:
     _amounts_suffice(state)
     _spares_stand_in_for_lost_nodes(state)
     _view_is_fresh(state)
+    _usage_is_charged(state)
     for job in state.jobs.values():
         problem = next(_problems(state, job), "")
         if problem:
@@ -129,6 +130,27 @@ def _sums_are_right(state: CoreState) -> None:
         raise InvariantError("the ledger's spare nodes are wrong")
     if state.ledger.nodes != by_first:
         raise InvariantError("the nodes are not in order of their processors")
+
+
+def _usage_is_charged(state: CoreState) -> None:
+    """Check that each job is charged for its allocation, and each user for those of the jobs."""
+    if state.accounting is None:
+        return
+    charged: dict[tuple[str, str], int] = {}
+    for job in state.jobs.values():
+        allocation = job.allocation if job.state in ACTIVE_STATES else NONE
+        if allocation != (NONE if job.phase is None else job.phase.allocation):
+            raise InvariantError(f"job {job.id} is not charged for its allocation")
+        key = (job.spec.account, job.spec.user)
+        charged[key] = charged.get(key, 0) + count(allocation)
+    for row in state.accounting.rows:
+        right = charged.pop((row.account, row.user), 0)
+        if row.processors != right:
+            raise InvariantError(
+                f"user {row.user} is charged for {row.processors} processors, not {right}"
+            )
+    if any(charged.values()):
+        raise InvariantError(f"nobody is charged for {charged}")
 
 
 def _view_is_fresh(state: CoreState) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pliant.core.model import wait_reasons
 from pliant.core.model.checkpoint import Checkpoint, SaveStage, Saving
 from pliant.core.model.jobs import Completion, Job, JobSpec, JobType, Promise, RegisteredProgram
-from pliant.core.model.lifecycle import JobState
+from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.negotiation import Negotiation, NegotiationState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
 from pliant.core.model.resize import (
@@ -28,6 +28,7 @@ from pliant.core.model.resize import (
     Withdrawing,
 )
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome, SizeRequest
+from pliant.core.model.usage import OpenPhase
 from pliant.core.support.errors import PliantError
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.lost_contact_policy import Isolation
@@ -84,6 +85,7 @@ def job_to_record(job: Job) -> Record:
         "priority_now": job.priority,
         "resources": list(map(str, spec.resources)),
         "node_needs": spec.node_needs.to_record() if spec.node_needs else None,
+        "account": spec.account,
         "state": job.state.value,
         "reason": job.why,
         "wait": wait_reasons.to_record(job.wait) if job.wait else None,
@@ -117,6 +119,7 @@ def job_to_record(job: Job) -> Record:
         "since": job.since,
         "done": job.done,
         "computed_s": list(job.computed_s.items()),
+        "phase_since": job.phase.since if job.phase is not None else None,
         "end": job.end,
         "exit_code": job.exit_code,
         "signal": job.signal,
@@ -151,6 +154,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         priority=record.get("priority", 0),
         resources=parse_needs(record.get("resources", ())),
         node_needs=needs_from_record(record.get("node_needs")),
+        account=record.get("account", ""),
     )
     wait = wait_reasons.from_record(record.get("wait"))
     return Job(
@@ -190,6 +194,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         since=record.get("since", record["start"] or 0.0),
         done=record.get("done", 0.0),
         computed_s=dict(record.get("computed_s", [])),
+        phase=_phase_from_record(record),
         end=record["end"],
         exit_code=record["exit_code"],
         signal=record["signal"],
@@ -298,6 +303,15 @@ def _request_from_record(record: Mapping[str, Any]) -> SizeRequest:
         base=record.get("base"),
         overdue=record.get("overdue", False),
     )
+
+
+def _phase_from_record(record: Mapping[str, Any]) -> OpenPhase | None:
+    # Versions that charged nothing stored no phase. Their jobs are charged from now on for the
+    # time since the last resize.
+    since = record.get("phase_since", record.get("since"))
+    if since is None or JobState(record["state"]) not in ACTIVE_STATES:
+        return None
+    return OpenPhase(since, from_indices(record["ranks"]), record["run"])
 
 
 def _completion_from_record(record: Mapping[str, Any]) -> Completion | None:

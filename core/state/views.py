@@ -27,7 +27,7 @@ def view(state: CoreState) -> View:
 
     Values that have not changed since the last view are reused.
     """
-    rows, ledger = state.rows, state.ledger
+    rows, ledger, accounting = state.rows, state.ledger, state.accounting
     _find_stale(state)
     for job_id in rows.stale:
         _renew(state, job_id)
@@ -44,6 +44,8 @@ def view(state: CoreState) -> View:
         requests=_requests(state) if state.requests else (),
         suspended=_suspended(state) if state.suspended else (),
         room=node_amounts.room(state),
+        usage=() if accounting is None else accounting.rows,
+        shares=None if accounting is None else accounting.shares,
     )
 
 
@@ -78,7 +80,7 @@ def _suspended(state: CoreState) -> tuple[WaitingJob, ...]:
 
 def fresh_view(state: CoreState) -> View:
     """Return the view made without the cache. ``view`` must equal it."""
-    ledger = state.ledger
+    ledger, accounting = state.ledger, state.accounting
     state.rows.limits = named_resources.limits(state)
     queue = sorted(state.waiting.values(), key=lambda job: (job.spec.submit, job.id))
     shown = [waiting(job, *_capacity(state, job.id)) for job in queue if not job.reserved]
@@ -98,6 +100,8 @@ def fresh_view(state: CoreState) -> View:
         requests=_requests(state),
         suspended=_suspended(state),
         room=node_amounts.room(state),
+        usage=() if accounting is None else accounting.rows,
+        shares=None if accounting is None else accounting.shares,
     )
 
 
@@ -179,6 +183,7 @@ def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
         accepted=job.promise is not None,
         priority=job.priority,
         needs=spec.node_needs,
+        account=spec.account,
     )
 
 
@@ -242,6 +247,7 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
         measured=speedup_of(job.measured) if job.measured else None,
         reluctant=job.refused_growths > 0,
         priority=job.priority,
+        account=spec.account,
         leaving=job.is_leaving,
         needs=spec.node_needs,
     )

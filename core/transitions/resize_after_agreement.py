@@ -148,6 +148,7 @@ def _commit(state: CoreState, job: Job, resize: Resize, event: ResizeDecided) ->
     before = job.size
     time_limits.book_work(state, job, resize.stage.at if isinstance(resize.stage, Begun) else None)
     job.ranks, job.epoch = resize.after, event.epoch
+    state.charge(job)
     job.refused_growths = job.failed_negotiations = 0
     time_limits.arm_estimate(state, job)
     state.note(

@@ -13,6 +13,7 @@ from sqlalchemy import Engine, func, select
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import FINAL_STATES
 from pliant.core.model.nodes import Node
+from pliant.core.model.usage import Phase, Usage
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.server.database import row_codecs, tables
 from pliant.server.database.statements import REFUSED
@@ -35,6 +36,32 @@ class StoredWorld:
     resize: ResizeId
     epoch: int
     processors: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PhaseQuery:
+    """Which phases of jobs are wanted. None stands for all."""
+
+    jobs: Sequence[int] = ()
+    #: The owner.
+    uid: int | None = None
+    user: str | None = None
+    account: str | None = None
+    #: Phases that overlap this time, seconds since the epoch.
+    since: float | None = None
+    until: float | None = None
+    limit: int = MAX_HISTORY_LINES
+
+    def selects(self, phase: Phase) -> bool:
+        """Return whether a phase is wanted."""
+        return (
+            (not self.jobs or phase.job in self.jobs)
+            and self.uid in (None, phase.uid)
+            and self.user in (None, phase.user)
+            and self.account in (None, phase.account)
+            and (self.since is None or phase.end > self.since)
+            and (self.until is None or phase.start < self.until)
+        )
 
 
 class Reader:
@@ -153,6 +180,30 @@ class Reader:
             for row in rows
         }
 
+    def usage(self) -> list[Usage]:
+        """Return the stored usage of all users, sorted by account and user."""
+        table = tables.usage.c
+        query = select(tables.usage).order_by(table.account, table.user)
+        return [Usage(row.account, row.user, row.seconds, row.at, 0) for row in self._rows(query)]
+
+    def phases(self, wanted: PhaseQuery) -> list[Phase]:
+        """Return stored phases in order of their start, at most ``wanted.limit``."""
+        table = tables.phase.c
+        query = select(tables.phase).order_by(table.start, table.seq).limit(wanted.limit)
+        if wanted.jobs:
+            query = query.where(table.job.in_(wanted.jobs))
+        if wanted.uid is not None:
+            query = query.where(table.uid == wanted.uid)
+        if wanted.user is not None:
+            query = query.where(table.user == wanted.user)
+        if wanted.account is not None:
+            query = query.where(table.account == wanted.account)
+        if wanted.since is not None:
+            query = query.where(table.end > wanted.since)
+        if wanted.until is not None:
+            query = query.where(table.start < wanted.until)
+        return [_phase(row) for row in self._rows(query)]
+
     def history(
         self,
         job: int | None,
@@ -239,3 +290,9 @@ class Reader:
     def _rows(self, query: Any) -> list[Any]:
         with self._engine.connect() as connection:
             return list(connection.execute(query))
+
+
+def _phase(row: Any) -> Phase:
+    nodes = row_codecs.read_column("phase", row._mapping, "nodes", row_codecs.parse_names)
+    values = (getattr(row, name) for name in Phase._fields[:-1])
+    return Phase._make((*values, tuple(nodes)))

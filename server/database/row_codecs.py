@@ -47,6 +47,14 @@ def parse_mapping(text: str) -> dict[str, Any]:
     return dict(json.loads(text))
 
 
+def parse_names(text: str) -> list[str]:
+    """Return the names of the nodes of a phase."""
+    names = json.loads(text)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(text)
+    return names
+
+
 #: For each table: the column that identifies a row, and the parsers of its JSON columns.
 _TEXTS: Mapping[str, tuple[str, Mapping[str, Callable[[str], object]]]] = {
     "job": (
@@ -57,6 +65,7 @@ _TEXTS: Mapping[str, tuple[str, Mapping[str, Callable[[str], object]]]] = {
     "world": ("name", {"processors": parse_processors}),
     "fence": ("world", {"pairs": parse_mapping}),
     "job_event": ("seq", {"data": parse_mapping}),
+    "phase": ("seq", {"nodes": parse_names}),
 }
 
 

@@ -14,6 +14,7 @@ from sqlalchemy.sql.base import Executable
 from pliant.core.commands import Note
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node
+from pliant.core.model.usage import Phase, Usage
 from pliant.core.state.json_records import job_to_record, node_to_record
 from pliant.core.values.processors import count
 from pliant.server.database import tables
@@ -81,6 +82,12 @@ _ADD_WORLD = insert(tables.world).on_conflict_do_nothing()
 _ADD_EXIT = insert(tables.rank_exit).on_conflict_do_nothing()
 _ADD_BARRIER = insert(tables.barrier).on_conflict_do_nothing()
 _DROP_BARRIERS = delete(tables.barrier).where(tables.barrier.c.world == bindparam("which"))
+_INSERT_PHASE = plain_insert(tables.phase)
+_PUT_USAGE = insert(tables.usage)
+_PUT_USAGE = _PUT_USAGE.on_conflict_do_update(
+    index_elements=["account", "user"],
+    set_={name: _PUT_USAGE.excluded[name] for name in ("seconds", "at")},
+)
 
 
 #: The kind of event that records a refused request.
@@ -185,6 +192,17 @@ def add_note(note: Note) -> Write:
             "data": json.dumps(dict(note.data), default=_plain),
         },
     )
+
+
+def add_phase(phase: Phase) -> Write:
+    """Return the write of a phase of a job that has ended."""
+    return Write(_INSERT_PHASE, {**phase._asdict(), "nodes": json.dumps(phase.nodes)})
+
+
+def put_usage(usage: Usage) -> Write:
+    """Return the write of the usage of a user."""
+    values = {"account": usage.account, "user": usage.user}
+    return Write(_PUT_USAGE, {**values, "seconds": usage.seconds, "at": usage.at})
 
 
 def drop_refusals(kept: int) -> Write:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node
+from pliant.core.model.usage import Usage
 from pliant.server.database.reader import Reader, StoredWorld
 from pliant.server.registry.job_program import Summary
 
@@ -25,6 +26,8 @@ class StoredState:
     exits: Mapping[str, Sequence[int]]
     #: The pairs of complete barriers, by world and sequence number.
     barriers: Mapping[tuple[str, int], Mapping[str, str]]
+    #: The usage of each user.
+    usage: Sequence[Usage]
 
 
 def read_state(reader: Reader, ended_since: float) -> StoredState:
@@ -45,4 +48,4 @@ def read_state(reader: Reader, ended_since: float) -> StoredState:
         exits[name].append(rank)
     worlds = [row for row in rows if len(exits[row.name]) < len(row.processors)]
     barriers = reader.barriers([row.name for row in worlds])
-    return StoredState(nodes, open_jobs, ended_jobs, worlds, exits, barriers)
+    return StoredState(nodes, open_jobs, ended_jobs, worlds, exits, barriers, reader.usage())

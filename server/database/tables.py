@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 #: The newest migration. A database of this version is opened without importing Alembic, which is
 #: slow.
-HEAD = "0001"
+HEAD = "0002"
 
 metadata = MetaData()
 
@@ -118,4 +118,34 @@ barrier = Table(
     Column("world", Text, primary_key=True),
     Column("sequence", Integer, primary_key=True),
     Column("pairs", Text, nullable=False),
+)
+
+#: Accounting: one row for each period in which a job had the same processors. Kept for ever.
+phase = Table(
+    "phase",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("job", Integer, nullable=False),
+    Column("run", Integer, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("uid", Integer, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("start", Float, nullable=False),
+    Column("end", Float, nullable=False),
+    Column("processors", Integer, nullable=False),
+    Column("nodes", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+Index("phase_by_end", phase.c.end)
+Index("phase_by_job", phase.c.job)
+
+#: Decayed processor-seconds of each user at a time. The processors that are in use follow from the
+#: jobs.
+usage = Table(
+    "usage",
+    metadata,
+    Column("account", Text, primary_key=True),
+    Column("user", Text, primary_key=True),
+    Column("seconds", Float, nullable=False),
+    Column("at", Float, nullable=False),
 )

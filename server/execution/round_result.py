@@ -7,11 +7,20 @@ from dataclasses import dataclass, field
 
 from pliant.core.commands import Command, Note, RunStrategy, SendOffer, SendWithdraw, Store
 from pliant.core.model.negotiation import PROPOSALS
+from pliant.core.model.usage import Phase, Usage
 from pliant.core.state_machine import Core
 from pliant.core.values.ids import JobId, NodeName
 from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.meta_keys import NEXT_RESIZE
-from pliant.server.database.statements import Write, add_note, drop_node, put_meta, put_node
+from pliant.server.database.statements import (
+    Write,
+    add_note,
+    add_phase,
+    drop_node,
+    put_meta,
+    put_node,
+    put_usage,
+)
 
 
 @dataclass(slots=True)
@@ -23,6 +32,9 @@ class RoundResult:
     nodes: set[NodeName] = field(default_factory=set)
     notes: list[Note] = field(default_factory=list)
     memory: bool = False
+    phases: list[Phase] = field(default_factory=list)
+    #: By account and user; the last value counts.
+    usage: dict[tuple[str, str], Usage] = field(default_factory=dict)
     changes: list[Write] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
 
@@ -32,11 +44,16 @@ class RoundResult:
         self.nodes |= command.nodes
         self.notes += command.notes
         self.memory |= command.memory
+        self.phases += command.phases
+        for row in command.usage:
+            self.usage[row.account, row.user] = row
 
     def absorb(self, held: RoundResult) -> None:
         """Add the rows of an earlier round that was deferred."""
         self.jobs |= held.jobs
         self.notes[:0] = held.notes
+        self.phases[:0] = held.phases
+        self.usage = held.usage | self.usage
 
     @property
     def must_commit_first(self) -> bool:
@@ -80,6 +97,8 @@ class RoundResult:
         rows += [put_node(core.nodes[node]) for node in sorted(self.nodes) if node in core.nodes]
         rows += [drop_node(node) for node in sorted(self.nodes) if node not in core.nodes]
         rows += [add_note(note) for note in self.notes]
+        rows += [add_phase(phase) for phase in self.phases]
+        rows += [put_usage(usage) for usage in self.usage.values()]
         if self.memory:
             rows.append(put_meta("memory", json.dumps(core.memory)))
         if core.next_resize != stored_resize:

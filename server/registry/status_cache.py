@@ -299,6 +299,7 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
         "stdout": summary.stdout,
         "cwd": summary.cwd,
         "command": summary.command,
+        **({"account": job.spec.account} if job.spec.account else {}),
         **({"resources": list(map(str, job.spec.resources))} if job.spec.resources else {}),
         **({"node_needs": job.spec.node_needs.to_record()} if job.spec.node_needs else {}),
         **_contract(job),

@@ -50,6 +50,9 @@ REQUIRED_ROLE: Mapping[str, UserRole] = {
     "wait": UserRole.USER,  # likewise
     "nodes": UserRole.USER,
     "ping": UserRole.USER,
+    "shares": UserRole.USER,
+    "accounting": UserRole.USER,  # of the own jobs
+    "accounting of all users": UserRole.OPERATOR,
     "history": UserRole.USER,  # of the own jobs and of nodes; of a job: its owner
     "refusals": UserRole.USER,  # of the own requests
     "refusals of all users": UserRole.OPERATOR,

@@ -111,7 +111,7 @@ class AvailabilityQueries:
         return {"strategy": name, **asdict(found)}
 
     async def _ask(self, raw: Any, user: str, uid: int) -> Availability:
-        submission = self._submissions.check(raw)
+        submission = self._submissions.check(raw, user)
         now = self._clock.now()
         spec = submission.spec(HYPOTHETICAL_JOB, user, uid, now)
         job, view = await asyncio.wrap_future(

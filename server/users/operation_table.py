@@ -14,7 +14,7 @@ from pliant.server.support.clock import HybridClock
 from pliant.server.users.authorisation import REQUIRED_ROLE, AccessControl, RequestingUser, UserRole
 from pliant.server.users.availability_queries import AvailabilityQueries
 from pliant.server.users.changing_requests import Commands
-from pliant.server.users.reading_requests import ServerInfo, StateQueries
+from pliant.server.users.reading_requests import ServerInfo, StateQueries, UsageQueries
 from pliant.server.users.refused_requests import RefusedRequests
 from pliant.server.users.request_fields import Answer, Request
 from pliant.server.users.submission_schema import UserRequestError
@@ -35,6 +35,7 @@ class Operations:
         availability: AvailabilityQueries,
         queries: StateQueries,
         commands: Commands,
+        usage: UsageQueries,
         *,
         clock: HybridClock,
         identity: ServerInfo,
@@ -63,6 +64,8 @@ class Operations:
             "history": queries.history,
             "refusals": queries.refusals,
             "wait": queries.wait,
+            "shares": usage.shares,
+            "accounting": usage.accounting,
             "ping": queries.ping,
             "stop": self._stop_server,
             "drain": commands.drain,

@@ -1,4 +1,4 @@
-"""Requests that only look: jobs, nodes, history, explanations, and waiting for the end of a job.
+"""Requests that only look: jobs, nodes, history, explanations, usage, and waiting for ends of jobs.
 
 Runs in the event loop of the accept thread. Answers come from the status cache and, for jobs that
 ended long ago, from the database.
@@ -7,23 +7,29 @@ ended long ago, from the database.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pliant.core.job_explanation import explain
+from pliant.core.model.usage import Phase
 from pliant.core.state import profit_status
+from pliant.core.state.usage_reports import open_phases, standings
 from pliant.core.values.ids import JobId
-from pliant.server.database.reader import Reader
+from pliant.server.database.reader import PhaseQuery, Reader
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, StatusCache
 from pliant.server.support.clock import HybridClock
 from pliant.server.users import listing
 from pliant.server.users.answers import Objects
-from pliant.server.users.authorisation import RequestingUser
+from pliant.server.users.authorisation import AccessControl, RequestingUser
 from pliant.server.users.job_lookup import JobLookup
 from pliant.server.users.request_fields import Answer, Request, not_found, read_number, read_numbers
 from pliant.server.users.submission_schema import UserRequestError
+
+#: Maximum number of phases in one answer.
+MAX_PHASES = 100_000
 
 
 @dataclass(frozen=True)
@@ -186,3 +192,81 @@ class StateQueries:
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_exception(UserRequestError("the server stops", kind="unavailable"))
+
+
+class UsageQueries:
+    """One method for each request about usage."""
+
+    def __init__(
+        self, core_loop: CoreLoop, reader: Reader, clock: HybridClock, access: AccessControl
+    ) -> None:
+        self._core_loop, self._reader, self._clock = core_loop, reader, clock
+        self._access = access
+
+    async def shares(self, request: Request, peer: RequestingUser) -> Answer:
+        """List accounts and users with shares, decayed usage and fair-share factor."""
+        now = self._clock.now()
+        half_life_s, found = await asyncio.wrap_future(
+            self._core_loop.call(lambda core: standings(core.state, now), uncommitted_ok=True)
+        )
+        return {
+            "half_life_s": None if math.isinf(half_life_s) else half_life_s,
+            "shares": [standing._asdict() for standing in found],
+            "now": now,
+        }
+
+    async def accounting(self, request: Request, peer: RequestingUser) -> Answer:
+        """List the phases of jobs: the user's own, or those of all users for an operator.
+
+        The request may name ``ids``, ``user``, ``account``, ``since`` and ``until``. The phases
+        that continue come last, without an end.
+        """
+        every = self._access.allows("accounting of all users", peer)
+        wanted = PhaseQuery(
+            jobs=read_numbers(request, "ids") if request.get("ids") else (),
+            uid=None if every else peer.uid,
+            user=_text(request, "user"),
+            account=_text(request, "account"),
+            since=_time(request, "since"),
+            until=_time(request, "until"),
+            limit=MAX_PHASES,
+        )
+        now = self._clock.now()
+        # First the open phases, so that none is missed that ends in between. Its row is durable
+        # when the core answers, or the phase is still open.
+        current = await asyncio.wrap_future(
+            self._core_loop.call(lambda core: open_phases(core.state, now))
+        )
+        ended = await self._reader.in_thread(lambda reader: reader.phases(wanted))
+        known = {(phase.job, phase.start) for phase in ended}
+        current = [
+            phase
+            for phase in current
+            if wanted.selects(phase) and (phase.job, phase.start) not in known
+        ]
+        rows = [*map(_row, ended), *({**_row(phase), "end": None} for phase in current)]
+        return {"phases": Objects(rows), "complete": len(ended) < MAX_PHASES, "now": now}
+
+
+def _row(phase: Phase) -> dict[str, object]:
+    row = phase._asdict()
+    del row["uid"]
+    return row
+
+
+def _text(request: Request, field: str) -> str | None:
+    value = request.get(field)
+    if value is not None and not isinstance(value, str):
+        raise UserRequestError(f"{field}: expected a name, got {value!r:.40}", field=field)
+    return value
+
+
+def _time(request: Request, field: str) -> float | None:
+    value = request.get(field)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise UserRequestError(
+            f"{field}: expected seconds since the epoch, got {value!r:.40}", field=field
+        )
+    return float(value)

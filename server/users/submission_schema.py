@@ -105,6 +105,8 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     constraint: str = ""
     nodelist: str = ""
     exclude: str = ""
+    #: The account that it is charged to; empty for the user's own.
+    account: str = ""
     #: The client's key of this submission: a second one with the same key gives the same job.
     key: str | None = None
 
@@ -119,6 +121,8 @@ class Submission:
     speedup: Speedup = LINEAR
     resources: tuple[Need, ...] = ()
     node_needs: NodeNeeds | None = None
+    #: The account that is charged.
+    account: str = ""
 
     def spec(self, job: JobId, user: str, uid: int, now: float) -> JobSpec:
         """Return the part of the job for the core."""
@@ -141,6 +145,7 @@ class Submission:
             priority=request.priority,
             resources=self.resources,
             node_needs=self.node_needs,
+            account=self.account,
         )
 
     def program(self, spec: JobSpec) -> Program:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy.exc import IntegrityError
@@ -13,6 +13,7 @@ from pliant.core.events import JobSubmitted
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.values.ids import JobId
+from pliant.core.values.shares import AccountError, Shares
 from pliant.faults import failpoint
 from pliant.server.database.db_errors import is_locked, sqlite_message
 from pliant.server.database.reader import Reader
@@ -57,22 +58,29 @@ class Submissions:
         self._core_loop, self._status, self._writer = core_loop, status, writer
         self._reader, self._programs, self._clock = reader, programs, clock
         self._job_ids = job_ids
+        #: The accounts, and who may use them. Replaced when the configuration is read again.
+        self.shares = Shares()
         self._waiting: list[_New] = []
         self._storing: asyncio.Task[None] | None = None
 
-    def check(self, raw: Any) -> Submission:
-        """Check a submission.
+    def check(self, raw: Any, user: str) -> Submission:
+        """Check a submission of a user.
 
         Raises:
             UserRequestError: if it is invalid, or can never run on this cluster.
         """
-        return check_submission(
+        submission = check_submission(
             raw,
             self._status.processors,
             time.time(),
             self._status.resources,
             self._status.node_views,
         )
+        try:
+            account = self.shares.account_for(user, submission.request.account)
+        except AccountError as error:
+            raise UserRequestError(str(error), kind="refused", field="account") from None
+        return replace(submission, account=account)
 
     async def submit(self, raw: Any, user: str, uid: int) -> int:
         """Store a job and return its number. The job is durable when this returns.
@@ -85,7 +93,7 @@ class Submissions:
         Raises:
             UserRequestError: if it is invalid, or cannot be stored.
         """
-        submission = self.check(raw)
+        submission = self.check(raw, user)
         request = submission.request
         spec = submission.spec(JobId(self._job_ids.next()), user, uid, self._clock.now())
         program = submission.program(spec)

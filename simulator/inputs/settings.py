@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pliant.core.support.limits import MAX_PROCESSORS
+from pliant.core.values.shares import Shares
 from pliant.simulator.inputs.answer_models import parse_answers
 from pliant.simulator.inputs.costs import FREE, SAVE, Cost
 from pliant.simulator.inputs.errors import SettingsError
@@ -69,6 +70,10 @@ class Settings:
     check: bool = False
     #: Whether the result has a record of each job.
     keep_jobs: bool = True
+    #: The shares of users, for strategies that use them (``Strategy.uses_usage``).
+    shares: Shares = field(default_factory=Shares)
+    #: Whether the metrics have a part for each user.
+    by_user: bool = False
     #: Whether the result has the processors that each job held, for pictures.
     keep_spans: bool = False
 

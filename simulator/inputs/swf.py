@@ -38,6 +38,8 @@ _FIELDS = 18
 _MIN_FIELDS = 5
 #: A longer line is not a record, and must not be read into memory as a whole.
 _MAX_LINE_BYTES = 1 << 16
+#: The places of the user and of the group in a record.
+_USER, _GROUP = 11, 12
 #: Larger numbers are taken for damaged data.
 _MAX_NUMBER = 1e15
 _NAMES = {
@@ -68,6 +70,7 @@ class _Record(NamedTuple):
     processors: int
     estimate: float
     user: str
+    group: str
     #: Requested memory in KB for each processor; below 1 if unknown.
     memory: float
 
@@ -186,8 +189,14 @@ def _parse(line: int, fields: list[bytes], users: dict[bytes, str]) -> _Record:
     if processors < 1:
         raise _UnusableError("without processors", "no processors")
     estimate = max(1.0, asked if asked > 0 else run)
-    user = users.setdefault(fields[11], fields[11].decode("ascii", "replace"))
-    return _Record(submit, int(number), line, run, processors, estimate, user, _memory(fields[9]))
+    user, group = (_name(fields[place], users) for place in (_USER, _GROUP))
+    memory = _memory(fields[9])
+    return _Record(submit, int(number), line, run, processors, estimate, user, group, memory)
+
+
+def _name(field: bytes, names: dict[bytes, str]) -> str:
+    """Return the number of a user or a group as a name; equal names share one text."""
+    return names.setdefault(field, field.decode("ascii", "replace"))
 
 
 def _memory(field: bytes) -> float:
@@ -272,6 +281,7 @@ def _jobs(records: list[_Record], *, memory: bool) -> list[SimJob]:
             estimate_s=record.estimate,
             user=record.user,
             needs=needs.setdefault(record.memory, _needs(record.memory)) if memory else None,
+            account="" if record.group == "-1" else record.group,
         )
         for record in records
     ]

@@ -62,6 +62,8 @@ class SimJob:
     #: The name of its answer model; empty for the default of the settings.
     answer: str = ""
     user: str = ""
+    #: The account that it is charged to; the group in a log.
+    account: str = ""
     #: The seconds per changed processor; None for the cost in the settings.
     adaptation_cost: float | None = None
     #: The phases of an evolving job, in order. Their work adds up to ``work``.

@@ -41,6 +41,7 @@ from pliant.simulator.run.result import JobRecord, Span
 from pliant.simulator.run.simulated_nodes import SimulatedNodes
 from pliant.simulator.run.suspending import Suspensions
 from pliant.simulator.run.timers import CoreTimers
+from pliant.simulator.run.user_metrics import UserMetrics
 
 
 class SimulatedJobs:
@@ -68,6 +69,8 @@ class SimulatedJobs:
         self._queue = queue
         self._on_note = on_note
         self.metrics = Metrics(settings.total)
+        #: None if the settings do not ask for metrics of users.
+        self.users = UserMetrics() if settings.by_user else None
         #: Events that happen now, for the next call of the core.
         self._immediate: list[Event] = []
         #: Events that change nothing for the strategy. They wait for the next call of the core.
@@ -239,6 +242,8 @@ class SimulatedJobs:
                 self._close_span(run, run.end)
         record = make_record(job, state, run, now)
         self.metrics.ended(record)
+        if self.users is not None:
+            self.users.ended(job, record)
         late = job.contract is not None and run is not None and is_late(job, record)
         self.metrics.counts["late"] += late
         if self._settings.keep_jobs:

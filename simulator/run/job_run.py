@@ -149,6 +149,10 @@ class Run:
             self._account(now)
         return self._paused / speed + max(0.0, self._since - now)
 
+    def area_until(self, now: float) -> float:
+        """Return the processor-seconds that it has held until now."""
+        return self.area + (0.0 if self.ended else len(self.ranks) * (now - self._size_since))
+
     @property
     def work_done(self) -> float:
         """The work done until the job last changed size or ended, in seconds on one processor."""

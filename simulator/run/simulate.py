@@ -50,6 +50,8 @@ def simulate(
     with _rare_collections():
         engine.run(progress)
     metrics = engine.metrics.summary(engine.core.memory)
+    if engine.jobs.users is not None:
+        metrics |= engine.jobs.users.summary()
     return Result(metrics, engine.jobs.records, engine.jobs.spans)
 
 

@@ -22,6 +22,7 @@ from pliant.core.events import (
 )
 from pliant.core.model.jobs import JobSpec, JobType
 from pliant.core.model.views_and_plans import Plan
+from pliant.core.state.accounting import Accounting
 from pliant.core.values.ids import JobId, NodeName
 from pliant.simulator.inputs.costs import cycle_cost
 from pliant.simulator.inputs.errors import NoProgressError, StrategyFaultError
@@ -80,7 +81,13 @@ class Engine:
         self._trusted = isinstance(name, str) and is_own(name)
         quiet = 1e-6 if settings.quiet_s is None else settings.quiet_s
         limits = replace(_LIMITS, quiet_s=quiet, quiet_doublings=0)
-        self.core = Core(self.strategy_name, limits, silent=on_note is None)
+        counts = self.strategy.uses_usage
+        self.core = Core(
+            self.strategy_name,
+            limits,
+            silent=on_note is None,
+            accounting=Accounting(settings.shares, keep_phases=False) if counts else None,
+        )
         self.machine = SimulatedNodes(settings)
         self._queue = EventQueue()
         self.jobs = SimulatedJobs(settings, self.core, self.machine, self._queue, on_note)
@@ -212,6 +219,8 @@ class Engine:
         if job is None:
             return ()
         self.jobs.submit(job)
+        if following is None and self.jobs.users is not None:
+            self.jobs.users.last_submitted(self.jobs.runs.values(), self._queue.now)
         return (JobSubmitted(_spec(job)),)
 
     # ---------------------------------------------------------------- the machine
@@ -296,4 +305,5 @@ def _spec(job: SimJob) -> JobSpec:
         contract=job.contract,
         priority=job.priority,
         node_needs=job.needs,
+        account=job.account,
     )

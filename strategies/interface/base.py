@@ -17,12 +17,16 @@ class Strategy(ABC):
     #: Whether a job may have processors of several clusters. If not, a job that needs more
     #: processors than the largest cluster has never starts.
     spans_clusters: bool = True
+    #: Whether it reads ``View.usage``. The server always counts usage; a simulation only if the
+    #: strategy uses it.
+    uses_usage: bool = False
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Return whether a job could be accepted, when it would start, and on how many processors.
 
         ``jobsub --query`` asks this without submitting anything, so nothing may change. ``job`` is
-        not in ``view.waiting``. The default answer is that the strategy does not know.
+        not in ``view.waiting``, except with the option ``order``, which puts it at its place. The
+        default answer is that the strategy does not know.
         """
         del job, view
         return Availability(None, None, 0, "the strategy does not answer queries")

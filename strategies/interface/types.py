@@ -4,7 +4,9 @@ They are defined in ``pliant.core``, which a strategy does not have to import: e
 exported by ``pliant.strategies``.
 """
 
+from pliant.core.model.fair_share import FairShares
 from pliant.core.model.placement import first_fit, keep_first
+from pliant.core.model.usage import Usage
 from pliant.core.model.views_and_plans import (
     Acceptance,
     Availability,
@@ -27,6 +29,7 @@ from pliant.core.values.processors import NONE as NO_PROCESSORS
 from pliant.core.values.processors import ProcessorMap, block, count, indices, lowest
 from pliant.core.values.processors import of as from_indices
 from pliant.core.values.profit_contract import Contract
+from pliant.core.values.shares import Shares
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.core.values.speedup import Speedup, parse_speedup
 
@@ -35,6 +38,7 @@ __all__ = [
     "Acceptance",
     "Availability",
     "Contract",
+    "FairShares",
     "JobId",
     "NodeName",
     "NodeView",
@@ -47,10 +51,12 @@ __all__ = [
     "Reason",
     "Rejection",
     "RunningJob",
+    "Shares",
     "Sizes",
     "Speedup",
     "Start",
     "Suspension",
+    "Usage",
     "View",
     "WaitCode",
     "WaitReason",

@@ -1,9 +1,10 @@
-"""The order of the queue: fcfs, sjf, ljf, priority, and dynP, which changes between orders.
+"""Orders of the queue: fcfs, sjf, ljf, priority, fairshare, and dynP, which changes the order.
 
 Streit 2002, sections 2 and 5. All estimates are those of the users, never true run times. A job
 without an estimate counts as longer than any other: it is last under sjf and first under ljf, and
 dynP's mean leaves it out. dynP changes between the first three orders. ``priority`` orders jobs by
-the priority that users state.
+the priority that users state. ``fairshare`` orders users by their fair-share factors
+(``core/model/fair_share.py``), and the jobs of one user by priority.
 """
 
 import math
@@ -12,28 +13,62 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from zlib import crc32
 
+from pliant.core.model.fair_share import FairShares
 from pliant.core.model.views_and_plans import View, WaitingJob
 
-QueueOrder = Literal["fcfs", "sjf", "ljf", "priority"]
+QueueOrder = Literal["fcfs", "sjf", "ljf", "priority", "fairshare"]
 
 #: The orders between which dynP changes.
 DYNP_ORDERS: tuple[QueueOrder, ...] = ("fcfs", "sjf", "ljf")
 
 
-def in_order(policy: QueueOrder, waiting: Sequence[WaitingJob]) -> Sequence[WaitingJob]:
+def in_order(
+    policy: QueueOrder, waiting: Sequence[WaitingJob], view: View | None = None
+) -> Sequence[WaitingJob]:
     """Return the queue in an order.
 
     Args:
         policy: fcfs by (submission, id), sjf by (estimate, submission, id), ljf by (-estimate,
-            submission, id), priority by (-priority, submission, id).
+            submission, id), priority by (-priority, submission, id), fairshare by (-factor of the
+            account, -factor of the user, submission, id), and the jobs of each user by priority.
         waiting: the jobs by (submission, id), as in ``View.waiting``.
+        view: has the usage and the shares for fairshare. Without it all factors are equal.
     """
     if policy == "fcfs":
         return waiting
     if policy == "priority":
         return sorted(waiting, key=lambda job: -job.priority)
+    if policy == "fairshare":
+        return _by_fair_share(waiting, view)
     # Sorting is stable, even in reverse, so equal estimates stay in order of submission and id.
     return sorted(waiting, key=estimate, reverse=policy == "ljf")
+
+
+def line_with(waiting: Sequence[WaitingJob], job: WaitingJob) -> Sequence[WaitingJob]:
+    """Return the queue with a job that is not submitted, by arrival; as it is if it has the job."""
+    if any(other.id == job.id for other in waiting):
+        return waiting
+    return sorted([*waiting, job], key=lambda each: (each.arrival, each.id))
+
+
+def _by_fair_share(waiting: Sequence[WaitingJob], view: View | None) -> list[WaitingJob]:
+    """Return the queue by fairshare.
+
+    Users choose the priorities of their jobs themselves, so these must not matter between users. A
+    user's job of the highest priority takes the place of the job that the user submitted first.
+    """
+    usage, shares, now = ((), None, 0.0) if view is None else (view.usage, view.shares, view.now)
+    standing = FairShares(usage, shares, now)
+    places: dict[tuple[str, str], list[int]] = {}
+    for place, job in enumerate(waiting):
+        places.setdefault((job.account, job.user), []).append(place)
+    keys = {user: standing.order(*user) for user in places}
+    free = {user: iter(found) for user, found in places.items()}
+    line = [
+        (keys[job.account, job.user], next(free[job.account, job.user]), job)
+        for job in in_order("priority", waiting)
+    ]
+    return [job for *_, job in sorted(line, key=lambda entry: entry[:2])]
 
 
 def estimate(job: WaitingJob) -> float:

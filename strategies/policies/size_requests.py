@@ -55,6 +55,7 @@ class WithSizeRequests(Strategy):
     def __init__(self, inner: Strategy, *, requests: Turn = "first") -> None:
         self.inner = inner
         self.spans_clusters = inner.spans_clusters
+        self.uses_usage = inner.uses_usage
         self._serve = _serve_first if requests == "first" else _serve_last
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:

@@ -6,6 +6,7 @@ from pliant.core.model.views_and_plans import Availability, View, WaitingJob
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.support.plural import plural
 from pliant.core.values.processors import count
+from pliant.strategies.policies.queue_order import line_with
 
 
 def now_or_later(job: WaitingJob, view: View, within_reach: int) -> Availability:
@@ -61,6 +62,4 @@ def beyond_minima(view: View) -> int:
 
 def with_job(view: View, job: WaitingJob) -> View:
     """Return the view with one more job in the queue, as if it had been submitted."""
-    others = [other for other in view.waiting if other.id != job.id]
-    queue = sorted([*others, job], key=lambda each: (each.arrival, each.id))
-    return replace(view, waiting=tuple(queue))
+    return replace(view, waiting=tuple(line_with(view.waiting, job)))

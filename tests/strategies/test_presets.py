@@ -109,6 +109,7 @@ def test_dynp_alone_is_conservative_and_takes_its_bounds_as_options() -> None:
         "upper",
         "threshold",
         "backfill",
+        "order",
         "requests",
     ]
     assert all(option.help for option in strategy_options("dynp"))

@@ -14,12 +14,14 @@ from pliant.simulator.inputs.models.registry import (
     parameters,
 )
 from pliant.simulator.inputs.models.relative_to_request import parse_size_rule, parse_speedup_rule
+from pliant.simulator.inputs.models.users import give_users, parse_users
 
 __all__ = [
     "MODELS",
     "downey",
     "ghafoor",
     "give_priorities",
+    "give_users",
     "is_model",
     "kumar",
     "lublin",
@@ -31,5 +33,6 @@ __all__ = [
     "parse_priorities",
     "parse_size_rule",
     "parse_speedup_rule",
+    "parse_users",
     "shrink",
 ]

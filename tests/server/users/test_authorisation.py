@@ -41,6 +41,8 @@ REQUESTS: Mapping[str, tuple[dict[str, Any], UserRole]] = {
     "nodes": ({}, UserRole.USER),
     "ping": ({}, UserRole.USER),
     "wait": ({"id": 1}, UserRole.USER),
+    "shares": ({}, UserRole.USER),
+    "accounting": ({"ids": [1]}, UserRole.USER),
     "history": ({"id": 1}, UserRole.OWNER),
     "refusals": ({}, UserRole.USER),
     "why": ({"id": 1}, UserRole.OWNER),

@@ -114,7 +114,7 @@ def test_unknown_options_list_the_known_ones() -> None:
         "strategy example has no option 'counts'; it has: "
         "count, share, eager, donor-order, at-most, label"
     )
-    with pytest.raises(UnknownOptionError, match="it has: requests"):
+    with pytest.raises(UnknownOptionError, match="it has: order, requests"):
         load_strategy("fcfs", {"x": "1"})
 
 
@@ -146,7 +146,7 @@ def test_what_the_strategy_refuses_is_an_option_error(monkeypatch: pytest.Monkey
     made = load_strategy("picky", {"count": "7"})
     assert isinstance(made, WithSizeRequests)
     assert isinstance(made.inner, Picky)
-    assert [option.name for option in strategy_options("picky")] == ["count", "requests"]
+    assert [option.name for option in strategy_options("picky")] == ["count", "order", "requests"]
     with pytest.raises(OptionError, match=r"^strategy picky: count 101 is above 100$"):
         load_strategy("picky", {"count": "101"})
 

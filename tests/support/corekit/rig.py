@@ -6,6 +6,7 @@ The invariants are checked after every event.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import count
@@ -17,7 +18,9 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Template, Verb
 from pliant.core.model.resize import Preparing, Resize, ResizeStage
 from pliant.core.model.timers import Timer
+from pliant.core.model.usage import Phase, Usage
 from pliant.core.model.views_and_plans import Plan
+from pliant.core.state.accounting import Accounting
 from pliant.core.state.json_records import (
     job_from_record,
     job_to_record,
@@ -28,6 +31,7 @@ from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
 from pliant.core.values.negotiation_policy import GrowIf, NegotiationPolicy
 from pliant.core.values.processors import NONE, ProcessorMap, from_indices, indices
 from pliant.core.values.resources import parse_needs
+from pliant.core.values.shares import Shares
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.core.values.speedup import LINEAR, Speedup
 from pliant.strategies import Strategy, load_strategy
@@ -60,12 +64,17 @@ class Rig:
         limits: Timeouts | None = None,
         policy: NegotiationPolicy | None = None,
         resources: Mapping[str, int] | None = None,
+        shares: Shares | None = None,
     ) -> None:
+        self.shares = shares or Shares(math.inf)
+        #: Accounting rows and usage, as a server would have stored them.
+        self.phases: list[Phase] = []
+        self.usage: dict[tuple[str, str], Usage] = {}
         self.limits = limits or LIMITS
         self.policy = policy
         self.strategy = load_strategy(strategy) if isinstance(strategy, str) else strategy
         self.resources = resources
-        self.core = Core("test", self.limits, policy=self.policy, resources=resources)
+        self.core = self._core()
         self.now = 1000.0
         self.sent: list[commands.Command] = []
         self.notes: list[commands.Note] = []
@@ -74,6 +83,15 @@ class Rig:
         self._serial = count()
         for name, slots in (nodes or {}).items():
             self.do(events.NodeRegistered(NodeName(name), slots))
+
+    def _core(self) -> Core:
+        return Core(
+            "test",
+            self.limits,
+            policy=self.policy,
+            resources=self.resources,
+            accounting=Accounting(self.shares),
+        )
 
     # ---------------------------------------------------------------- driving
 
@@ -101,6 +119,8 @@ class Rig:
                 case commands.Store():
                     assert place == 0, "what must be durable comes first, and once"
                     self.notes += command.notes
+                    self.phases += command.phases
+                    self.usage |= {(row.account, row.user): row for row in command.usage}
                 case commands.SetTimer():
                     heapq.heappush(self._timers, (command.at, next(self._serial), command.timer))
                 case _:
@@ -119,13 +139,14 @@ class Rig:
     def restart(self) -> None:
         """End the server and start it again from what it stored."""
         old = self.core
-        self.core = Core("test", self.limits, policy=self.policy, resources=self.resources)
+        self.core = self._core()
         self.sent, self._timers = [], []
         self.core.restore(
             [node_from_record(node_to_record(node)) for node in old.nodes.values()],
             [job_from_record(job_to_record(job)) for job in old.jobs.values() if not job.final],
             old.memory,
             old.next_resize,
+            self.usage.values(),
         )
         self._take(self.core.recover(self.now))
 
@@ -194,12 +215,14 @@ class Rig:
         grow_if: GrowIf | None = None,
         priority: int = 0,
         resources: Iterable[str] = (),
+        user: str = "ann",
+        account: str = "",
     ) -> None:
         """Submit a job."""
         spec = JobSpec(
             JobId(number),
             f"job{number}",
-            "ann",
+            user,
             JobType.MPI,
             parse_sizes(sizes, prefer),
             self.now,
@@ -212,6 +235,7 @@ class Rig:
             grow_if=grow_if,
             priority=priority,
             resources=parse_needs(resources),
+            account=account,
         )
         self.do(events.JobSubmitted(spec, held))
 
@@ -239,9 +263,10 @@ class Rig:
         *,
         priority: int = 0,
         resources: Iterable[str] = (),
+        user: str = "ann",
     ) -> None:
         """Submit a job, have it start and register: a malleable job that runs."""
-        self.submit(number, sizes, priority=priority, resources=resources)
+        self.submit(number, sizes, priority=priority, resources=resources, user=user)
         self.up(number)
         self.register(number, program or sizes)
 

@@ -27,6 +27,8 @@ def waiting(
     requested: int = 0,
     speedup: Speedup = LINEAR,
     priority: int = 0,
+    user: str = "",
+    account: str = "",
 ) -> WaitingJob:
     """Return a waiting job; its number is also when it came."""
     return WaitingJob(
@@ -37,6 +39,8 @@ def waiting(
         requested=requested,
         speedup=speedup,
         priority=priority,
+        user=user,
+        account=account,
     )
 
 

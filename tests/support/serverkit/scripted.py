@@ -47,7 +47,7 @@ from pliant.server.users.authorisation import AccessControl
 from pliant.server.users.changing_requests import Commands
 from pliant.server.users.job_lookup import JobLookup
 from pliant.server.users.operation_table import Operations
-from pliant.server.users.reading_requests import ServerInfo, StateQueries
+from pliant.server.users.reading_requests import ServerInfo, StateQueries, UsageQueries
 from pliant.server.users.refused_requests import RefusedRequests
 from pliant.server.users.submissions import Submissions
 from pliant.server.users.submitters import SubmissionRules, Submitters
@@ -269,6 +269,7 @@ class Shell:
             cast(Any, NoQueries()),
             queries,
             self.commands,
+            UsageQueries(self.execute, self.reader, self.clock, access),
             clock=self.clock,
             identity=identity,
             access=access,

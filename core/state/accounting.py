@@ -1,0 +1,109 @@
+"""Who has used how much: the usage of each user, and the phases of jobs that have ended.
+
+A job is charged for the processors of its committed allocation, from its start until its last
+process has exited. A job that shrinks is charged less from the commit of the resize on. Processors
+that are reserved for it, or that joining and leaving ranks hold meanwhile, are not charged.
+
+Each change costs the same, however many jobs and users there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pliant.core.model.jobs import Job
+from pliant.core.model.usage import OpenPhase, Phase, Usage
+from pliant.core.values.ids import NodeName
+from pliant.core.values.processors import NONE, ProcessorMap, count
+from pliant.core.values.shares import Shares
+
+_Key = tuple[str, str]
+
+
+class Accounting:
+    """The usage of all users.
+
+    Args:
+        shares: the settings of fair order, with the half-life.
+        keep_phases: whether ended phases are collected, to be stored.
+    """
+
+    def __init__(self, shares: Shares | None = None, *, keep_phases: bool = True) -> None:
+        self.shares = shares or Shares()
+        self._keep_phases = keep_phases
+        self._rows: dict[_Key, Usage] = {}
+        self._tuple: tuple[Usage, ...] | None = ()
+        #: Phases and usage that are not stored yet.
+        self._phases: list[Phase] = []
+        self._changed: dict[_Key, None] = {}
+
+    @property
+    def rows(self) -> tuple[Usage, ...]:
+        """Return the usage of all users."""
+        if self._tuple is None:
+            self._tuple = tuple(self._rows.values())
+        return self._tuple
+
+    def configure(self, shares: Shares, now: float) -> None:
+        """Use other settings from now on. Usage so far has decayed by the old half-life."""
+        if shares.half_life_s != self.shares.half_life_s:
+            for key, row in self._rows.items():
+                seconds = row.at_time(now, self.shares.half_life_s)
+                self._rows[key] = row._replace(seconds=seconds, at=now)
+                self._changed[key] = None
+            self._tuple = None
+        self.shares = shares
+
+    def restore(self, rows: Iterable[Usage]) -> None:
+        """Take over stored usage, before the jobs are added."""
+        self._rows = {(row.account, row.user): row._replace(processors=0) for row in rows}
+        self._tuple = None
+
+    def add_restored(self, job: Job) -> None:
+        """Count the processors of a restored job, whose phase continues."""
+        phase = job.phase
+        if phase is not None:
+            key = (job.spec.account, job.spec.user)
+            row = self._rows.get(key) or Usage(*key, 0.0, phase.since, 0)
+            self._rows[key] = row._replace(processors=row.processors + count(phase.allocation))
+            self._tuple = None
+
+    def update(
+        self, job: Job, allocation: ProcessorMap, now: float, names: Callable[..., list[NodeName]]
+    ) -> None:
+        """End the phase of a job whose allocation has changed, and begin the next one.
+
+        Args:
+            job: the job.
+            allocation: its processors from now on; NONE if it has none.
+            now: the present, in seconds since the epoch.
+            names: returns the names of the nodes that have these processors.
+        """
+        phase = job.phase
+        before = NONE if phase is None else phase.allocation
+        if allocation == before:
+            return
+        spec = job.spec
+        key = (spec.account, spec.user)
+        row = self._rows.get(key)
+        used = count(before)
+        if row is None:
+            self._rows[key] = Usage(*key, 0.0, now, count(allocation))
+        else:
+            seconds = row.at_time(now, self.shares.half_life_s)
+            self._rows[key] = Usage(*key, seconds, now, row.processors - used + count(allocation))
+        self._tuple = None
+        job.phase = OpenPhase(now, allocation, job.run) if allocation else None
+        if not self._keep_phases:
+            return
+        self._changed[key] = None
+        if phase is not None and now > phase.since:
+            row_of = (job.id, phase.run, spec.user, spec.uid, spec.account, phase.since, now, used)
+            self._phases.append(Phase(*row_of, tuple(names(before))))
+
+    def take_unstored(self) -> tuple[tuple[Phase, ...], tuple[Usage, ...]]:
+        """Return the phases that have ended and the usage that has changed since the last call."""
+        phases, usage = tuple(self._phases), tuple(self._rows[key] for key in self._changed)
+        self._phases.clear()
+        self._changed.clear()
+        return phases, usage

@@ -1,0 +1,40 @@
+"""What the server shows of the usage that it counts."""
+
+import math
+
+from pliant.core.model.fair_share import FairShares, Standing
+from pliant.core.model.usage import Phase
+from pliant.core.state.core_state import CoreState
+
+
+def standings(state: CoreState, now: float) -> tuple[float, list[Standing]]:
+    """Return the half-life of usage in seconds, and the standing of each account and user.
+
+    Users who have jobs but have used nothing are included.
+    """
+    accounting = state.accounting
+    if accounting is None:
+        return math.inf, []
+    jobs = [*state.waiting.values(), *state.active.values()]
+    others = {(job.spec.account, job.spec.user) for job in jobs}
+    found = FairShares(accounting.rows, accounting.shares, now)
+    return accounting.shares.half_life_s, found.standings(others)
+
+
+def open_phases(state: CoreState, now: float) -> list[Phase]:
+    """Return the present phases of the jobs that have processors, as if they ended now."""
+    return [
+        Phase(
+            job.id,
+            job.phase.run,
+            job.spec.user,
+            job.spec.uid,
+            job.spec.account,
+            job.phase.since,
+            max(now, job.phase.since),
+            job.size,
+            tuple(state.node_names(job.phase.allocation)),
+        )
+        for job in state.active.values()
+        if job.phase is not None
+    ]

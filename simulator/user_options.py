@@ -1,0 +1,102 @@
+"""The options of ``pliant simulate`` about users: order of the queue, shares, limits."""
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pliant.simulator.inputs.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pliant.core.values.shares import Shares
+
+#: The values of --order, as in ``queue_order.QueueOrder``, which --help does not import.
+ORDERS = ("fcfs", "sjf", "ljf", "priority", "fairshare")
+
+
+def add_workload_options(group: "argparse._ArgumentGroup") -> None:
+    """Add the option that gives jobs to users."""
+    group.add_argument(
+        "--users",
+        metavar="PCT:NAME,...",
+        help="give PCT percent of the jobs to user NAME, or NAME@ACCOUNT, as in 50:alice,50:bob "
+        "(the users and groups of a log)",
+    )
+
+
+def add_scheduling_options(group: "argparse._ArgumentGroup") -> None:
+    """Add the options that change the order of the queue by users."""
+    add = group.add_argument
+    add(
+        "--order",
+        choices=ORDERS,
+        help="order of the queue of any strategy (the strategy's own)",
+    )
+    add(
+        "--half-life",
+        metavar="T",
+        help="fairshare: usage counts half after T, such as 12h, 7d, or none (7d)",
+    )
+    add("--shares", metavar="NAME=N,...", help="fairshare: shares of users (1)")
+    add(
+        "--account-shares",
+        metavar="NAME=N,...",
+        help="fairshare: shares of accounts; without it, accounts do not count",
+    )
+
+
+def add_output_options(group: "argparse._ArgumentGroup") -> None:
+    """Add the options for metrics of users."""
+    group.add_argument("--by-user", action="store_true", help="metrics of each user, too")
+
+
+def with_order(
+    order: str | None, strategies: Sequence[str], options: dict[str, object]
+) -> dict[str, object]:
+    """Return the options of the strategies with the one for ``--order``.
+
+    Raises:
+        SettingsError: the options name another order.
+    """
+    if order is None or list(strategies) == [order]:
+        return options
+    if options.get("order", order) != order:
+        raise SettingsError(f"--order {order}: --strategy-option says order={options['order']}")
+    return {**options, "order": order}
+
+
+def make_shares(options: argparse.Namespace) -> "Shares":
+    """Return the settings of fair order.
+
+    Raises:
+        SettingsError: an option is invalid.
+    """
+    from pliant.core.values.shares import parse_shares
+
+    settings: dict[str, object] = {
+        "shares": _numbers("--shares", options.shares),
+        "accounts": _numbers("--account-shares", options.account_shares),
+    }
+    if options.half_life is not None:
+        settings["half_life"] = options.half_life
+    try:
+        return parse_shares(settings)
+    except ValueError as error:
+        raise SettingsError(f"--{_option(str(error))}") from None
+
+
+def _option(text: str) -> str:
+    """Return a message about a key of the configuration with the option of that meaning."""
+    return text.replace("half_life", "half-life", 1).replace("accounts", "account-shares", 1)
+
+
+def _numbers(option: str, text: str | None) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for part in text.split(",") if text else ():
+        name, _, number = part.strip().partition("=")
+        try:
+            values[name] = float(number)
+        except ValueError:
+            name = ""
+        if not name:
+            raise SettingsError(f"{option} {text!r}: write NAME=NUMBER,..., as in alice=2,bob=1")
+    return values

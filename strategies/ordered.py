@@ -1,0 +1,45 @@
+"""Another order of the queue for any strategy: the common option ``order``.
+
+Strategies walk ``View.waiting`` from its beginning, which is in order of arrival. ``Ordered`` sorts
+it before the strategy sees it. Backfilling, the start of malleable jobs and agreements with donors
+then follow the new order. A strategy that sorts the queue itself keeps its own order, and jobs that
+are equal in it follow the new one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pliant.core.model.views_and_plans import Availability, Outcome, Plan, View, WaitingJob
+from pliant.strategies.interface.base import Strategy
+from pliant.strategies.policies.queue_order import QueueOrder, in_order, line_with
+
+
+class Ordered(Strategy):
+    """A strategy that sees the queue in another order than that of arrival.
+
+    Args:
+        inner: the strategy.
+        order: the order of the queue.
+    """
+
+    def __init__(self, inner: Strategy, *, order: QueueOrder = "fcfs") -> None:
+        self.inner = inner
+        self._order = order
+        self.spans_clusters = inner.spans_clusters
+        self.uses_usage = inner.uses_usage or order == "fairshare"
+
+    def is_available(self, job: WaitingJob, view: View) -> Availability:
+        """Return the answer of the inner strategy, which finds the job in its queue."""
+        line = in_order(self._order, line_with(view.waiting, job), view)
+        return self.inner.is_available(job, replace(view, waiting=tuple(line)))
+
+    def allocate_processors(self, view: View) -> Plan:
+        """Return the plan of the inner strategy for the queue in this order."""
+        return self.inner.allocate_processors(self._sorted(view))
+
+    def revise(self, view: View, outcomes: Sequence[Outcome]) -> Plan:
+        """Return the revised plan of the inner strategy for the queue in this order."""
+        return self.inner.revise(self._sorted(view), outcomes)
+
+    def _sorted(self, view: View) -> View:
+        return replace(view, waiting=tuple(in_order(self._order, view.waiting, view)))
