@@ -191,13 +191,15 @@ def _with_lock(
     return _FAILED
 
 
-async def _end_jobs(_settings: ControllerSettings, state: Path, _run: Path) -> int:
+async def _end_jobs(settings: ControllerSettings, state: Path, _run: Path) -> int:
     from pliant.nodectl.controller.local_world import spool_folder
+    from pliant.nodectl.controller.users.user_worlds import find_helper
     from pliant.nodectl.controller.world_adoption import end_all_worlds
 
     folder = spool_folder(state)
     try:
-        return _FAILED if folder.is_dir() and await end_all_worlds(folder) else _OK
+        helper = find_helper(settings)
+        return _FAILED if folder.is_dir() and await end_all_worlds(folder, helper) else _OK
     except ProtocolError as error:
         logger.error("nothing is ended: %s", error)
         return _FAILED
@@ -231,7 +233,6 @@ class Hangup:
 async def _run(settings: ControllerSettings, state: Path, run: Path, *, hangup: Hangup) -> int:
     import asyncio
 
-    _log_user()
     # Before grpc is imported: this process never forks, and grpc's fork hooks can make it hang.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     require_tls_1_3()
@@ -241,6 +242,7 @@ async def _run(settings: ControllerSettings, state: Path, run: Path, *, hangup: 
     from pliant.nodectl.controller.launcher_client import raise_descriptor_limit
     from pliant.nodectl.controller.server_stream import RefusedError
 
+    _log_user(settings)
     controller = Controller(
         settings, state, _make_link(settings, state, run), raise_descriptor_limit()
     )
@@ -310,8 +312,11 @@ def _pid_file(path: Path) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def _log_user() -> None:
-    if os.geteuid() != 0:
-        logger.info("single-user mode: every job runs as %s", getpass.getuser())
-    else:
+def _log_user(settings: ControllerSettings) -> None:
+    from pliant.nodectl.controller.users.user_worlds import describe_mode, find_helper
+
+    helper = find_helper(settings)
+    if helper is None and os.geteuid() == 0:
         logger.warning("single-user mode as root: every job runs with root's rights")
+    else:
+        logger.info("%s", describe_mode(helper, settings.name, getpass.getuser()))

@@ -48,6 +48,8 @@ class ControllerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     address_file: str = ""
     #: A file with the cluster's secret; if empty, node.secret in the state folder.
     secret_file: str = ""
+    #: The socket of the root helper; if empty, the usual one is used if this account may use it.
+    helper: str = ""
     #: Network layer of MPI messages.
     transport: Literal["ofi", "ucx"] = "ofi"
     #: Network interface of MPI messages.

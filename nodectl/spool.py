@@ -102,6 +102,8 @@ class StartRequest:
     uid: int = field(default_factory=os.getuid)
     #: Tasks that the shim and its descendants may have; 0 if there is no limit.
     max_tasks: int = 0
+    #: Whether the root helper starts the shim, as the user with this id.
+    by_helper: bool = False
 
     @property
     def is_mpi(self) -> bool:

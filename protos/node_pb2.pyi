@@ -163,6 +163,7 @@ class Register(_message.Message):
     WORLDS_FIELD_NUMBER: _builtins.int
     SPARE_FIELD_NUMBER: _builtins.int
     LIFE_FIELD_NUMBER: _builtins.int
+    RUNS_AS_USER_FIELD_NUMBER: _builtins.int
     PROTOCOL_FIELD_NUMBER: _builtins.int
     OLDEST_READER_FIELD_NUMBER: _builtins.int
     GRES_FIELD_NUMBER: _builtins.int
@@ -181,6 +182,8 @@ class Register(_message.Message):
     """it waits until a node of its cluster is lost"""
     life: _builtins.str
     """of the server with that generation; empty = not known"""
+    runs_as_user: _builtins.bool
+    """a root helper starts its jobs as their users"""
     protocol: _builtins.int
     """of the version that writes this, see pliant.protos.versions"""
     oldest_reader: _builtins.int
@@ -208,6 +211,7 @@ class Register(_message.Message):
         worlds: _abc.Iterable[Global___LiveWorld] | None = ...,
         spare: _builtins.bool = ...,
         life: _builtins.str = ...,
+        runs_as_user: _builtins.bool = ...,
         protocol: _builtins.int = ...,
         oldest_reader: _builtins.int = ...,
         gres: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
@@ -215,7 +219,7 @@ class Register(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "boot_id", b"boot_id", "cluster", b"cluster", "generation", b"generation", "gres", b"gres", "life", b"life", "memory_bytes", b"memory_bytes", "name", b"name", "oldest_reader", b"oldest_reader", "properties", b"properties", "protocol", b"protocol", "slots", b"slots", "spare", b"spare", "worlds", b"worlds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "boot_id", b"boot_id", "cluster", b"cluster", "generation", b"generation", "gres", b"gres", "life", b"life", "memory_bytes", b"memory_bytes", "name", b"name", "oldest_reader", b"oldest_reader", "properties", b"properties", "protocol", b"protocol", "runs_as_user", b"runs_as_user", "slots", b"slots", "spare", b"spare", "worlds", b"worlds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -680,6 +684,7 @@ class StartWorld(_message.Message):
     CHECKPOINT_KEY_FIELD_NUMBER: _builtins.int
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     DEVICES_FIELD_NUMBER: _builtins.int
+    SIGNED_ORDER_FIELD_NUMBER: _builtins.int
     world: _builtins.str
     """globally unique: also the PMI kvs name"""
     job: _builtins.int
@@ -729,6 +734,10 @@ class StartWorld(_message.Message):
     """signs the job's checkpoints, the same in each of its runs"""
     memory_bytes: _builtins.int
     """Memory that all processes of the job on this node may have together; 0: no limit."""
+    signed_order: _builtins.bytes
+    """For the root helper of the node, see pliant.protos.identity.launch_order; empty if the cluster
+    has no identity. Signed when the order is sent, because it is valid for minutes only.
+    """
     @_builtins.property
     def ranks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Placement]:
         """those on this node"""
@@ -781,10 +790,11 @@ class StartWorld(_message.Message):
         checkpoint_key: _builtins.bytes = ...,
         memory_bytes: _builtins.int = ...,
         devices: _abc.Iterable[Global___Device] | None = ...,
+        signed_order: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s", "stop_after_s", b"stop_after_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s", "address_file", b"address_file", "application_address", b"application_address", "argv", b"argv", "checkpoint", b"checkpoint", "checkpoint_key", b"checkpoint_key", "devices", b"devices", "directory", b"directory", "environment", b"environment", "epoch", b"epoch", "heard", b"heard", "job", b"job", "kill_grace_s", b"kill_grace_s", "lease_s", b"lease_s", "memory_bytes", b"memory_bytes", "node_list", b"node_list", "process_mapping", b"process_mapping", "processors", b"processors", "ranks", b"ranks", "resize", b"resize", "run", b"run", "spans_nodes", b"spans_nodes", "stderr", b"stderr", "stdin", b"stdin", "stdout", b"stdout", "stop_after_s", b"stop_after_s", "token", b"token", "truncate_before", b"truncate_before", "type", b"type", "umask", b"umask", "world", b"world", "world_size", b"world_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s", "address_file", b"address_file", "application_address", b"application_address", "argv", b"argv", "checkpoint", b"checkpoint", "checkpoint_key", b"checkpoint_key", "devices", b"devices", "directory", b"directory", "environment", b"environment", "epoch", b"epoch", "heard", b"heard", "job", b"job", "kill_grace_s", b"kill_grace_s", "lease_s", b"lease_s", "memory_bytes", b"memory_bytes", "node_list", b"node_list", "process_mapping", b"process_mapping", "processors", b"processors", "ranks", b"ranks", "resize", b"resize", "run", b"run", "signed_order", b"signed_order", "spans_nodes", b"spans_nodes", "stderr", b"stderr", "stdin", b"stdin", "stdout", b"stdout", "stop_after_s", b"stop_after_s", "token", b"token", "truncate_before", b"truncate_before", "type", b"type", "umask", b"umask", "world", b"world", "world_size", b"world_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__stop_after_s: _TypeAlias = _typing.Literal["stop_after_s"]  # noqa: Y015
     _WhichOneofArgType__stop_after_s: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s"]  # noqa: Y015

@@ -9,6 +9,7 @@ import os
 import secrets
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine
 
@@ -62,6 +63,9 @@ from pliant.server.users.refused_requests import RefusedRequests
 from pliant.server.users.submissions import Submissions
 from pliant.server.users.submitters import SubmissionRules, Submitters
 
+if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
+    from pliant.server.execution.launch_signing import OrderSigner
+
 log = logging.getLogger(__name__)
 
 
@@ -105,6 +109,15 @@ class Server:
         self._access = AccessControl(os.geteuid(), config.read_roles())
         self._build(config)
 
+    def _load_signer(self) -> OrderSigner | None:
+        """Return what signs orders to nodes, or None if the cluster has no identity."""
+        directory = self._config.identity
+        if not directory.exists():
+            return None
+        from pliant.server.execution.launch_signing import load_signer
+
+        return load_signer(directory, self._generation)
+
     def _build(self, config: Config) -> None:
         """Make the parts that need the database, each after the parts that it uses."""
         self._status, self._connections, self._rpc = StatusCache(), Connections(), GrpcServer()
@@ -128,6 +141,7 @@ class Server:
             self._programs,
             self._tokens,
             self._launch_settings(),
+            self._load_signer(),
         )
         self._planner = Planner(
             config.strategy, config.strategy_options, config.strategy_deadline_s

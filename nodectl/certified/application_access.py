@@ -8,11 +8,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
-from pliant.nodectl.spool import Spool
 from pliant.protos.address import TcpAddress, parse_address
 
 logger = logging.getLogger("pliant.nodectl")
+
+
+class ReachableWorld(Protocol):
+    """A world whose application can be told of another address."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the world."""
+
+    def update_access(self, address: str, roots: bytes) -> None:
+        """Replace the address and the roots, or raise OSError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +35,13 @@ class ApplicationAccess:
     #: PEM of the roots that the applications trust.
     roots: bytes
 
-    def update(self, spools: Iterable[Spool]) -> None:
+    def update(self, worlds: Iterable[ReachableWorld]) -> None:
         """Tell the worlds that run here."""
-        for spool in spools:
+        for world in worlds:
             try:
-                spool.update_access(self.address, self.roots)
+                world.update_access(self.address, self.roots)
             except OSError as error:
-                logger.warning("%s: %s", spool.directory, error.strerror)
+                logger.warning("%s: %s", world.name, error.strerror)
 
 
 def application_address(told: str, server: str) -> str:

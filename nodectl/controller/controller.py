@@ -12,13 +12,13 @@ import logging
 import os
 import signal
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pliant.core.values.node_needs import parse_memory
 from pliant.faults import failpoint, message
 from pliant.nodectl.controller import confirmed_contact
 from pliant.nodectl.controller.kill_orders import KillWatcher
@@ -26,11 +26,11 @@ from pliant.nodectl.controller.launcher_client import LauncherCallbacks, Launche
 from pliant.nodectl.controller.local_world import (
     LocalWorld,
     add_missing_exits,
-    refusal_report,
     spool_folder,
     watch_process,
 )
 from pliant.nodectl.controller.obeyed_server import ServerStart, read_generation, write_generation
+from pliant.nodectl.controller.registration import make_registration
 from pliant.nodectl.controller.self_test import SelfTest
 from pliant.nodectl.controller.server_links import ServerLink
 from pliant.nodectl.controller.server_stream import (
@@ -42,16 +42,16 @@ from pliant.nodectl.controller.start_world import (
     CANNOT_START,
     NotStartedError,
     create_world,
+    refuse_start,
     repeat_start,
 )
 from pliant.nodectl.controller.usage import job_usage, over_process_limit
+from pliant.nodectl.controller.users.user_worlds import UserWorldCallbacks, make_user_worlds
 from pliant.nodectl.controller.world_adoption import clean_up, read_worlds
 from pliant.nodectl.host import cgroup, procfs
-from pliant.nodectl.host.node_memory import usable_memory
 from pliant.nodectl.settings import RELOADED, ControllerSettings
 from pliant.nodectl.spool import NOT_USABLE, SpooledExit
 from pliant.protos import node_pb2 as wire
-from pliant.protos import versions
 from pliant.protos.versions import ProtocolError
 
 if TYPE_CHECKING:
@@ -90,7 +90,6 @@ class Controller:
         self._shim_called = asyncio.Event()
         self._unreadable = asyncio.Event()
         self._unreadable_error: ProtocolError | None = None
-        self._shim_listener = ShimListener(state, SOCKET_NAME, self._on_shim)
         self._launcher = LauncherClient(
             state / "shims.log",
             descriptors,
@@ -99,8 +98,16 @@ class Controller:
         self._server = ControllerStream(self, link)
         self._access: ApplicationAccess | None = None
         self._last_server = read_generation(state / "generation")
+        callbacks = UserWorldCallbacks(self._on_shim, self._watch_shim, self._not_started)
+        self._users = make_user_worlds(settings, self._worlds, callbacks)
+        helper = self._helper = self._users.helper if self._users else None
+        own_shims = ShimListener(state, SOCKET_NAME, self._on_shim)
+        self._listeners = [own_shims, *([self._users] if self._users else ())]
         self._self_test = SelfTest(
-            spool_folder(state), settings.slots, lambda: self._server.report(_ABLE)
+            spool_folder(state),
+            settings.slots,
+            lambda: self._server.report(_ABLE),
+            helper.find_problem if helper else str,
         )
 
     async def run(self) -> None:
@@ -111,7 +118,8 @@ class Controller:
             ProtocolError: a world here needs another version of Pliant; it continues to run.
         """
         await self._read_worlds()
-        await self._shim_listener.open()
+        for listener in self._listeners:
+            await listener.open()
         launcher = asyncio.create_task(self._launcher.run())
         try:
             await self._adopt()
@@ -132,7 +140,8 @@ class Controller:
         finally:
             launcher.cancel()
             await asyncio.gather(launcher, return_exceptions=True)
-            await self._shim_listener.close()
+            for listener in self._listeners:
+                await listener.close()
 
     def reload(self, settings: ControllerSettings) -> tuple[list[str], list[str]]:
         """Apply changed settings to jobs that start from now on.
@@ -153,20 +162,23 @@ class Controller:
     async def _read_worlds(self) -> None:
         spool_folder(self._state).mkdir(mode=0o700, exist_ok=True)
         cgroup.sweep()
-        worlds = await read_worlds(spool_folder(self._state), self._boot)
-        self._worlds = {world.name: world for world in worlds}
+        worlds = await read_worlds(spool_folder(self._state), self._boot, self._helper)
+        self._worlds |= {world.name: world for world in worlds}
 
     async def _adopt(self) -> None:
         """Ask running shims to connect, and clean up the worlds of shims that have ended."""
         for world in list(self._worlds.values()):
+            if self._users is not None and world.shim_unknown and world.request.by_helper:
+                await self._users.find_shim(world)
             if world.ended or world.shim is None:
                 continue
             if world.shim.alive():
                 self._watch_shim(world)
-                os.kill(world.shim.pid, signal.SIGUSR1)
+                with suppress(PermissionError):  # another user's: it connects within seconds
+                    os.kill(world.shim.pid, signal.SIGUSR1)
             else:
                 self._on_shim_ended(world)
-        unasked = any(world.shim_unknown for world in self._worlds.values())
+        unasked = any(w.shim_unknown or w.request.by_helper for w in self._worlds.values())
         try:
             async with asyncio.timeout(_UNKNOWN_SHIM_S if unasked else _ADOPTION_S):
                 while self._silent_shims():
@@ -189,33 +201,16 @@ class Controller:
     def _start_waiting_worlds(self) -> None:
         """Repeat orders to a new launcher; if a world gets a second shim, that one gives way."""
         for world in self._worlds.values():
-            if not world.ended and world.shim is None and not world.shim_unknown:
+            is_waiting = not (world.ended or world.shim or world.shim_unknown)
+            if is_waiting and not world.request.by_helper:
                 self._launcher.start_world(str(world.spool.directory))
 
     # ------------------------------------------------------------------ the server
 
     def registration(self) -> wire.Register:
         """Return the registration of this node: its properties and its worlds."""
-        return wire.Register(
-            name=self._settings.name,
-            cluster=self._settings.cluster,
-            slots=self._settings.slots,
-            boot_id=self._boot,
-            address=self._settings.address,
-            memory_bytes=self._memory_bytes(),
-            gres=self._settings.gres,
-            properties=self._settings.properties,
-            generation=self._last_server.generation,
-            life=self._last_server.life,
-            worlds=[world.to_live_world() for world in self._worlds.values()],
-            spare=self._settings.spare,
-            **versions.numbers(),
-        )
-
-    def _memory_bytes(self) -> int:
-        """Return the memory that jobs may use here."""
-        chosen = self._settings.memory
-        return parse_memory(chosen) if chosen else usable_memory()
+        worlds, as_user = self._worlds.values(), self._users is not None
+        return make_registration(self._settings, self._last_server, worlds, runs_as_user=as_user)
 
     def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
         """Accept a server, unless orders of a newer one have been carried out."""
@@ -258,7 +253,7 @@ class Controller:
         if roots is not None and self._access is not None:
             access = replace(self._access, roots=roots)
         if access is not None and access != self._access:
-            access.update(world.spool for world in self._worlds.values() if not world.ended)
+            access.update(world for world in self._worlds.values() if not world.ended)
         self._access = access
 
     def carry_out(self, order: wire.NodeOrder) -> None:
@@ -283,19 +278,13 @@ class Controller:
             for report in repeat_start(order, known, self._settings):
                 self._server.report(report)
             return
-        if order.world in self._removed:  # a repeated order, or from a server with an old database
-            ended = "a world of this name has ended here already"
-            self._server.report(refusal_report(order, f"{self._settings.name}: {ended}"))
-            return
-        if late := confirmed_contact.expired_order(order, self._server.contact.at):
-            logger.error("not started: %s: %s", order.world, late)
-            self._server.report(
-                refusal_report(order, f"{self._settings.name}: {late}", cut_off=True)
-            )
-            return
         folder, at = spool_folder(self._state), self._server.contact.at
+        if refusal := refuse_start(order, self._settings, order.world in self._removed, at):
+            self._server.report(refusal)
+            return
+        users, access = self._users, self._access
         try:
-            world = create_world(order, self._settings, folder, self._boot, at, access=self._access)
+            world = create_world(order, self._settings, folder, self._boot, at, access, users)
         except NotStartedError as error:
             logger.error("cannot start %s: %s", order.world, error)
             self._server.report(error.report)
@@ -305,7 +294,10 @@ class Controller:
         logger.info("start %s: %d ranks of job %d", order.world, len(order.ranks), order.job)
         self._worlds[order.world] = world
         failpoint("controller.start.spooled")
-        self._launcher.start_world(str(world.spool.directory))
+        if users is not None:
+            users.start(world, order, access)
+        else:
+            self._launcher.start_world(str(world.spool.directory))
         failpoint("controller.start.told")
 
     def _barrier_done(self, order: wire.FenceDone) -> None:
@@ -438,11 +430,15 @@ class Controller:
         world = self._worlds.get(Path(directory).name)
         if world is None or world.ended or world.spool.shim() is not None:
             return
+        self._not_started(world, f"{CANNOT_START}: {reason}", True)
+
+    def _not_started(self, world: LocalWorld, reason: str, node_fault: bool) -> None:
         logger.error("cannot start %s: %s", world.name, reason)
-        new = add_missing_exits(world, f"{CANNOT_START}: {reason}", NOT_USABLE, node_fault=True)
+        new = add_missing_exits(world, reason, NOT_USABLE, node_fault=node_fault)
         world.spool.remove_secrets()
         self._server.report(world.exits_report(new))
-        self._self_test.start_failed()
+        if node_fault:
+            self._self_test.start_failed()
         self._end(world)
 
     def _on_shim_ended(self, world: LocalWorld) -> None:

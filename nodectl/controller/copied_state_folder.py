@@ -23,7 +23,7 @@ logger = logging.getLogger("pliant.nodectl")
 def own_spools(folder: Path) -> Iterator[Spool]:
     """Yield the worlds of a node; remove those that run for another folder, but end no process."""
     for spool in all_spools(folder):
-        other = None if _has_ended(spool) else other_owner(spool)
+        other = None if _has_ended(spool) or _is_by_helper(spool) else other_owner(spool)
         if other is None:
             yield spool
             continue
@@ -68,6 +68,13 @@ def _has_ended(spool: Spool) -> bool:
     """Return whether all ranks have ended, so that a copy is as good as the original."""
     with suppress(*UNREADABLE):
         return len(spool.exits()) >= len(spool.request().ranks)
+    return False
+
+
+def _is_by_helper(spool: Spool) -> bool:
+    """Return whether the root helper started the world: it has one controller, the one here."""
+    with suppress(*UNREADABLE):
+        return spool.request().by_helper
     return False
 
 

@@ -15,6 +15,7 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from pliant.nodectl.controller.local_world import LocalWorld
+from pliant.nodectl.controller.users.helper_client import HelperRefusedError, HelperUnavailableError
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.procfs import ProcessIdentity
 
@@ -59,6 +60,13 @@ class KillWatcher:
 async def _kill_stopped_shim(world: LocalWorld, asked: frozenset[int], grace_s: float) -> None:
     await asyncio.sleep(grace_s + _REPORT_TIMEOUT_S)
     while not (world.ended or world.cleaning_up or asked <= world.exits.keys()):
+        if world.helper is not None:
+            # This account cannot signal the shim, and its user may have changed what it does.
+            logger.error("%s: its shim does not end it: killed", world.name)
+            with suppress(HelperUnavailableError, HelperRefusedError):
+                await asyncio.to_thread(world.helper.end, world.name)
+            await asyncio.sleep(_REPORT_TIMEOUT_S)
+            continue
         who = _shim_of(world)
         if _is_stopped(who):
             logger.error("%s: its shim is stopped and cannot end it: killed", world.name)

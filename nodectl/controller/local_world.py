@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pliant.nodectl.controller.users.helper_client import HelperClient
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.spool import Spool, SpooledExit, StartRequest
 from pliant.protos import node_pb2 as wire
@@ -74,6 +75,7 @@ class LocalWorld:
     shim_watch: ProcessWatch | None = None  # of the shim's process
     channel: asyncio.StreamWriter | None = None
     unsent: list[bytes] = field(default_factory=list)  # for a shim that is not connected yet
+    helper: HelperClient | None = None  # if the root helper starts and ends its processes
 
     @property
     def name(self) -> str:
@@ -112,6 +114,17 @@ class LocalWorld:
             self.channel.write(line)
         elif not self.ended:
             self.unsent.append(line)
+
+    def update_access(self, address: str, roots: bytes) -> None:
+        """Replace the server's address and the roots, if the application connects over TLS.
+
+        Raises:
+            OSError: the files cannot be written.
+        """
+        if self.request.by_helper:  # the shim writes them, because the folder is its user's
+            self.send({"op": "access", "address": address, "roots": roots.decode("ascii")})
+        else:
+            self.spool.update_access(address, roots)
 
     def add_exits(self, exits: Iterable[SpooledExit]) -> list[SpooledExit]:
         """Add exits; return those that are new."""

@@ -31,16 +31,23 @@ MAX_PROCESSES = 8
 class SelfTest:
     """Tests the node while it is not known to be able to start jobs."""
 
-    def __init__(self, folder: Path, slots: int, on_able: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        slots: int,
+        on_able: Callable[[], None],
+        more: Callable[[], str] = str,
+    ) -> None:
         """Begin with a test at once.
 
         Args:
             folder: where the controller writes orders.
             slots: processes that a job may start here.
             on_able: called when a test has passed.
+            more: another test, which returns what failed; runs in a thread.
         """
         self._folder, self._count = folder, min(slots + 1, MAX_PROCESSES)
-        self._on_able = on_able
+        self._on_able, self._more = on_able, more
         self._failures = 0
         self._failed_at = -FORGET_S
         self._due: float | None = 0.0
@@ -67,6 +74,7 @@ class SelfTest:
     async def _run(self) -> None:
         due = self._due
         problem = await asyncio.to_thread(find_problem, self._folder, self._count)
+        problem = problem or await asyncio.to_thread(self._more)
         if self._due != due:
             return  # a start has failed meanwhile
         if problem:

@@ -7,11 +7,13 @@ import json
 import logging
 import os
 import socket
-import struct
+import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pliant.protos.daemons.peer_credentials import peer_uid
 from pliant.protos.daemons.sockets import take_connections
 
 logger = logging.getLogger("pliant.nodectl")
@@ -21,18 +23,39 @@ _MAX_LINE = 1 << 26
 
 _BACKLOG = 1024
 
-#: pid, uid and gid of the other end.
-_PEER = struct.Struct("3i")
-
 OnMessage = Callable[[dict[str, Any], asyncio.StreamWriter], None]
+
+#: Seconds between two warnings about refused connections.
+_WARN_INTERVAL_S = 10.0
 
 
 class ShimListener:
     """Accepts shims and passes on their messages."""
 
-    def __init__(self, node: Path, name: str, on_message: OnMessage) -> None:
+    def __init__(
+        self,
+        node: Path,
+        name: str,
+        on_message: OnMessage,
+        *,
+        max_line: int = _MAX_LINE,
+        accepts: Callable[[int, int], bool] | None = None,
+    ) -> None:
+        """Prepare to listen.
+
+        Args:
+            node: folder of the socket.
+            name: of the socket.
+            on_message: takes each message, and the connection.
+            max_line: longest message in bytes.
+            accepts: tells for a user, and the number of open connections of this user, whether
+                another one is accepted. By default only this account may connect.
+        """
         self._path = node / name
         self._on_message = on_message
+        self._max_line, self._accepts = max_line, accepts
+        self._connections: Counter[int] = Counter()
+        self._warned = -_WARN_INTERVAL_S
         self._taking: asyncio.Task[NoReturn] | None = None
         self._listener: socket.socket | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -48,8 +71,9 @@ class ShimListener:
             sock.listen(_BACKLOG)
         finally:
             os.close(folder)
-        os.chmod(self._path, 0o600)
-        self._taking = asyncio.create_task(take_connections(sock, self._serve, limit=_MAX_LINE))
+        os.chmod(self._path, 0o600 if self._accepts is None else 0o666)
+        taking = take_connections(sock, self._serve, limit=self._max_line)
+        self._taking = asyncio.create_task(taking)
 
     async def close(self) -> None:
         """Close all connections; shims retry until the next controller listens."""
@@ -62,22 +86,30 @@ class ShimListener:
         self._path.unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        uid = peer_uid(writer.get_extra_info("socket"))
         self._writers.add(writer)
+        self._connections[uid] += 1
         try:
-            if not _is_ours(writer):
-                logger.warning("refused a stranger on %s", self._path)
+            if not self._may_connect(uid):
+                self._warn(f"refused a process of user {uid} on {self._path}")
                 return
             while line := await reader.readline():
                 self._on_message(json.loads(line), writer)
-        except (OSError, ValueError, KeyError) as error:
-            logger.warning("a shim was cut off: %s", error)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            self._warn(f"a shim of user {uid} was cut off: {error}")
         finally:
+            self._connections[uid] -= 1
             self._writers.discard(writer)
             writer.close()
 
+    def _may_connect(self, uid: int) -> bool:
+        if self._accepts is None:
+            return uid in {0, os.getuid()}
+        return self._accepts(uid, self._connections[uid] - 1)
 
-def _is_ours(writer: asyncio.StreamWriter) -> bool:
-    sock = writer.get_extra_info("socket")
-    data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    uid = _PEER.unpack(data)[1]
-    return uid in {0, os.getuid()}
+    def _warn(self, text: str) -> None:
+        """Log a warning, but not so often that a process of a user could fill the disk."""
+        now = time.monotonic()
+        if now - self._warned >= _WARN_INTERVAL_S:
+            self._warned = now
+            logger.warning("%s", text)

@@ -7,12 +7,16 @@ more work until the cause is removed.
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pliant.nodectl.controller.confirmed_contact import expired_order
 from pliant.nodectl.controller.local_world import LocalWorld, refusal_report
+from pliant.nodectl.controller.users.user_worlds import UserWorlds
 from pliant.nodectl.host.process_limit import task_limit
 from pliant.nodectl.host.stderr_log import describe
 from pliant.nodectl.settings import ControllerSettings, interfaces
@@ -27,10 +31,13 @@ from pliant.nodectl.spool import (
 )
 from pliant.protos import node_pb2 as wire
 from pliant.protos.identity.launch_content import job_variables
+from pliant.protos.identity.launch_order import SIGNATURE_BYTES, LaunchOrderError, decode
 
 if TYPE_CHECKING:
     # It loads the package cryptography, which a node without a certificate does not need.
     from pliant.nodectl.certified.application_access import ApplicationAccess
+
+logger = logging.getLogger("pliant.nodectl")
 
 #: The reason of a start that failed because of this node begins with these words.
 CANNOT_START = "cannot start jobs"
@@ -62,10 +69,13 @@ def create_world(
     folder: Path,
     boot: str,
     contact: float | None,
-    *,
     access: ApplicationAccess | None = None,
+    users: UserWorlds | None = None,
 ) -> LocalWorld:
     """Save an order in the spool folder, which is created if it is missing.
+
+    The secrets of a world that the root helper starts are not saved there: its user could not read
+    them.
 
     Args:
         order: to start a world.
@@ -74,30 +84,52 @@ def create_world(
         boot: the id of this start of the machine.
         contact: when the server was last known to hear this node; None if it is not known.
         access: how the application connects to the server; None if the order says so.
+        users: starts the world as its user; None if this account starts it.
 
     Raises:
         NotStartedError: the order was not saved; holds the report for the server.
     """
     try:
-        request = make_request(order, settings, folder, boot, access)
+        if users is not None:
+            request = _make_user_request(order, settings, users, boot, access)
+            secrets = b"", b"", b""
+        else:
+            _check_own_user(order)
+            request = make_request(order, settings, folder, boot, access)
+            secrets = order.token, order.node_list, order.checkpoint_key
         request.contact = contact or 0.0
         folder.mkdir(mode=0o700, exist_ok=True)
-        spool = Spool.create(
-            folder,
-            request,
-            order.token,
-            order.node_list,
-            order.checkpoint_key,
-            access=(access.address, access.roots) if access else None,
-        )
-        return LocalWorld(request, spool)
-    except (OrderError, ValueError) as error:
+        files = (access.address, access.roots) if access and users is None else None
+        spool = Spool.create(folder, request, *secrets, access=files)
+        return LocalWorld(request, spool, helper=users.helper if users is not None else None)
+    except (OrderError, LaunchOrderError, ValueError) as error:
         reason = f"{settings.name}: {error}"
         raise NotStartedError(reason, refusal_report(order, reason)) from error
     except OSError as error:
         reason = f"{CANNOT_START}: {describe(f'spool {folder}', error)}"
         report = refusal_report(order, reason, node_fault=True)
         raise NotStartedError(reason, report, node_fault=True) from error
+
+
+def refuse_start(
+    order: wire.StartWorld, settings: ControllerSettings, has_ended: bool, contact: float | None
+) -> wire.NodeReport | None:
+    """Return the refusal of an order that must not be carried out any more, or None.
+
+    Args:
+        order: to start a world.
+        settings: of this node.
+        has_ended: whether a world of this name has ended here. Then the order is a repeated one, or
+            from a server with an older copy of its database.
+        contact: when the server was last known to hear this node; None if it is not known.
+    """
+    if has_ended:
+        reason = f"{settings.name}: a world of this name has ended here already"
+        return refusal_report(order, reason)
+    if late := expired_order(order, contact):
+        logger.error("not started: %s: %s", order.world, late)
+        return refusal_report(order, f"{settings.name}: {late}", cut_off=True)
+    return None
 
 
 def repeat_start(
@@ -162,6 +194,43 @@ def make_request(
         max_tasks=task_limit(settings.most_processes),
         truncate_before=order.truncate_before,
     )
+
+
+def _check_own_user(order: wire.StartWorld) -> None:
+    """Refuse to run a job of another user as the user of this controller.
+
+    Raises:
+        OrderError: it is one.
+        LaunchOrderError: the signed order is damaged.
+    """
+    if order.signed_order:
+        uid = decode(order.signed_order[:-SIGNATURE_BYTES]).uid
+        if uid != os.getuid():
+            raise OrderError(
+                f"the job belongs to user {uid}, and no root helper runs here that could start it: "
+                "start `pliant node helper` as root, then the controller again"
+            )
+
+
+def _make_user_request(
+    order: wire.StartWorld,
+    settings: ControllerSettings,
+    users: UserWorlds,
+    boot: str,
+    access: ApplicationAccess | None,
+) -> StartRequest:
+    """Return the request for a world that the root helper starts.
+
+    Raises:
+        OrderError: no node can carry out the order.
+        LaunchOrderError: the signed order is damaged.
+    """
+    if not order.signed_order:
+        raise OrderError("the server has not signed the order: its host does not know the user")
+    signed = decode(order.signed_order[:-SIGNATURE_BYTES])  # the helper verifies it
+    request = make_request(order, settings, users.folder(order.job, order.run), boot, access)
+    request.uid, request.by_helper = signed.uid, True
+    return request
 
 
 def _check_interface(environment: Mapping[str, str]) -> None:

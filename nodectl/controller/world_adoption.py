@@ -15,6 +15,11 @@ from pathlib import Path
 
 from pliant.nodectl.controller.copied_state_folder import own_spools
 from pliant.nodectl.controller.local_world import LocalWorld, add_missing_exits
+from pliant.nodectl.controller.users.helper_client import (
+    HelperClient,
+    HelperRefusedError,
+    HelperUnavailableError,
+)
 from pliant.nodectl.host import cgroup, procfs, shared_memory
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.spool import UNREADABLE, Spool, SpooledExit
@@ -23,6 +28,7 @@ logger = logging.getLogger("pliant.nodectl")
 
 #: Seconds that the processes of a killed shim may take to end, and between two checks.
 ORPHANS_TIMEOUT_S, _ORPHANS_POLL_S = 10.0, 0.02
+_HELPER_POLL_S = 0.1
 
 SHIM_KILLED = "its shim was killed"
 SHIM_UNKNOWN = "the record of its shim was lost"
@@ -30,7 +36,9 @@ REBOOTED = "the node was restarted"
 TAKEN_DOWN = "its node was taken down"
 
 
-async def read_worlds(folder: Path, boot: str) -> list[LocalWorld]:
+async def read_worlds(
+    folder: Path, boot: str, helper: HelperClient | None = None
+) -> list[LocalWorld]:
     """Read the worlds of a node; if one is unreadable, end all worlds of its run here.
 
     A node tells the server which worlds it has, but not which processors they had. The server
@@ -39,14 +47,14 @@ async def read_worlds(folder: Path, boot: str) -> list[LocalWorld]:
     worlds, lost = list[LocalWorld](), set[str]()
     for spool in own_spools(folder):
         try:
-            worlds.append(read_world(spool, boot))
+            worlds.append(read_world(spool, boot, helper))
         except UNREADABLE as error:
             logger.error("%s is unreadable and removed: %s", spool.directory, error)
-            await discard_world(spool)
+            await discard_world(spool, helper)
             lost.add(_run_of(spool.directory.name))
     for world in [world for world in worlds if _run_of(world.name) in lost]:
         logger.error("%s is ended: another part of its run here was unreadable", world.name)
-        await discard_world(world.spool)
+        await discard_world(world.spool, helper)
         worlds.remove(world)
     return worlds
 
@@ -57,7 +65,7 @@ def _run_of(world: str) -> str:
     return run if dot else world
 
 
-def read_world(spool: Spool, boot: str) -> LocalWorld:
+def read_world(spool: Spool, boot: str, helper: HelperClient | None = None) -> LocalWorld:
     """Read a world from the spool.
 
     A world has ended if it is of an earlier boot, or if all its exits are known. In the second
@@ -67,6 +75,11 @@ def read_world(spool: Spool, boot: str) -> LocalWorld:
     if world.request.boot != boot:
         add_missing_exits(world, REBOOTED)
     world.ended = world.all_ended
+    if world.request.by_helper:
+        # If the helper did not answer before the last controller ended, it may have started one.
+        world.helper = helper
+        world.shim_unknown = not world.ended and world.shim is None
+        return world
     if (
         not world.ended
         and world.shim is None
@@ -90,6 +103,29 @@ def find_orphans(spool: Spool, shim: ProcessIdentity | None) -> list[int]:
     }
     born = cgroup.members(shim) if shim is not None else set()
     return sorted(recorded | marked | born)
+
+
+async def end_by_helper(
+    world: str, helper: HelperClient, timeout_s: float = ORPHANS_TIMEOUT_S
+) -> list[int]:
+    """Have the root helper kill the processes of a world, and wait until they have ended.
+
+    Returns:
+        The shim, if something did not end or the helper did not answer.
+    """
+    deadline, left, problem = time.monotonic() + timeout_s, [0], ""
+    while True:
+        try:
+            if not await asyncio.to_thread(helper.end, world):
+                return []
+            shim = await asyncio.to_thread(helper.find, world)
+            left = [shim.pid] if shim is not None else []
+        except (HelperUnavailableError, HelperRefusedError) as error:
+            problem = f": {error}"
+        if time.monotonic() >= deadline:
+            logger.error("%s: its processes do not end%s: given up", world, problem)
+            return left
+        await asyncio.sleep(_HELPER_POLL_S)
 
 
 async def kill_orphans(
@@ -133,14 +169,14 @@ async def clean_up(world: LocalWorld) -> list[SpooledExit]:
     return new
 
 
-async def end_all_worlds(folder: Path) -> list[int]:
+async def end_all_worlds(folder: Path, helper: HelperClient | None = None) -> list[int]:
     """End all worlds in the spool of a node without a controller, and save their exits.
 
     Returns:
         Processes that did not end.
     """
     left = []
-    for world in await read_worlds(folder, procfs.boot_id()):
+    for world in await read_worlds(folder, procfs.boot_id(), helper):
         if not world.ended:  # the shim of an ended world may have another one by now
             if world.shim is not None:
                 _kill(world.shim)
@@ -150,8 +186,10 @@ async def end_all_worlds(folder: Path) -> list[int]:
     return left
 
 
-async def discard_world(spool: Spool) -> None:
+async def discard_world(spool: Spool, helper: HelperClient | None = None) -> None:
     """End the processes of an unreadable world, its shim first, and remove its folder."""
+    if helper is not None:  # which may have started it
+        await end_by_helper(spool.directory.name, helper)
     shim = spool.shim()
     if shim is not None:
         _kill(shim)
@@ -165,6 +203,11 @@ async def _remove_leftovers(world: LocalWorld) -> list[int]:
     Returns:
         Processes that did not end.
     """
+    if world.request.by_helper:
+        if world.helper is None:
+            logger.error("%s was started by a root helper, and none is configured", world.name)
+            return [world.shim.pid] if world.shim is not None else []
+        return await end_by_helper(world.name, world.helper)
     left = await kill_orphans(world.spool, world.shim)
     request = world.request
     if request.is_mpi:
@@ -175,7 +218,7 @@ async def _remove_leftovers(world: LocalWorld) -> list[int]:
 
 def _kill(shim: ProcessIdentity) -> None:
     if shim.alive():
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError, PermissionError):
             os.kill(shim.pid, signal.SIGKILL)
 
 

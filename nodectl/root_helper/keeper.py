@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from pliant.nodectl.host import cgroup, procfs
+from pliant.nodectl.host import cgroup, procfs, shared_memory
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.root_helper.descriptors import close_all_but, move_up
 from pliant.nodectl.root_helper.errors import HelperRefusalError
@@ -39,6 +39,8 @@ REQUEST_FD, FOLDER_FD = 3, 4
 START_TIMEOUT_S = 20.0
 #: Seconds between rounds of killing processes that start others.
 _KILL_INTERVAL_S = 0.05
+#: The PMI mapping of a world whose ranks are all on nodes of their own.
+_EACH_A_NODE = f"(vector,(0,{1 << 31},1))"
 #: When memory is exhausted, the kernel kills other processes before a keeper.
 _SPARED = -900
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -175,6 +177,7 @@ def _run_keeper(
         for handle in (go, *handles):
             os.close(handle)
         _keep(shim, launch.max_tasks)
+        _remove_shared_memory(launch)
         with suppress(OSError):
             record.unlink()
         os._exit(0)
@@ -205,6 +208,22 @@ def _keep(shim: ProcessIdentity, max_tasks: int) -> None:
                 if who is not None:
                     _send_signal(who, signal.SIGKILL)
     cgroup.remove(shim)
+
+
+def _remove_shared_memory(launch: Launch) -> None:
+    """Remove, as the user, the shared memory of ranks whose shim was killed."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            become(launch.user)
+            # In worlds that may be joined with others, each rank is a node of its own for MPICH.
+            for mapping in (launch.mapping, _EACH_A_NODE):
+                for rank in launch.ranks:
+                    found = shared_memory.world_segments(launch.world, mapping, rank)
+                    shared_memory.unlink(found)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
 
 
 def _reap() -> set[int]:

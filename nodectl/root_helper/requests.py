@@ -44,6 +44,9 @@ class Launch:
     user: User
     #: Tasks that the world may have on this node; 0 if there is no limit.
     max_tasks: int
+    #: The PMI mapping of ranks to nodes, and the ranks on this node. MPICH names shared memory so.
+    mapping: str = ""
+    ranks: tuple[int, ...] = ()
 
     @property
     def folder(self) -> str:
@@ -92,13 +95,14 @@ class RequestVerifier:
             if not WORLD_NAME.fullmatch(covered.world):
                 raise LaunchOrderError(Refusal.FORMAT, f"no name for a world: {covered.world!r}")
             tasks = max(0, int(request["max_tasks"]))
+            mapping, ranks = str(request["mapping"]), tuple(rank for rank, _ in covered.ranks)
         except LaunchOrderError as error:
             raise HelperRefusalError(error.refusal.value, str(error)) from None
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             message = f"the request is damaged ({type(error).__name__})"
             raise HelperRefusalError(Refusal.FORMAT.value, message) from None
         user = find_user(order.uid, order.gid)
-        return Launch(order, covered.world, user, tasks)
+        return Launch(order, covered.world, user, tasks, mapping, ranks)
 
     def use(self, launch: Launch) -> None:
         """Use up an order. When this returns, no restart makes this helper accept it again.

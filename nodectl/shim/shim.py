@@ -297,6 +297,8 @@ class Shim:
             case "forget":  # the controller does not know this world: nobody waits for its exits
                 self._unconfirmed.clear()
                 self._tracker.call_if_done()
+            case "access":
+                self._spool.update_access(order["address"], order["roots"].encode())
             case "contact":
                 self._lease.renew(order["at"])
             case "kill":

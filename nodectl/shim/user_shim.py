@@ -26,13 +26,21 @@ from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.shim.event_loop import connect_unix, open_directory
 from pliant.nodectl.shim.exec import become_subreaper, set_process_name
 from pliant.nodectl.shim.shim import Shim
-from pliant.nodectl.spool import CHECKPOINT_KEY, Spool, SpooledExit, StartRequest
+from pliant.nodectl.spool import ADDRESS, CHECKPOINT_KEY, ROOTS, Spool, SpooledExit, StartRequest
 
 #: The socket of the controller in the folder that the helper names.
 SOCKET_NAME = "controller.sock"
 
 #: The descriptors that the helper passes: the order, and the folder of the job.
 _REQUEST_FD, _FOLDER_FD = 3, 4
+#: Files of a world, and their keys in the order.
+_FILES = {
+    "token": "token",
+    "nodes": "nodes",
+    CHECKPOINT_KEY: "checkpoint_key",
+    ADDRESS: "address",
+    ROOTS: "roots",
+}
 #: pid, uid and gid of the other end.
 _PEER = struct.Struct("3i")
 
@@ -41,19 +49,19 @@ class UserWorldFolder(Spool):
     """The folder of a world in the private folder of its job."""
 
     @classmethod
-    def make(cls, job: int, world: str, secrets: dict[str, bytes]) -> UserWorldFolder:
+    def make(cls, job: int, world: str, files: dict[str, bytes]) -> UserWorldFolder:
         """Make the folder with the files that ranks read.
 
         Args:
             job: descriptor of the job's folder.
             world: the name of the world.
-            secrets: content by name of file; empty ones are left out.
+            files: content by name; empty ones are left out.
         """
         os.mkdir(world, 0o700, dir_fd=job)
         folder = os.open(world, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=job)
         try:
-            for name, content in secrets.items():
-                if content or name != CHECKPOINT_KEY:
+            for name, content in files.items():
+                if content:
                     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                     handle = os.open(name, flags, 0o400, dir_fd=folder)
                     with os.fdopen(handle, "wb") as file:
@@ -97,9 +105,8 @@ def main(arguments: list[str]) -> int:
         os.set_inheritable(handle, False)
     record = _read_record()
     request = StartRequest.from_record("the request", record["request"])
-    names = {"token": "token", "nodes": "nodes", CHECKPOINT_KEY: "checkpoint_key"}
-    secrets = {name: bytes.fromhex(record[key]) for name, key in names.items()}
-    spool = UserWorldFolder.make(_FOLDER_FD, request.world, secrets)
+    files = {name: bytes.fromhex(record.get(key, "")) for name, key in _FILES.items()}
+    spool = UserWorldFolder.make(_FOLDER_FD, request.world, files)
     controller = open_directory(arguments[0])
     account = os.fstat(controller).st_uid
     identify(job=request.job, role="join" if request.resize else "start")

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pliant.protos.daemons.files import sync_folder, write_private
 from pliant.protos.daemons.private_paths import UntrustedPathError, open_private
@@ -207,6 +208,17 @@ def parse_issuer(directory: Path, contents: Mapping[str, bytes]) -> Authority:
         return Authority(issuer, key)
     except CertificateError as error:
         raise _damaged(directory / ISSUER_KEY, error) from None
+
+
+def load_order_key(directory: Path) -> Ed25519PrivateKey:
+    """Read the key with which the server signs launch orders.
+
+    Raises:
+        StoredIdentityError, UntrustedPathError, OSError: as `load_identity`.
+    """
+    contents = read_identity_files(directory)
+    parse_identity(directory, contents)
+    return _parse(directory, contents, ORDER_KEY, keys.parse_order_key)
 
 
 def load_server_credentials(directory: Path) -> ServerCredentials:

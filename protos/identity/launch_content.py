@@ -42,6 +42,7 @@ NODE_VARIABLES = frozenset(
         "PLIANT_PROCESSORS",
         "PLIANT_RESIZE",
         "PLIANT_ROLE",
+        "PLIANT_ROOTS_FILE",
         "PLIANT_RUN",
         "PLIANT_TOKEN_FILE",
         "PLIANT_WORLD",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pliant.core import commands
 from pliant.core.values.ids import NodeName
@@ -27,6 +28,9 @@ from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.security.app_tokens import AppTokens
 
+if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
+    from pliant.server.execution.launch_signing import OrderSigner
+
 log = logging.getLogger(__name__)
 
 
@@ -41,7 +45,9 @@ class CommandDispatcher:
         programs: ProgramCache,
         tokens: AppTokens,
         settings: LaunchSettings,
+        signer: OrderSigner | None = None,
     ) -> None:
+        self._signer = signer
         self._connections, self._worlds, self._status = connections, worlds, status
         self._programs, self._tokens = programs, tokens
         #: Replaced when the server listens, and when the configuration is reloaded.
@@ -108,7 +114,13 @@ class CommandDispatcher:
             order.checkpoint_key = key
             add_share(order, command.shares.get(node))
             if command.only in (None, node):
+                self._sign(order, node, entry.uid)
                 self._connections.send_to_node(node, node_pb2.NodeOrder(start_world=order))
+
+    def _sign(self, order: node_pb2.StartWorld, node: NodeName, uid: int) -> None:
+        """Sign an order if the cluster has an identity; a node refuses one without a signature."""
+        if self._signer is not None and not self._signer.sign(order, node, uid):
+            log.error("job %d: user %d has no account on this host", order.job, uid)
 
     def _kill(self, command: commands.Kill) -> None:
         parts: list[tuple[NodeName, list[int]]]

@@ -71,6 +71,8 @@ class StatusCache:
         self._progress: dict[JobId, tuple[Mapping[str, Any], float]] = {}
         self._usage: dict[NodeName, Mapping[JobId, Usage]] = {}
         self._idle_memory: dict[NodeName, int] = {}
+        #: The nodes that start jobs as their users.
+        self._root_helpers: set[NodeName] = set()
         self.strategy = ""
         #: How much the cluster has of each named resource.
         self.resources: Mapping[str, int] = {}
@@ -232,7 +234,17 @@ class StatusCache:
         with self._lock:
             idle = dict(self._idle_memory)
             holders = [(job, entry.held) for job, entry in self._open.items() if entry.held]
-        return list(self._nodes.rows(holders, idle))
+            helpers = set(self._root_helpers)
+        rows = self._nodes.rows(holders, idle)
+        return [{**row, "root_helper": row["name"] in helpers} for row in rows]
+
+    def note_root_helper(self, node: NodeName, has_one: bool) -> None:
+        """Note whether a node starts jobs as their users. Nodes say so when they register."""
+        with self._lock:
+            if has_one:
+                self._root_helpers.add(node)
+            else:
+                self._root_helpers.discard(node)
 
     def resource_use(self) -> dict[str, dict[str, int]]:
         """Return the total, used and free amount of each named resource."""

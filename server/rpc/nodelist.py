@@ -133,6 +133,10 @@ class NodeList:
         self._status.publish_usage(node, beat.idle_memory_bytes, usage)
         return before in (Health.GOOD, Health.SUSPECT)
 
+    def note_root_helper(self, node: NodeName, has_one: bool) -> None:
+        """Note whether a node that registers starts jobs as their users."""
+        self._status.note_root_helper(node, has_one)
+
     def start(self, on_fault: Callable[[str], None]) -> None:
         """Start the thread; ``on_fault`` gets its name if it ends unexpectedly."""
         self._thread = start_thread("nodelist", self._run, on_fault)

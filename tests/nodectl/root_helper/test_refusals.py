@@ -15,7 +15,7 @@ import pytest
 
 from helperkit import ACCOUNT, ALICE, BOB, FakeController, Helper, needs_root
 from helperkit.identity import acting_as
-from pliant.nodectl.controller.helper_client import (
+from pliant.nodectl.controller.users.helper_client import (
     HelperRefusedError,
     HelperUnavailableError,
     encode_content,

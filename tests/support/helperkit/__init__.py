@@ -3,6 +3,7 @@
 from helperkit.controller import FakeController
 from helperkit.helper import ACCOUNT, ALICE, BOB, CLUSTER, NODE, Helper, needs_root
 from helperkit.programs import python_for_all
+from helperkit.site import Site
 
 __all__ = [
     "ACCOUNT",
@@ -12,6 +13,7 @@ __all__ = [
     "NODE",
     "FakeController",
     "Helper",
+    "Site",
     "needs_root",
     "python_for_all",
 ]

@@ -16,7 +16,7 @@ import pytest
 
 from helperkit.identity import acting_as
 from helperkit.programs import python_for_all
-from pliant.nodectl.controller.helper_client import HelperClient, encode_content
+from pliant.nodectl.controller.users.helper_client import HelperClient, encode_content
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.spool import StartRequest
 from pliant.protos.identity import keys
@@ -81,15 +81,20 @@ class Helper:
     # ------------------------------------------------------------------ the process
 
     def command(self, *options: str) -> list[str]:
-        """Return the command of the helper, in a mount namespace with the accounts."""
+        """Return the command of the helper."""
+        folders = {"config": self.etc, "run": self.run, "state": self.state}
+        named = [word for name, path in folders.items() for word in (f"--{name}-dir", str(path))]
+        helper = [self.python, "-I", "-m", "pliant.nodectl.root_helper", *named, *options]
+        return self.in_host(helper)
+
+    def in_host(self, program: list[str]) -> list[str]:
+        """Return a command in a mount namespace with the accounts of the helper's host."""
         mounts = "; ".join(
             f"mount --bind {self.base / name} /etc/{name}" for name in ("passwd", "group")
         )
         script = f'set -e; {mounts}; exec "$@"'
-        folders = {"config": self.etc, "run": self.run, "state": self.state}
-        named = [word for name, path in folders.items() for word in (f"--{name}-dir", str(path))]
-        helper = [self.python, "-I", "-m", "pliant.nodectl.root_helper", *named, *options]
-        return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *helper]
+        unshare = ["unshare", "--mount", "--propagation", "private"]
+        return [*unshare, "sh", "-c", script, "sh", *program]
 
     def start(self) -> None:
         """Start it, and wait until it answers."""

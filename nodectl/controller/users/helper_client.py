@@ -10,20 +10,18 @@ import fcntl
 import json
 import os
 import socket
-import struct
 from pathlib import Path
 from typing import Any
 
 from pliant.core.support.errors import PliantError
 from pliant.nodectl.host.procfs import ProcessIdentity, boot_id
 from pliant.nodectl.spool import StartRequest
+from pliant.protos.daemons.peer_credentials import peer_uid
 
 #: Seconds that a request may take.
 TIMEOUT_S = 60.0
 _MAX_ANSWER = 1 << 16
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-#: pid, uid and gid of the other end.
-_PEER = struct.Struct("3i")
 
 
 class HelperUnavailableError(PliantError):
@@ -58,6 +56,14 @@ class HelperClient:
             HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
         """
         return self._ask({"op": "describe"})
+
+    def find_problem(self) -> str:
+        """Return why the helper cannot start anything; empty if it answers."""
+        try:
+            self.describe()
+        except (HelperUnavailableError, HelperRefusedError) as error:
+            return str(error)
+        return ""
 
     def start(self, order: bytes, content: bytes) -> ProcessIdentity:
         """Start a world, and return its shim.
@@ -99,8 +105,7 @@ class HelperClient:
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
                 sock.settimeout(TIMEOUT_S)
                 sock.connect(str(self.path))
-                peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-                if _PEER.unpack(peer)[1] != self._owner:
+                if peer_uid(sock) != self._owner:
                     raise HelperUnavailableError(f"{self.path}: another account listens there")
                 data = json.dumps(message).encode("ascii")
                 socket.send_fds(sock, [data], [] if handle is None else [handle])
@@ -117,11 +122,25 @@ class HelperClient:
 
 
 def encode_content(
-    request: StartRequest, token: bytes, nodes: bytes, checkpoint_key: bytes
+    request: StartRequest,
+    token: bytes,
+    nodes: bytes,
+    checkpoint_key: bytes,
+    access: tuple[str, bytes] | None = None,
 ) -> bytes:
-    """Return what the launch order of a world covers, for the helper and the shim."""
-    secrets = {"token": token, "nodes": nodes, "checkpoint_key": checkpoint_key}
-    texts = {name: value.hex() for name, value in secrets.items()}
+    """Return the content of a request to start a world, for the helper and the shim.
+
+    Args:
+        request: to the shim. The launch order covers it, and the next three.
+        token: of the run.
+        nodes: the list of nodes.
+        checkpoint_key: of the job.
+        access: the server's address and the roots of applications that connect over TLS.
+    """
+    files = {"token": token, "nodes": nodes, "checkpoint_key": checkpoint_key}
+    if access is not None:
+        files |= {"address": access[0].encode(), "roots": access[1]}
+    texts = {name: value.hex() for name, value in files.items()}
     return json.dumps({"request": request.to_record(), **texts}).encode("ascii")
 
 

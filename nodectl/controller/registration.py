@@ -1,0 +1,53 @@
+"""The registration of a node: what it offers, and what runs on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pliant.core.values.node_needs import parse_memory
+from pliant.nodectl.controller.local_world import LocalWorld
+from pliant.nodectl.controller.obeyed_server import ServerStart
+from pliant.nodectl.host import procfs
+from pliant.nodectl.host.node_memory import usable_memory
+from pliant.nodectl.settings import ControllerSettings
+from pliant.protos import node_pb2 as wire
+from pliant.protos import versions
+
+
+def make_registration(
+    settings: ControllerSettings,
+    server: ServerStart,
+    worlds: Iterable[LocalWorld],
+    *,
+    runs_as_user: bool,
+) -> wire.Register:
+    """Return the registration of this node.
+
+    Args:
+        settings: of this node.
+        server: the last one whose orders were carried out.
+        worlds: that run here, or have ended without an acknowledgement.
+        runs_as_user: whether a root helper starts jobs as their users.
+    """
+    return wire.Register(
+        name=settings.name,
+        cluster=settings.cluster,
+        slots=settings.slots,
+        boot_id=procfs.boot_id(),
+        address=settings.address,
+        memory_bytes=_memory_bytes(settings),
+        gres=settings.gres,
+        properties=settings.properties,
+        generation=server.generation,
+        life=server.life,
+        worlds=[world.to_live_world() for world in worlds],
+        spare=settings.spare,
+        runs_as_user=runs_as_user,
+        protocol=versions.PROTOCOL,
+        oldest_reader=versions.OLDEST_READER,
+    )
+
+
+def _memory_bytes(settings: ControllerSettings) -> int:
+    """Return the memory that jobs may use here."""
+    return parse_memory(settings.memory) if settings.memory else usable_memory()

@@ -1,0 +1,1 @@
+"""Worlds of other users, which the root helper of the node starts and ends."""

@@ -1,0 +1,328 @@
+"""Worlds that the root helper starts as the users of their jobs.
+
+Their shims connect to a socket that every account of the host can reach, so nothing is believed
+that one of them says about other worlds, or about this node. A shim is identified by the user and
+the process that the kernel names. Its exits are a claim about its own ranks. They are saved here,
+because the controller opens no file in a folder of a user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pliant.nodectl.controller.local_world import LocalWorld
+from pliant.nodectl.controller.shim_listener import ShimListener
+from pliant.nodectl.controller.users.helper_client import (
+    HelperClient,
+    HelperRefusedError,
+    HelperUnavailableError,
+    encode_content,
+)
+from pliant.nodectl.host.procfs import ProcessIdentity
+from pliant.nodectl.settings import ControllerSettings
+from pliant.nodectl.spool import SpooledExit
+from pliant.protos import node_pb2 as wire
+from pliant.protos.sanitize_text import sanitize_text
+
+if TYPE_CHECKING:
+    from pliant.nodectl.certified.application_access import ApplicationAccess
+
+logger = logging.getLogger("pliant.nodectl")
+
+DEFAULT_SOCKET = Path("/run/pliant/helper.sock")
+SOCKET_NAME = "controller.sock"
+#: The longest line of a shim: the pairs of the ranks of one node.
+_MAX_LINE = 1 << 22
+_MAX_PAIRS = 1 << 16
+#: Connections of a user, beyond one for each world.
+_MORE_CONNECTIONS = 4
+#: Seconds in which a helper that was killed during a start should answer again.
+_RETURN_S, _POLL_S = 15.0, 0.5
+#: Refusals for which another node, or a later start on this one, may have another answer.
+_NODE_FAULTS = {"worlds", "rate", "record", "start", "job-folder", "message"}
+_PEER = struct.Struct("3i")
+
+
+def find_helper(settings: ControllerSettings) -> HelperClient | None:
+    """Return the helper of this node, or None in single-user mode."""
+    if settings.helper:
+        return HelperClient(Path(settings.helper).expanduser())
+    return HelperClient(DEFAULT_SOCKET) if os.access(DEFAULT_SOCKET, os.W_OK) else None
+
+
+def describe_mode(helper: HelperClient | None, node: str, user: str) -> str:
+    """Return, for the log, as whom jobs run on this node."""
+    if helper is None:
+        return f"single-user mode: every job runs as {user}"
+    try:
+        found = helper.describe()
+    except (HelperUnavailableError, HelperRefusedError) as error:
+        return f"jobs run as their users, but none can start now: {error}"
+    if found["node"] != node:
+        return (
+            f"no job can start: the root helper is set up for node {found['node']}, and this is "
+            f"{node}; correct helper.json"
+        )
+    return f"jobs run as their users (root helper {helper.path})"
+
+
+class UserWorldCallbacks(NamedTuple):
+    """Functions that `UserWorlds` calls."""
+
+    #: A shim has sent a message, which was checked.
+    on_message: Callable[[dict[str, Any], asyncio.StreamWriter], None]
+    #: A world has a shim.
+    on_started: Callable[[LocalWorld], None]
+    #: A world was not started: why, and whether that is a fault of this node.
+    on_failed: Callable[[LocalWorld, str, bool], None]
+
+
+def make_user_worlds(
+    settings: ControllerSettings, worlds: Mapping[str, LocalWorld], callbacks: UserWorldCallbacks
+) -> UserWorlds | None:
+    """Return what starts worlds as their users, or None in single-user mode."""
+    helper = find_helper(settings)
+    return UserWorlds(helper, worlds, callbacks) if helper is not None else None
+
+
+class UserWorlds:
+    """Starts the worlds of users through the helper, and listens for their shims."""
+
+    def __init__(
+        self,
+        helper: HelperClient,
+        worlds: Mapping[str, LocalWorld],
+        callbacks: UserWorldCallbacks,
+    ) -> None:
+        """Prepare to serve.
+
+        Args:
+            helper: of this node.
+            worlds: all worlds of this node by name; the controller changes it.
+            callbacks: called in the loop of the controller.
+        """
+        self.helper = helper
+        self._worlds = worlds
+        self._callbacks = callbacks
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listener = ShimListener(
+            helper.path.parent / "shims",
+            SOCKET_NAME,
+            self._on_shim,
+            max_line=_MAX_LINE,
+            accepts=self._accepts,
+        )
+
+    async def open(self) -> None:
+        """Listen for shims; without the folder of the helper, log that none can connect."""
+        try:
+            await self._listener.open()
+        except OSError as error:
+            logger.error("no shim of a user can connect: %s: %s", error.filename, error.strerror)
+
+    async def close(self) -> None:
+        """Close all connections; shims retry until the next controller listens."""
+        await self._listener.close()
+
+    def folder(self, job: int, run: int) -> Path:
+        """Return the private folder of a job."""
+        return self.helper.path.parent / "jobs" / f"{job}.{run}"
+
+    # ------------------------------------------------------------------ starts
+
+    def start(
+        self, world: LocalWorld, order: wire.StartWorld, access: ApplicationAccess | None
+    ) -> None:
+        """Start a world; one of the callbacks tells the result."""
+        files = (access.address, access.roots) if access is not None else None
+        task = asyncio.create_task(self._start(world, order, files))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _start(
+        self, world: LocalWorld, order: wire.StartWorld, access: tuple[str, bytes] | None
+    ) -> None:
+        content = encode_content(
+            world.request, order.token, order.node_list, order.checkpoint_key, access
+        )
+        try:
+            shim = await asyncio.to_thread(self.helper.start, order.signed_order, content)
+        except HelperRefusedError as error:
+            self._fail(world, str(error), error.refusal in _NODE_FAULTS)
+            return
+        except HelperUnavailableError as error:
+            found = await self._find_within(world.name, _RETURN_S)
+            if found is None:
+                self._fail(world, str(error), True)
+                return
+            shim = found
+        self._note_shim(world, shim)
+        if not world.ended:
+            self._callbacks.on_started(world)
+
+    def _fail(self, world: LocalWorld, reason: str, node_fault: bool) -> None:
+        if not world.ended:
+            self._callbacks.on_failed(world, reason, node_fault)
+
+    async def find_shim(self, world: LocalWorld) -> None:
+        """Look for the shim of a world that an earlier controller asked the helper to start."""
+        shim = await self._find_within(world.name, _POLL_S)
+        if shim is not None:
+            self._note_shim(world, shim)
+
+    def _note_shim(self, world: LocalWorld, shim: ProcessIdentity) -> None:
+        world.shim = shim
+        with suppress(OSError):  # the next controller asks the helper
+            world.spool.claim(shim)
+
+    async def _find_within(self, world: str, seconds: float) -> ProcessIdentity | None:
+        """Return the shim of a world once the helper answers; None if it does not, or has none."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                return await asyncio.to_thread(self.helper.find, world)
+            except HelperRefusedError:
+                return None
+            except HelperUnavailableError:
+                if time.monotonic() >= deadline:
+                    return None
+            await asyncio.sleep(_POLL_S)
+
+    # ------------------------------------------------------------------ shims
+
+    def _accepts(self, uid: int, connections: int) -> bool:
+        """Return whether a user may connect, who has so many connections."""
+        mine = sum(
+            world.request.uid == uid for world in self._worlds.values() if world.request.by_helper
+        )
+        # A shim whose world was forgotten must be told so, and gets one of the other connections.
+        return connections < mine + _MORE_CONNECTIONS
+
+    def _on_shim(self, sent: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        pid, uid = _peer_of(writer)
+        if sent.get("op") == "hello":
+            name = sent.get("world")
+            world = self._worlds.get(name) if isinstance(name, str) else None
+            if world is None:
+                _write(writer, {"op": "kill", "processors": [], "grace_s": 0}, {"op": "forget"})
+                return
+            if not _is_shim_of(world, pid, uid):
+                # A shim that was just started tries again, when the helper has answered.
+                if world.shim is not None:
+                    logger.warning("process %d of user %d is not the shim of %s", pid, uid, name)
+                writer.close()
+                return
+        else:
+            world = next((w for w in self._worlds.values() if w.channel is writer), None)
+            if world is None or not world.request.by_helper:
+                return
+        clean = clean_message(world, sent, pid)
+        exits = clean.get("exits", [])
+        new = [SpooledExit.from_record(end) for end in exits if end["rank"] not in world.exits]
+        if new:
+            try:
+                world.spool.save_exits(new)
+            except OSError as error:
+                logger.error("%s: cannot save exits, trying again: %s", world.name, error)
+                # The shim connects again and repeats them.
+                asyncio.get_running_loop().call_later(1.0, writer.close)
+                return
+        if exits:
+            _write(writer, {"op": "exits_saved", "ranks": [end["rank"] for end in exits]})
+        self._callbacks.on_message(clean, writer)
+
+
+def _is_shim_of(world: LocalWorld, pid: int, uid: int) -> bool:
+    if not world.request.by_helper or world.request.uid != uid:
+        return False
+    return world.shim_unknown if world.shim is None else world.shim.pid == pid
+
+
+def clean_message(world: LocalWorld, sent: dict[str, Any], pid: int) -> dict[str, Any]:
+    """Return the part of a message that a shim of a user may say, with values of the right types.
+
+    Raises:
+        ValueError, TypeError, KeyError: a value is wrong; the shim is disconnected.
+    """
+    clean: dict[str, Any] = {"op": sent["op"]}
+    match sent["op"]:
+        case "hello":
+            fence = sent["fence"]
+            clean |= {
+                "world": world.name,
+                "pid": pid,
+                "ready": sent["ready"] is True,
+                "fence": None if fence is None else _clean_fence(fence),
+                "exits": _clean_exits(world, sent["exits"]),
+            }
+        case "fence":
+            clean |= _clean_fence(sent)
+        case "exits":
+            clean["exits"] = _clean_exits(world, sent["exits"])
+        case "ready":
+            pass
+        case other:
+            raise ValueError(f"there is no message {other!r}")
+    return clean
+
+
+def _clean_fence(sent: Mapping[str, Any]) -> dict[str, Any]:
+    pairs, sequence = sent["pairs"], _number(sent["sequence"], 0, (1 << 32) - 1)
+    if not isinstance(pairs, dict) or len(pairs) > _MAX_PAIRS:
+        raise ValueError("damaged pairs")
+    for value in pairs.values():
+        if not isinstance(value, str):
+            raise TypeError("a value that is no text")
+    return {"sequence": sequence, "pairs": pairs}
+
+
+def _clean_exits(world: LocalWorld, records: Any) -> list[dict[str, Any]]:
+    """Return exits of ranks of this world. A shim of a user cannot claim a fault of this node."""
+    places = dict(world.request.ranks)
+    if not isinstance(records, list) or len(records) > len(places):
+        raise ValueError("more exits than ranks")
+    clean = []
+    for record in records:
+        rank = _number(record["rank"], 0, 1 << 31)
+        if rank not in places:
+            raise ValueError(f"rank {rank} is not one of this world")
+        at = record["at"]
+        is_time = isinstance(at, float) and math.isfinite(at)
+        end = SpooledExit(
+            rank=rank,
+            processor=places[rank],
+            code=_number(record["code"], -(1 << 31), (1 << 31) - 1),
+            signal=_number(record["signal"], 0, 255),
+            reason=sanitize_text(str(record["reason"])),
+            at=min(at, time.time()) if is_time else time.time(),
+            cut_off=record["cut_off"] is True and world.request.stop_after_s is not None,
+        )
+        clean.append(end.to_record())
+    return clean
+
+
+def _number(value: Any, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{value!r} is out of range")
+    return value
+
+
+def _peer_of(writer: asyncio.StreamWriter) -> tuple[int, int]:
+    sock = writer.get_extra_info("socket")
+    pid, uid, _ = _PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return pid, uid
+
+
+def _write(writer: asyncio.StreamWriter, *messages: dict[str, Any]) -> None:
+    writer.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))

@@ -1,0 +1,86 @@
+"""Sign the orders to start processes, so that nodes may start them as the users of the jobs.
+
+The order is signed when it is sent, because it is valid for a few minutes. A node verifies it and
+uses it once (`pliant.protos.identity.launch_order`).
+"""
+
+from __future__ import annotations
+
+import pwd
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from pliant.core.values.ids import NodeName
+from pliant.protos import node_pb2
+from pliant.protos.identity.cluster_files import ORDER_KEY, load_identity, load_order_key
+from pliant.protos.identity.launch_content import LaunchContent
+from pliant.protos.identity.launch_order import LaunchOrder, new_nonce, sign
+
+#: Seconds for which an order may be carried out.
+LIFETIME_S = 240
+
+
+class OrderSigner:
+    """Signs orders with the key of the cluster."""
+
+    def __init__(
+        self,
+        cluster: str,
+        key: Ed25519PrivateKey,
+        generation: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._cluster, self._key, self._generation = cluster, key, generation
+        self._clock = clock
+
+    def sign(self, order: node_pb2.StartWorld, node: NodeName, uid: int) -> bool:
+        """Add the signed order to the order for a node, which must not change any more.
+
+        Args:
+            order: complete but for this.
+            node: that gets it.
+            uid: of the user of the job.
+
+        Returns:
+            Whether it was signed; False if the user has no account on this host.
+        """
+        try:
+            gid = pwd.getpwuid(uid).pw_gid
+        except KeyError:
+            return False
+        now = int(self._clock())
+        content = LaunchContent.from_order(order)
+        order.signed_order = sign(
+            LaunchOrder(
+                cluster=self._cluster,
+                node=node,
+                generation=self._generation,
+                job=order.job,
+                run=order.run,
+                epoch=order.epoch,
+                uid=uid,
+                gid=gid,
+                groups=(),  # the node looks them up
+                digest=content.digest(),
+                issued=now,
+                expires=now + LIFETIME_S,
+                nonce=new_nonce(),
+            ),
+            self._key,
+        )
+        return True
+
+
+def load_signer(directory: Path, generation: int) -> OrderSigner | None:
+    """Return what signs orders, or None if the cluster has no identity.
+
+    Raises:
+        IdentityError, OSError: the identity is damaged, or others could change it.
+    """
+    if not (directory / ORDER_KEY).exists():
+        return None
+    identity = load_identity(directory)
+    return OrderSigner(identity.cluster, load_order_key(directory), generation)

@@ -1,0 +1,162 @@
+"""Jobs run as their users: server and controller have an account of their own, without rights."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from helperkit import ALICE, BOB, Site, needs_root
+from pliant.client.errors import RequestError
+from testkit import ROOT, wait_until
+
+pytestmark = [needs_root, pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(400)]
+
+PROGRAM = str(ROOT / "tests" / "e2e" / "apps" / "bargaining.py")
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    made = Site()
+    try:
+        made.up()
+        yield made
+    finally:
+        made.close()
+
+
+class Malleable:
+    """A malleable job of a user."""
+
+    def __init__(self, site: Site, uid: int, name: str) -> None:
+        self.site, self.uid, self.output = site, uid, site.output / f"{name}.out"
+        self.folder = site.output / name
+        self.folder.mkdir()
+        os.chown(self.folder, uid, uid)
+        self.id = site.as_user(uid).submit(
+            site.python, PROGRAM, str(self.folder), "{}", sizes="1-4", prefer=2, type="mpi",
+            stdout=str(self.output), chdir="/",
+        )  # fmt: skip
+
+    def has(self, size: int) -> None:
+        """Wait until the job runs at a size and has done a step there, all as its user."""
+        self.site.wait(
+            self.uid, self.id, lambda state, held: (state, held) == ("RUNNING", size), f"{size}"
+        )
+        wait_until(lambda: len(self.ranks()) == size, what=f"{size} ranks")
+        before = self.steps()
+        wait_until(lambda: self.steps() > before + 1, what="steps", timeout=60)
+
+    def resize(self, size: int) -> None:
+        """Fix the size of the job, and wait until it has done a step at this size."""
+
+        def accepted() -> bool:
+            try:
+                self.site.as_user(self.uid).resize(self.id, size)
+            except RequestError as error:  # the strategy may be resizing it
+                return "already has" in str(error)
+            return True
+
+        wait_until(accepted, what=f"a resize to {size}", timeout=90, every=0.2)
+        self.has(size)
+
+    def steps(self) -> int:
+        try:
+            return int((self.folder / "steps").read_text())
+        except FileNotFoundError:
+            return 0
+
+    def ranks(self) -> list[psutil.Process]:
+        """Return the processes of the program."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if PROGRAM in process.cmdline() and str(self.folder) in process.cmdline():
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def finish(self) -> None:
+        (self.folder / "say").write_text("stop")
+        self.site.wait(self.uid, self.id, lambda state, _: state == "COMPLETED", "its end")
+
+
+def test_a_malleable_job_of_a_user_is_resized(site: Site) -> None:
+    job = Malleable(site, ALICE, "counter")
+    for size in (2, 4, 1):
+        job.resize(size)
+        for rank in job.ranks():
+            assert set(rank.uids()) == {ALICE}
+            assert set(rank.gids()) == {ALICE}
+    job.finish()
+    found = job.output.stat()
+    assert (found.st_uid, found.st_gid) == (ALICE, ALICE)
+    wait_until(lambda: os.listdir(site.run / "jobs") == [], what="the end of the job's folder")
+
+
+def segments(uid: int) -> list[str]:
+    """Return the shared memory of a user."""
+    return [each.name for each in Path("/dev/shm").iterdir() if each.stat().st_uid == uid]
+
+
+def test_jobs_survive_their_controller_and_helper(site: Site) -> None:
+    jobs = [Malleable(site, uid, str(uid)) for uid in (ALICE, BOB)]
+    for job in jobs:
+        job.resize(2)
+    site.end_daemon("node")
+    site.kill()
+    site.start()
+    site.start_node()
+    for job in jobs:
+        assert {uid for rank in job.ranks() for uid in rank.uids()} == {job.uid}
+        job.has(2)
+    jobs[0].finish()
+    # A job whose shim is stopped, as its user may do, is ended all the same.
+    for rank in jobs[1].ranks():
+        parent = rank.parent()
+        if parent is not None:
+            parent.send_signal(signal.SIGSTOP)
+    site.as_user(BOB).cancel(jobs[1].id)
+    site.wait(BOB, jobs[1].id, lambda state, _: state == "CANCELLED", "its end")
+    assert jobs[1].ranks() == []
+    wait_until(lambda: not segments(BOB), what="the end of shared memory")
+
+
+def test_the_exit_of_a_job_that_ended_without_a_controller(site: Site) -> None:
+    output = site.output / "late"
+    job = site.as_user(ALICE).submit(
+        "/bin/sh", "-c", "id -un; sleep 5; exit 7", sizes=1, stdout=str(output), chdir="/"
+    )
+    wait_until(lambda: output.exists() and output.read_text() == "alice\n", what="output")
+    site.end_daemon("node")
+    wait_until(lambda: not _runs("sleep 5"), what="the end of the program")
+    site.start_node()
+    site.wait(ALICE, job, lambda state, _: state == "FAILED", "its end")
+    assert site.as_user(ALICE).job(job).exit_code == 7
+
+
+def _runs(text: str) -> bool:
+    return any(
+        text in " ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"])
+    )
+
+
+def test_single_jobs_of_two_users(site: Site) -> None:
+    jobs = {}
+    for uid in (ALICE, BOB):
+        path = site.output / f"{uid}.txt"
+        jobs[uid] = (
+            path,
+            site.as_user(uid).submit(
+                "/bin/sh", "-c", "id -u; umask", sizes=1, stdout=str(path), chdir="/"
+            ),
+        )
+    for uid, (path, job) in jobs.items():
+        site.wait(uid, job, lambda state, _: state == "COMPLETED", "its end")
+        assert Path(path).read_text().split()[0] == str(uid)
+        assert path.stat().st_uid == uid

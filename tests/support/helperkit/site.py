@@ -1,0 +1,137 @@
+"""A host with a root helper, and a server and a controller of an account without rights."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from helperkit.helper import ACCOUNT, CLUSTER, NODE, Helper
+from helperkit.identity import acting_as
+from pliant.client.api import Client
+from pliant.client.errors import ClientError
+from testkit import wait_until
+from tlskit import Membership, tls_addresses
+
+T = TypeVar("T")
+
+
+class Site(Helper):
+    """The server and one node, as an administrator would set them up for all users."""
+
+    def __init__(self, slots: int = 4) -> None:
+        super().__init__()
+        self.account = self.base / "account"
+        self.server, self.node = self.account / "server", self.account / "node"
+        self.users, self.checkpoints = self.base / "users", self.base / "checkpoints"
+        for folder in (self.account, self.users, self.checkpoints):
+            folder.mkdir()
+        self.checkpoints.chmod(0o1777)
+        self.slots = slots
+        self.daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self.membership = Membership(self.server, CLUSTER)
+        public = (self.membership.directory / "order.pub").read_bytes()
+        (self.etc / "order.pub").write_bytes(public)
+        config = {
+            "users": "all",
+            "users_dir": str(self.users),
+            "checkpoints": str(self.checkpoints),
+            "listen": "127.0.0.1:0",
+            "strategy": "fcfs",
+        }
+        (self.base / "server.yaml").write_text(json.dumps(config))
+        settings = {"name": NODE, "slots": slots, "helper": str(self.run / "helper.sock")}
+        (self.base / "node.yaml").write_text(json.dumps(settings))
+        self.give(self.account)
+        self.give(self.users)
+        self._clients: dict[int, Client] = {}
+
+    def give(self, folder: Path) -> None:
+        """Give a folder with its content to the account."""
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, ACCOUNT, ACCOUNT, follow_symlinks=False)
+
+    def up(self) -> None:
+        """Start the helper, the server and the controller."""
+        self.start()
+        self.start_server()
+        servers = [tls_addresses(self.server / "run")["nodes"]]
+        with acting_as(ACCOUNT):
+            self.membership.join(self.node, NODE, servers, self.slots)
+        self.start_node()
+
+    def start_server(self) -> None:
+        """Start the server, and wait until it listens."""
+        self._daemon("server", self.server, "pliant.server", "--config", "server.yaml")
+        wait_until((self.users / "server.sock").exists, what="the server")
+        wait_until((self.server / "run" / "cluster.addresses").exists, what="its addresses")
+
+    def start_node(self) -> None:
+        """Start the controller, and wait until the server has it."""
+        self._daemon("node", self.node, "pliant.nodectl", "--config", "node.yaml")
+        wait_until(self._is_up, what="the node", timeout=60)
+
+    def _is_up(self) -> bool:
+        try:
+            return [node.state for node in self.as_user(0).nodes()] == ["UP"]
+        except ClientError:
+            return False
+
+    def end_daemon(self, name: str, number: int = signal.SIGKILL) -> None:
+        """End the server or the controller."""
+        self.daemons[name].send_signal(number)
+        self.daemons.pop(name).wait(60)
+
+    def _daemon(self, name: str, state: Path, module: str, *words: str) -> None:
+        folders = [f"PLIANT_STATE_DIR={state}", f"PLIANT_RUN_DIR={state / 'run'}"]
+        become = ["setpriv", "--reuid", str(ACCOUNT), "--regid", str(ACCOUNT), "--clear-groups"]
+        options = [str(self.base / word) if word.endswith(".yaml") else word for word in words]
+        program = [*become, "env", *folders, self.python, "-m", module, *options]
+        with open(self.base / f"{name}.log", "ab") as log:
+            self.daemons[name] = subprocess.Popen(
+                self.in_host(program), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def as_user(self, uid: int) -> Client:
+        """Return a client that is connected as a user."""
+        if uid not in self._clients:
+            with pytest.MonkeyPatch.context() as patch, acting_as(uid):
+                patch.setenv("PLIANT_SERVER_USER", str(ACCOUNT))
+                made = Client(str(self.users))
+                made.nodes()
+                self._clients[uid] = made
+        return self._clients[uid]
+
+    def wait(self, uid: int, job: int, accept: Callable[[str, int], bool], what: str) -> None:
+        """Wait until a job has an accepted state and size."""
+
+        def ready() -> bool:
+            found = self.as_user(uid).job(job)
+            assert not found.final or accept(found.state, found.held), self.report(uid, job)
+            return accept(found.state, found.held)
+
+        try:
+            wait_until(ready, timeout=90, every=0.1, what=what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.report(uid, job)}") from None
+
+    def report(self, uid: int, job: int) -> str:
+        """Return all that is known about a job."""
+        logs = "\n".join((self.base / f"{name}.log").read_text() for name in ("server", "node"))
+        shims = "\n".join(path.read_text() for path in (self.run / "jobs").rglob("shim.log"))
+        events = "\n".join(map(str, self.as_user(uid).history(job)))
+        return f"{self.as_user(uid).job(job)}\n{events}\n{logs}\n{self.log()}\n{shims}"
+
+    def close(self) -> None:
+        """End everything, and remove all folders."""
+        for client in self._clients.values():
+            client.close()
+        for name in list(self.daemons):
+            self.end_daemon(name, signal.SIGTERM)
+        super().close()
