@@ -7,6 +7,8 @@ import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 # isort: split
 
 import argparse
+import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,8 +21,11 @@ PROG = "pliant node"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Drain, resume and remove nodes; let this host join and leave a cluster."""
-    options = _parser().parse_args(argv)
+    """Drain, resume and remove nodes; let this host join and leave a cluster; run its helper."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words[:1] == ["helper"]:
+        return _run_helper(words[1:])
+    options = _parser().parse_args(words)
     return run_command(PROG, lambda: int(options.act(options)))
 
 
@@ -29,7 +34,8 @@ def _parser() -> Parser:
         prog=PROG,
         description="Keep new work off nodes (drain), let them take work again (resume), or take "
         "nodes that will not come back off the list (remove). On a host: make it a node of a "
-        "cluster (join), and see or give up what it is (show, leave).",
+        "cluster (join), see or give up what it is (show, leave), and start jobs as their users "
+        "(helper, as root).",
         epilog="exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no server",
     )
     actions = parser.add_subparsers(metavar="action", required=True)
@@ -47,7 +53,22 @@ def _parser() -> Parser:
         )
         action.set_defaults(act=_request, action=name)
     add_identity_actions(actions)
+    actions.add_parser("helper", help="as root: start jobs as their users, for the controller")
     return parser
+
+
+def _run_helper(words: list[str]) -> int:
+    """Replace this process by the root helper.
+
+    Root must not load modules from folders that the environment or the current folder names, so
+    the helper has an isolated interpreter of its own.
+    """
+    program = [sys.executable, "-I", "-m", "pliant.nodectl.root_helper", *words]
+    try:
+        os.execv(sys.executable, program)
+    except OSError as error:
+        print(f"{PROG} helper: {sys.executable}: {error.strerror}", file=sys.stderr)
+        return 1
 
 
 def _request(options: argparse.Namespace) -> int:

@@ -85,7 +85,7 @@ class RequestVerifier:
                 allowed_system_users=self._config.system_users,
             )
             record = _read_content(content)
-            covered = _content_of(record)
+            covered = content_of(record)
             check_digest(order, covered.digest())
             request = record["request"]
             named = request["job"], request["run"], request["uid"]
@@ -147,7 +147,7 @@ def _read_content(handle: int) -> dict[str, Any]:
     return record
 
 
-def _content_of(record: dict[str, Any]) -> LaunchContent:
+def content_of(record: dict[str, Any]) -> LaunchContent:
     """Return the covered part of a request. The shim uses exactly these fields, see `StartRequest`.
 
     Values of a wrong type give another digest than any order has, or an error.
