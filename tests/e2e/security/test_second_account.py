@@ -175,7 +175,7 @@ def test_the_jobs_of_another_account_are_out_of_reach(
 def test_others_see_that_there_are_jobs_and_not_what_they_do(
     opened: Cluster, jobs: tuple[int, int]
 ) -> None:
-    lines = ["jobstat", "jobstat --all", "jobstat --json", "jobctl refused --json"]
+    lines = ["jobstat", "jobstat --all", "jobstat --json", "jobctl refused --json", "gantt"]
     lines += [f"jobstat {job}" for job in jobs] + [f"jobstat --json {job}" for job in jobs]
     found = commands(opened, *lines)
     for line, (code, text) in zip(lines, found, strict=True):
