@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from clusterkit.counter import Counter
+from pliant.client.api import Client
+from pliant.client.errors import RequestError
 from testkit.waiting import wait_until
 from tlskit.cluster import TlsCluster
 
@@ -83,17 +86,7 @@ def test_the_root_is_replaced_while_nodes_are_connected(cluster: JoinedCluster) 
     before = cluster.pliant("node", "show", "--json", at=cluster.folder("n1"))
     cluster.pliant("cluster", "renew")
     cluster.pliant("cluster", "roll-over", "start")
-    told = cluster.pliant("cluster", "nodes")
-
-    def nobody_needs_the_old_root() -> bool:
-        nonlocal told
-        told = cluster.pliant("cluster", "nodes")
-        return "old root" not in told
-
-    wait_until(
-        nobody_needs_the_old_root, timeout=120, every=0.5, what="the nodes' new certificates"
-    )
-    cluster.pliant("cluster", "roll-over", "finish")
+    finish_roll_over(cluster)
     assert set(cluster.states().values()) == {"UP"}
 
     def trusts_the_new_root_only() -> bool:
@@ -112,3 +105,63 @@ def test_the_root_is_replaced_while_nodes_are_connected(cluster: JoinedCluster) 
     cluster.join("n3", None)
     cluster.start_node("n3")
     wait_until(lambda: cluster.states().get("n3") == "UP", what="a node that joins afterwards")
+
+
+@pytest.mark.mpi
+def test_a_malleable_job_outlives_a_roll_over_and_a_restart(
+    cluster: JoinedCluster, tmp_path: Path
+) -> None:
+    job = Counter(cluster, tmp_path / "counter", "1-3", 2)
+    cluster.wait_malleable(job.id)
+    epoch = cluster.client.job(job.id).epoch
+    cluster.pliant("cluster", "roll-over", "start")
+    finish_roll_over(cluster)
+    cluster.client.close()
+    cluster.processes["server"].terminate()
+    cluster.processes["server"].wait(60)
+    before = cluster.log("server").count("cluster mode")
+    cluster.start_server()
+    wait_until(lambda: cluster.log("server").count("cluster mode") > before, what="the server")
+    cluster.client = Client(str(cluster.run))
+    wait_until(lambda: set(cluster.states().values()) == {"UP"}, what="the nodes")
+    # Rank 0 verifies the server under the new root.
+    wait_until(lambda: begins_resize(cluster, job.id, 3), what="rank 0 to connect again")
+    cluster.resized(job.id, 3, epoch)
+    job.finish()
+
+
+def test_a_node_that_was_off_when_the_roll_over_started(cluster: JoinedCluster) -> None:
+    cluster.processes["n1"].terminate()
+    cluster.processes["n1"].wait(60)
+    cluster.pliant("cluster", "roll-over", "start")
+    wait_until(
+        lambda: "under the old root: n1\n" in cluster.pliant("cluster", "nodes"),
+        timeout=120,
+        every=0.5,
+        what="n2 to renew",
+    )
+    told = cluster.pliant("cluster", "roll-over", "finish", code=1)
+    assert "under the old root: n1." in told
+    cluster.start_node("n1", "--slots", "1")
+    finish_roll_over(cluster)
+    wait_until(lambda: set(cluster.states().values()) == {"UP"}, what="the nodes")
+
+
+def begins_resize(cluster: JoinedCluster, job: int, size: int) -> bool:
+    """Order a resize; return False if rank 0 is not connected yet."""
+    try:
+        cluster.client.resize(job, size)
+    except RequestError:
+        return False
+    return True
+
+
+def finish_roll_over(cluster: JoinedCluster) -> None:
+    """Drop the old root as soon as no node needs it."""
+    wait_until(
+        lambda: "old root" not in cluster.pliant("cluster", "nodes"),
+        timeout=120,
+        every=0.5,
+        what="the nodes' new certificates",
+    )
+    cluster.pliant("cluster", "roll-over", "finish")
