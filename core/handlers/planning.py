@@ -212,7 +212,7 @@ def _expand(
         _refuse(state, what, "the processors are not free")
     elif lack := named_resources.lacking(state, job, count(offer.processors)):
         return not _taken_by_others(state, job, offer.processors, what, lack)
-    elif lack := node_amounts.lacking(state, job, added, donors):
+    elif job.spec.node_needs and (lack := node_amounts.lacking(state, job, added, donors)):
         _refuse(state, what, lack)
     elif later:
         givers = frozenset(donor for donor, given in donors.items() if given & later)
@@ -285,7 +285,9 @@ def _start(
         _refuse(state, what, "the processors are neither free nor given by this plan")
     elif lack := named_resources.lacking(state, job, count(start.processors)):
         return not _taken_by_others(state, job, start.processors, what, lack)
-    elif lack := node_amounts.lacking(state, job, start.processors, donors):
+    elif job.spec.node_needs and (
+        lack := node_amounts.lacking(state, job, start.processors, donors)
+    ):
         _refuse(state, what, lack)
     elif not start.processors & promised:
         resize_open_close.start(state, job, start.processors)

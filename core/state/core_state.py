@@ -191,7 +191,8 @@ class CoreState:
                 self.charge(job)
         if to in FINAL_STATES:
             self.needing.pop(job.id, None)
-            self.node_bound.pop(job.id, None)
+            if self.node_bound:
+                self.node_bound.pop(job.id, None)
         if to is JobState.RUNNING and before is JobState.STARTING:
             # Strategies count a STARTING job as running. New is only that it may get offers.
             self.plan_due |= job.resizable(self.now)
@@ -296,7 +297,8 @@ class CoreState:
     def give_back(self, job: Job, processors: ProcessorMap) -> None:
         """Take these processors from a job."""
         job.occupied &= ~processors
-        drop_devices(job, processors)
+        if job.devices:
+            drop_devices(job, processors)
         self.ledger.give_back(processors)
         self.touch(job)
 

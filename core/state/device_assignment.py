@@ -44,6 +44,5 @@ def assign_devices(
 
 def drop_devices(job: Job, processors: ProcessorMap) -> None:
     """Forget the devices of processors that the job gives back."""
-    if job.devices:
-        for processor in indices(processors):
-            job.devices.pop(processor, None)
+    for processor in indices(processors):
+        job.devices.pop(processor, None)

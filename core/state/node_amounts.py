@@ -24,9 +24,10 @@ from pliant.core.values.processors import ProcessorMap, count
 
 def room(state: CoreState) -> Mapping[NodeName, Amounts] | None:
     """Return what is left on each node that is in use, for ``View.room``. None if no job cares."""
+    nodes = state.rows.nodes.values
     if not state.node_bound and not state.rows.nodes.has_gres:
         return None
-    return _left(state, state.rows.nodes.values)
+    return _left(state, nodes)
 
 
 def node_room(state: CoreState) -> NodeRoom:

@@ -63,7 +63,7 @@ def node_view(node: Node) -> NodeView:
 class NodeRow:
     """The usable nodes in order of their processors. The tuple is made again after a change."""
 
-    __slots__ = ("_firsts", "_has_gres", "_tuple", "_values", "version")
+    __slots__ = ("_firsts", "_tuple", "_values", "has_gres", "version")
 
     def __init__(self) -> None:
         #: Incremented with each change.
@@ -71,7 +71,8 @@ class NodeRow:
         self._firsts: list[int] = []
         self._values: list[NodeView] = []
         self._tuple: tuple[NodeView, ...] | None = ()
-        self._has_gres = False
+        #: Whether a usable node has generic resources. Right after a call of ``values``.
+        self.has_gres = False
 
     def put(self, node: Node) -> None:
         """Update the row of a node, or remove the row if the node is not usable."""
@@ -101,13 +102,8 @@ class NodeRow:
         """Return all values in order."""
         if self._tuple is None:
             self._tuple = tuple(self._values)
-            self._has_gres = any(value.gres for value in self._values)
+            self.has_gres = any(value.gres for value in self._values)
         return self._tuple
-
-    @property
-    def has_gres(self) -> bool:
-        """Return whether a usable node has generic resources."""
-        return self._has_gres if self.values else False
 
 
 class ViewCache:

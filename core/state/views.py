@@ -43,7 +43,7 @@ def view(state: CoreState) -> View:
         memory=state.memory,
         requests=_requests(state) if state.requests else (),
         suspended=_suspended(state) if state.suspended else (),
-        room=node_amounts.room(state),
+        room=node_amounts.room(state) if state.node_bound or rows.nodes.has_gres else None,
         usage=() if accounting is None else accounting.rows,
         shares=None if accounting is None else accounting.shares,
     )
@@ -109,7 +109,7 @@ def _capacity(state: CoreState, job_id: JobId) -> tuple[int, int]:
     """Return how many processors a job may have, without and with suspected nodes."""
     most = state.rows.limits.get(job_id, maxsize)
     total, expected = state.ledger.capacity
-    if job_id in state.node_bound:
+    if state.node_bound and job_id in state.node_bound:
         alone, later = node_amounts.capacity(state, state.node_bound[job_id])
         total, expected = min(total, alone), min(expected, later)
     return min(total, most), min(expected, most)

@@ -64,13 +64,10 @@ def objection(job: Job, resize: Resize, template: Template) -> str:
     refused = [item.kind for item in decided if item.status is not ItemStatus.ACCEPTED]
     if (decided and overall(decided) is Overall.REJECTED) or "processors" in refused:
         return f"it accepts without {', '.join(refused)}"
+    amounts = amounts_per_processor(job)
     for item in template.items:
         name = item.kind.removeprefix(RESOURCE_KIND)
-        proposed = sum(
-            need.on(abs(len(resize.after) - len(resize.before)))
-            for need in job.spec.resources
-            if need.per_processor and need.name == name
-        )
+        proposed = amounts.get(name, 0) * abs(len(resize.after) - len(resize.before))
         if name != item.kind and item.quantity != proposed:
             return f"it accepts {item.quantity} of resource {name}, proposed: {proposed}"
     return _objection_to_processors(resize, _processors(template))

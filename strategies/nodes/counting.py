@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import takewhile
+from sys import maxsize
 
 from pliant.core.model.node_room import NodeRoom
 from pliant.core.model.views_and_plans import Availability, Plan, RunningJob, View, WaitingJob
@@ -23,8 +24,8 @@ from pliant.strategies.nodes.node_profile import NodeProfile, room_of
 
 #: A job and the processors that it starts on.
 Choice = tuple[WaitingJob, ProcessorMap]
-#: A strategy is asked again at most so often in one pass. Then all jobs that need something of
-#: their nodes and do not fit at once are left out.
+#: A strategy is asked at most so often in one pass. Before the last time, all jobs that need
+#: something of their nodes and did not start are left out.
 MAX_PASSES = 8
 
 
@@ -43,15 +44,18 @@ def plan_on_nodes(view: View, plan: Callable[[View], Plan]) -> Plan:
         lost = [queue[job] for job in made.unplaced if job in queue and queue[job].needs]
         if not lost:
             break
-        if number == MAX_PASSES - 2:
-            lost = [job for job in shown.waiting if job.needs]
+        started = {start.job for start in made.starts}
+        last = number == MAX_PASSES - 2
+        alike = [job for job in shown.waiting if job.needs and job.id not in started]
         first = not reasons
+        head = lost[0]
+        lost += [job for job in alike if last or any(_needs_more(job, each) for each in lost)]
         for job in lost:
             reasons[job.id] = _reason(job, view)
         waiting = tuple(job for job in shown.waiting if job.id not in reasons)
         shown = replace(shown, waiting=waiting)
         if first:
-            shown = _without_kept(shown, lost[0], _earlier_starts(view, made, lost[0]))
+            shown = _without_kept(shown, head, _earlier_starts(view, made, head))
     return replace(made, reasons={**made.reasons, **reasons}, unplaced=())
 
 
@@ -71,6 +75,11 @@ def availability(job: WaitingJob, view: View, answer: Availability) -> Availabil
     return replace(answer, start=start, processors=job.sizes.min, reason=reason)
 
 
+def _needs_more(job: WaitingJob, other: WaitingJob) -> bool:
+    """Return whether a job cannot be placed either if another one cannot."""
+    return job.needs == other.needs and job.sizes.min >= other.sizes.min
+
+
 def _reason(job: WaitingJob, view: View) -> WaitReason:
     fits = count(room_of(view).fitting(job.needs, view.free))
     return WaitReason(WaitCode.NODES, (("needs", str(job.needs)),), (("reach", fits),))
@@ -85,20 +94,23 @@ def _limited(view: View) -> View:
         if job.resizable and job.size > job.sizes.min
     ]
 
-    def reach(job: WaitingJob | RunningJob, own: ProcessorMap) -> int:
+    def limit(job: WaitingJob | RunningJob, own: ProcessorMap) -> int:
+        """Return how many more processors a job may get; many if its nodes do not matter."""
         coming = [(given & ~own, needs) for given, needs in surplus if given & ~own]
         free, later = room.fitting_both(job.needs, view.free, coming)
-        return count(free | later)
+        there = count(view.free) + sum(count(given) for given, _ in coming)
+        fitting = count(free | later)
+        return maxsize if fitting == there else fitting
 
     def waiting(job: WaitingJob) -> WaitingJob:
-        sizes = job.sizes.up_to(reach(job, NONE)) if job.needs else None
-        return job if sizes is None else replace(job, sizes=sizes)
+        sizes = job.sizes.up_to(limit(job, NONE)) if job.needs else None
+        return job if sizes is None or sizes == job.sizes else replace(job, sizes=sizes)
 
     def running(job: RunningJob) -> RunningJob:
         if not (job.needs and job.resizable):
             return job
-        sizes = job.sizes.up_to(job.size + reach(job, from_indices(job.ranks)))
-        return job if sizes is None else replace(job, sizes=sizes)
+        sizes = job.sizes.up_to(job.size + limit(job, from_indices(job.ranks)))
+        return job if sizes is None or sizes == job.sizes else replace(job, sizes=sizes)
 
     return replace(
         view,

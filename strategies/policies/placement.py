@@ -80,7 +80,7 @@ class Placer:
         self.expands: list[Offer] = []
         #: What is left on the nodes; None if all processors are equal.
         self.room = None if view.room is None else NodeRoom(view.nodes, view.room)
-        #: Jobs for which no start was possible, if nodes differ.
+        #: Jobs for which there are enough processors, but not enough that fit them.
         self.unplaced: list[JobId] = []
         self._needs: dict[JobId, NodeNeeds | None] = {}
         if self.room is not None:
@@ -127,14 +127,17 @@ class Placer:
         """
         coming = self._coming(donors)
         within = self._within(size, coming, cluster)
-        free, coming = self._fitting(job.needs, self.free & within, coming & within)
+        free, coming = self.free & within, coming & within
+        if self.room is not None and job.needs is not None:
+            number = count(free) + count(coming)
+            free, coming = self._fitting(job.needs, free, coming)
+            if count(free) + count(coming) < job.sizes.min <= number:
+                self.unplaced.append(job.id)
         idle = count(free)
         reach = idle + count(coming)
         if size > reach or size not in job.sizes.values:
             size = job.sizes.largest_at_most(min(size, reach))
         if not size:
-            if self.room is not None:
-                self.unplaced.append(job.id)
             return None
         now = min(size, idle)
         if self.room is not None:
