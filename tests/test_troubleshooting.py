@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
+import inspect
+import pickle
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -56,6 +59,25 @@ def test_one_code_is_one_kind_of_error() -> None:
     for kind in error_classes():
         names.setdefault(kind.code, set()).add(kind.__name__)
     assert {code: found for code, found in names.items() if len(found) > 1} == {}
+
+
+def sample(kind: type[PliantError]) -> PliantError:
+    """Return an error with a text for each argument that its constructor requires."""
+    written = inspect.isfunction(kind.__init__)  # the constructors of built-in errors take any
+    parameters = inspect.signature(kind).parameters.values() if written else ()
+    required = [each for each in parameters if each.default is each.empty]
+    places = [each.name for each in required if each.kind is not each.KEYWORD_ONLY]
+    by_name = {each.name: each.name for each in required if each.kind is each.KEYWORD_ONLY}
+    return kind(*("a text" if name == "args" else name for name in places), **by_name)
+
+
+def test_every_error_can_be_copied_and_pickled() -> None:
+    for kind in sorted(error_classes(), key=lambda kind: kind.__name__):
+        error = sample(kind)
+        error.add_note("a note")
+        for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+            assert type(again) is kind
+            assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
 
 
 def test_a_code_comes_from_the_name_of_the_class() -> None:

@@ -19,7 +19,7 @@ from pliant.client.cluster.local_cluster import LocalCluster
 from pliant.client.cluster.shutdown import stop
 from pliant.client.errors import UsageError
 from pliant.client.resize_check.compare import ProgramRun, failed_run, find_problems, lost_variables
-from pliant.client.resize_check.runs import ProgramRunner
+from pliant.client.resize_check.runs import ProgramRunner, run_all
 from pliant.client.terminal import number_arguments
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
 from pliant.client.terminal.output import INTERRUPTED, Parser, print_error, print_text, run_command
@@ -82,7 +82,7 @@ def _run(options: argparse.Namespace) -> int:
             cluster.wait_up(lambda _: None)
             runner = ProgramRunner(cluster.run, directory, options.timeout)
             words = [os.path.abspath(options.program), *options.arguments]
-            runs = _run_all(runner, words, small, large)
+            runs = run_all(runner, words, small, large)
         except Interrupted:
             print("interrupted: taking everything down", file=sys.stderr)
         finally:
@@ -98,16 +98,6 @@ def _run(options: argparse.Namespace) -> int:
         if interrupts.number:
             return INTERRUPTED
     return _report(options, runs)
-
-
-def _run_all(runner: ProgramRunner, words: list[str], small: int, large: int) -> list[ProgramRun]:
-    """Run the program undisturbed on both sizes, then resized; stop after a run that fails."""
-    runs = [runner.undisturbed(words, small)]
-    if not failed_run(runs[0]):
-        runs.append(runner.undisturbed(words, large))
-        if not failed_run(runs[1]):
-            runs.append(runner.resized(words, small, large))
-    return runs
 
 
 def _two_sizes(text: str) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from pliant.client.api import Client, Job
 from pliant.client.errors import RequestError
-from pliant.client.resize_check.compare import ProgramRun
+from pliant.client.resize_check.compare import ProgramRun, failed_run
 
 #: Variable that makes a program wait at its first safe points for this number of resizes.
 RESIZES = "PLIANT_CHECK_RESIZES"
@@ -129,3 +129,15 @@ class ProgramRunner:
             text = ""
         code = job.exit_code if job.final else None
         return ProgramRun(what, code, job.signal, text, reason, refused)
+
+
+def run_all(
+    runner: ProgramRunner, words: Sequence[str], small: int, large: int
+) -> list[ProgramRun]:
+    """Run the program undisturbed on both sizes, then resized; stop after a run that fails."""
+    runs = [runner.undisturbed(words, small)]
+    if not failed_run(runs[0]):
+        runs.append(runner.undisturbed(words, large))
+        if not failed_run(runs[1]):
+            runs.append(runner.resized(words, small, large))
+    return runs

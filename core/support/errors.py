@@ -1,7 +1,7 @@
 """The base class of all errors that Pliant raises on purpose, and their stable codes."""
 
 import re
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class PliantError(Exception):
@@ -19,3 +19,17 @@ class PliantError(Exception):
         super().__init_subclass__(**more)
         words = re.findall("[A-Z]+(?![a-z])|[A-Z][a-z0-9]*", cls.__name__.removesuffix("Error"))
         cls.code = code or "-".join(words).lower()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let errors be copied and pickled whose constructors make the text of several arguments.
+
+        By default Python would call the constructor again, with the finished text.
+        """
+        return _remake, (type(self), self.args, self.__dict__)
+
+
+def _remake(kind: type[PliantError], args: tuple[Any, ...], state: dict[str, Any]) -> PliantError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error

@@ -12,7 +12,7 @@ from pliant.client.api import Event, Job
 from pliant.client.errors import RequestError
 from pliant.client.resize_check import command, runs
 from pliant.client.resize_check.compare import ProgramRun, failed_run, find_problems, lost_variables
-from pliant.client.resize_check.runs import ProgramRunner
+from pliant.client.resize_check.runs import ProgramRunner, run_all
 
 ONE = ProgramRun("undisturbed on 2 processes", 0, None, "sum 1.0\nseconds 3.1\n")
 TWO = ProgramRun("undisturbed on 4 processes", 0, None, "sum 1.0000000001\nseconds 2.7\n")
@@ -79,7 +79,7 @@ class Script:
 
 def test_the_first_run_that_fails_is_the_last() -> None:
     for codes, number in [((1, 0, 0), 1), ((0, 1, 0), 2), ((0, 0, 1), 3)]:
-        assert len(command._run_all(cast(ProgramRunner, Script(*codes)), ["p.py"], 2, 4)) == number
+        assert len(run_all(cast(ProgramRunner, Script(*codes)), ["p.py"], 2, 4)) == number
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from pliant.core.model.views_and_plans import (
     WaitingJob,
 )
 from pliant.core.state.json_records import job_from_record, job_to_record
-from pliant.core.values.ids import CycleId, JobId, NodeName, ResizeId
+from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.processors import count, from_indices
 from pliant.strategies import Strategy
 
@@ -442,8 +442,7 @@ def test_a_plan_that_suspends_who_cannot_be_is_noted(rig: Rig) -> None:
     rig.shrink_to_go(1)
     rig.finish(1)
     rig.up(2)
-    cycle = CycleId(rig.core._cycle)
-    rig.do(events.PlanReady(cycle, Plan(suspends=(Suspension(JobId(2)),))))
+    rig.do(events.PlanReady(rig.cycle, Plan(suspends=(Suspension(JobId(2)),))))
     assert rig.notes[-1].kind == "plan.refused"
     assert rig.state(2) is S.RUNNING
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from clusterkit.cluster import Cluster
+from clusterkit.programs import submit_program
 from clusterkit.shared import running_cluster
 from pliant.client.api import Job
 from testkit import wait_until
-from testkit.repository import ROOT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(180)]
 
-PROGRAM = ROOT / "tests" / "e2e" / "apps" / "evolving.py"
 SETTINGS = "quiet_s: 1.0\n"
 
 
@@ -30,18 +28,9 @@ class Evolving:
     """The evolving program as a job."""
 
     def __init__(self, cluster: Cluster, folder: Path, size: int, sizes: str = "1-8") -> None:
-        folder.mkdir()
         self.cluster, self.folder = cluster, folder
         self.output = folder / "out"
-        self.id = cluster.client.submit(
-            sys.executable,
-            str(PROGRAM),
-            str(folder),
-            sizes=sizes,
-            prefer=size,
-            type="mpi",
-            stdout=str(self.output),
-        )
+        self.id = submit_program(cluster, "evolving.py", folder, sizes=sizes, prefer=size)
         cluster.wait_malleable(self.id)
 
     def say(self, text: str) -> None:

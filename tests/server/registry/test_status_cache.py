@@ -39,13 +39,14 @@ def numbers(status: StatusCache, since: float | None = None) -> list[int]:
 def test_jobs_are_taken_down_in_the_order_of_their_ends() -> None:
     status = StatusCache()
     for number, end in enumerate((30.0, 10.0, 20.0), 1):
-        status.publish_summary(JobId(number), Summary("", "", ""))
+        status.publish_summary(JobId(number), Summary("", "", f"command {number}"))
         assert status.publish_jobs([job(number, end)]) == [number]
     status.drop_old(ENDED_JOBS_KEPT_S + 15.0)
     assert numbers(status, 0.0) == [1, 3]
     status.drop_old(ENDED_JOBS_KEPT_S + 30.0)
     assert numbers(status, 0.0) == [1]
-    assert list(status._summaries) == [1]
+    status.publish_jobs([job(number, 100.0) for number in (1, 2, 3)])
+    assert [info["command"] for info in status.jobs(ended_since=0.0)] == ["command 1", "", ""]
 
 
 def test_a_job_ends_once() -> None:

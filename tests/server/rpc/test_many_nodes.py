@@ -62,7 +62,7 @@ def test_a_registration_costs_the_same_however_many_nodes_there_are(shell: Shell
         assert nodes.refusal(event, None) is None
         nodes.watch(event.name)
         shell.execute.post(event)
-        shell._rounds(99)
+        shell.rounds(99)
 
     register()
     few = min(lines_of(register) for _ in range(5))

@@ -13,9 +13,10 @@ import pytest
 
 from pliant.core.commands import AnswerUser
 from pliant.core.events import NodeRegistered, PriorityChanged
-from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.ids import NodeName
 from pliant.core.values.timeouts import Timeouts
 from pliant.server.config import ConfigError, check_config
+from pliant.server.registry.status_cache import StatusCache
 from pliant.server.users.answers import encode_pieces
 from pliant.server.users.authorisation import REQUIRED_ROLE, AccessControl, RequestingUser, UserRole
 from pliant.server.users.operation_table import Operations
@@ -75,10 +76,8 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 @pytest.fixture(params=["in the status cache", "in the database only"])
 def actions(shell: Shell, request: pytest.FixtureRequest) -> Operations:
-    if request.param == "in the database only":
-        shell.status._jobs.pop(JobId(1))
-        shell.status._open.pop(JobId(1))
-    return shell.actions(operators=[3000])
+    forgotten = StatusCache() if request.param == "in the database only" else None
+    return shell.actions(operators=[3000], status=forgotten)
 
 
 def refused(
@@ -193,8 +192,7 @@ def test_an_owner_may_only_lower_a_priority(shell: Shell, role: UserRole) -> Non
             answer.set_result(AnswerUser(0))
             return answer
 
-    actions = shell.actions(operators=[3000])
-    shell.commands._core_loop = Told()  # type: ignore[assignment]
+    actions = shell.actions(operators=[3000], core_loop=Told())
     asyncio.run(actions.handle({"op": "priority", "id": 1, "priority": 5}, PEERS[role]))
     assert [event.may_raise for event in asked] == [role is not UserRole.OWNER]
     for wrong in (1_000_001, "5", True, None):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from clusterkit.cluster import Cluster
+from clusterkit.programs import submit_program
 from pliant.client.api import Event
-from testkit import ROOT, wait_until
-
-PROGRAM = ROOT / "tests" / "e2e" / "apps" / "bargaining.py"
+from testkit import wait_until
 
 
 class Bargaining:
@@ -26,18 +24,16 @@ class Bargaining:
         resources: Sequence[str] = (),
         **answers: object,
     ) -> None:
-        folder.mkdir()
         self.cluster, self.folder, self.size = cluster, folder, size
-        self.id = cluster.client.submit(
-            sys.executable,
-            str(PROGRAM),
-            str(folder),
-            json.dumps(answers),
+        text = json.dumps(answers)
+        self.id = submit_program(
+            cluster,
+            "bargaining.py",
+            folder,
+            text,
             sizes=sizes,
             prefer=size,
-            type="mpi",
             resources=resources,
-            stdout=str(folder / "out"),
         )
 
     def up(self) -> Bargaining:

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from clusterkit.cluster import Cluster
-from testkit.repository import ROOT
-
-PROGRAM = ROOT / "tests" / "e2e" / "apps" / "counter.py"
+from clusterkit.programs import submit_program
 
 
 class Counter:
     """The counting program as a job, with the files that steer it."""
 
     def __init__(self, cluster: Cluster, folder: Path, sizes: str = "1-6", prefer: int = 2) -> None:
-        folder.mkdir()
         self.cluster, self.folder = cluster, folder
         self.output = folder / "out"
-        self.id = cluster.client.submit(
-            sys.executable,
-            str(PROGRAM),
-            str(folder),
-            sizes=sizes,
-            prefer=prefer,
-            type="mpi",
-            stdout=str(self.output),
-        )
+        self.id = submit_program(cluster, "counter.py", folder, sizes=sizes, prefer=prefer)
 
     def shut(self, gate: str) -> None:
         """Hold the program back: ``hold``, ``hold-offer``, ``hold-join``."""

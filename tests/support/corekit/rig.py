@@ -27,7 +27,7 @@ from pliant.core.state.json_records import (
     node_from_record,
     node_to_record,
 )
-from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
+from pliant.core.values.ids import FIRST_START, CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.negotiation_policy import GrowIf, NegotiationPolicy
 from pliant.core.values.processors import NONE, ProcessorMap, from_indices, indices
 from pliant.core.values.resources import parse_needs
@@ -79,6 +79,7 @@ class Rig:
         self.sent: list[commands.Command] = []
         self.notes: list[commands.Note] = []
         self.plans: list[Plan] = []
+        self.cycle = CycleId(0)  # of the last plan
         self._timers: list[tuple[float, int, Timer]] = []
         self._serial = count()
         for name, slots in (nodes or {}).items():
@@ -105,6 +106,7 @@ class Rig:
             view = self._sort(made)
             if view is None:
                 return
+            self.cycle = view.cycle
             plan = self.strategy.plan(view.view, view.outcomes)
             self.plans.append(plan)
             made = self.core.handle(events.PlanReady(view.cycle, plan), self.now)

@@ -190,17 +190,17 @@ class Shell:
         """
         before = len(self.planner.plans)
         if not self.patient:
-            self._rounds(execute.MAX_PLANS_PER_ROUND)
+            self.rounds(execute.MAX_PLANS_PER_ROUND)
         else:
-            self._rounds(0)
+            self.rounds(0)
             if not self.outbox:
-                self._rounds(1)
+                self.rounds(1)
         self.core.check_invariants()
         self.busy = len(self.planner.plans) > before
         sent, self.outbox[:] = list(self.outbox), []
         return sent
 
-    def _rounds(self, plans: int) -> None:
+    def rounds(self, plans: int) -> None:
         """Run rounds of the execute thread until only plans beyond ``plans`` are left to do."""
         usual, execute.MAX_PLANS_PER_ROUND = execute.MAX_PLANS_PER_ROUND, plans
         try:
@@ -247,28 +247,33 @@ class Shell:
         operators: Iterable[int] = (),
         own_uid: int = 999,
         rules: SubmissionRules | None = None,
+        status: StatusCache | None = None,
+        core_loop: Any = None,
     ) -> Operations:
-        """Return the operations of users, for a server that runs as the user ``own_uid``."""
+        """Return the operations of users, for a server that runs as the user ``own_uid``.
+
+        Tests may put another status cache or core loop in the place of the real one.
+        """
+        status = status or self.status
         access = AccessControl(own_uid, Roles(Members(frozenset(operators))))
         identity = ServerInfo(pid=1, generation=1, started=0.0, address="", version="")
-        jobs = JobLookup(self.status, self.reader, access)
+        jobs = JobLookup(status, self.reader, access)
         queries = StateQueries(
             self.execute,
-            self.status,
+            status,
             self.reader,
             self.clock,
             self.connections,
             jobs,
             identity,
         )
-        #: The requests that change something, for tests that put something in their way.
-        self.commands = Commands(self.execute, self.status, self.connections, jobs, access)
+        changing = Commands(core_loop or self.execute, status, self.connections, jobs, access)
         return Operations(
             self._submissions,
-            Submitters(rules or SubmissionRules(), access, self.status),
+            Submitters(rules or SubmissionRules(), access, status),
             cast(Any, NoQueries()),
             queries,
-            self.commands,
+            changing,
             UsageQueries(self.execute, self.reader, self.clock, access),
             clock=self.clock,
             identity=identity,
