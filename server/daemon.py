@@ -44,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = _load(options)
         _check_strategy(config)
+        _check_identity(config)
     except ConfigError as error:
         print(f"pliant server: {error}", file=sys.stderr)
         return 2
@@ -133,6 +134,24 @@ def _check_strategy(config: Config) -> None:
         raise ConfigError(f"{error.key}: {error}") from None
     except StrategyProcessError as error:
         raise ConfigError(f"strategy: {name}: {error}") from None
+
+
+def _check_identity(config: Config) -> None:
+    """Read the identity of the cluster if other hosts may connect.
+
+    Raises:
+        ConfigError: if it cannot be used.
+    """
+    if not config.uses_tls:
+        return
+    from pliant.protos.identity.cluster_files import load_identity
+    from pliant.protos.identity.errors import IdentityError
+    from pliant.server.config import ConfigError
+
+    try:
+        load_identity(config.identity)
+    except (IdentityError, OSError) as error:
+        raise ConfigError(f"listen: {error}") from None
 
 
 def run(

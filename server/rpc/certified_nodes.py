@@ -19,6 +19,7 @@ from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
 from pliant.protos.identity import authority
 from pliant.protos.identity.admitted_nodes import issuer_of, key_id_of
+from pliant.protos.identity.authority import DAY_S
 from pliant.protos.identity.certificates import ends_at, format_certificates, renew_at
 from pliant.protos.identity.cluster_files import load_issuer
 from pliant.protos.identity.errors import CertificateError
@@ -74,6 +75,7 @@ class CertifiedNodes:
         self.handshakes = RefusedHandshakes("port of the nodes")
         self._open: set[_OpenStream] = set()
         self._lost: set[str] = set()
+        self._warned_at = float("-inf")
         self._sent: ServerTls | None = None
         #: Of the list of nodes, when it was looked at; one that no list has.
         self._stamp: tuple[int, int] | None = (0, 0)
@@ -114,7 +116,16 @@ class CertifiedNodes:
         while True:
             self.look()
             self.handshakes.look(loop.time())
+            self._warn_of_age()
             await asyncio.sleep(POLL_S)
+
+    def _warn_of_age(self) -> None:
+        """Log once a day that certificates of the server should be renewed."""
+        now = self._clock()
+        if not 0 <= now - self._warned_at < DAY_S:
+            self._warned_at = now
+            for problem in self._files.problems(now):
+                log.warning("%s", problem)
 
     def look(self) -> None:
         """End the streams of nodes that may not be connected any more, and send new roots."""

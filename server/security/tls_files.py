@@ -17,7 +17,10 @@ import grpc
 
 from pliant.core.support.errors import PliantError
 from pliant.protos.identity import cluster_files
+from pliant.protos.identity.authority import DAY_S
+from pliant.protos.identity.certificates import check_time, ends_at, renew_at
 from pliant.protos.identity.cluster_files import ClusterIdentity
+from pliant.protos.identity.errors import ClockSkewError
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +90,28 @@ class TlsFiles:
         return grpc.dynamic_ssl_server_credentials(
             shown.configuration(), changed, clients_have_certificates
         )
+
+    def problems(self, now: float) -> list[str]:
+        """Return what is wrong with the time of the server's certificate and of its issuer.
+
+        Args:
+            now: in seconds since the epoch.
+        """
+        identity = self.current.identity
+        found = []
+        for what, certificate in (
+            ("the server's certificate", identity.server[0]),
+            ("the certificate of the issuing authority", identity.issuer),
+        ):
+            try:
+                check_time(certificate, what, now)
+            except ClockSkewError as error:
+                found.append(f"{error}; to renew it: `pliant cluster renew`")
+                continue
+            if now >= renew_at(certificate):
+                days = (ends_at(certificate) - now) / DAY_S
+                found.append(f"{what} ends in {days:.0f} days: run `pliant cluster renew`")
+        return found
 
     def _refresh(self) -> None:
         try:
