@@ -19,7 +19,8 @@ from clusterkit.cluster import Cluster
 from pliant.client.api import Client
 from testkit.waiting import wait_until
 
-SERVER = "127.77.0.1"
+SUBNET = "127.77.0"
+SERVER = f"{SUBNET}.1"
 PORT = 7070
 #: What a link to a host is called in its namespace.
 _LINK = "uplink"
@@ -36,9 +37,17 @@ class NetworkError(Exception):
 class Network:
     """The server's namespace and those of some nodes."""
 
-    def __init__(self, nodes: Sequence[str]) -> None:
+    def __init__(self, nodes: Sequence[str], subnet: str = SUBNET) -> None:
+        """Prepare a network.
+
+        Args:
+            nodes: the names of the hosts of nodes.
+            subnet: the first three numbers of all addresses; a server without the identity of a
+                cluster needs those of loopback.
+        """
         self._prefix = f"pliant-{os.getpid()}-{next(_networks)}"
-        self._addresses = {name: f"127.77.0.{number}" for number, name in enumerate(nodes, 11)}
+        self._addresses = {name: f"{subnet}.{number}" for number, name in enumerate(nodes, 11)}
+        self.server = f"{subnet}.1"
         self._made: list[str] = []
 
     def address(self, node: str) -> str:
@@ -62,7 +71,7 @@ class Network:
         try:
             self._add_host("server")
             self._ip("server", "link", "add", "switch", "type", "bridge")
-            self._ip("server", "addr", "add", f"{SERVER}/24", "dev", "switch")
+            self._ip("server", "addr", "add", f"{self.server}/24", "dev", "switch")
             self._ip("server", "link", "set", "switch", "up")
             for node in self._addresses:
                 self._add_host(node)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clusterkit.cluster import Cluster
+from netkit.network import Network
 from pliant.client.api import Client
 from testkit.waiting import wait_until
 from tlskit import Membership, tls_addresses
@@ -18,6 +19,9 @@ from tlskit import Membership, tls_addresses
 
 class TlsCluster(Cluster):
     """A server, and nodes that have joined it."""
+
+    #: Where the server listens.
+    host = "127.0.0.1"
 
     def __init__(self, base: Path, nodes: Mapping[str, int]) -> None:
         """Prepare a cluster.
@@ -57,7 +61,7 @@ class TlsCluster(Cluster):
 
     def start_server(self) -> None:
         """Start the server on ports of its own choice."""
-        words = ["--strategy", "fcfs", "--listen", "127.0.0.1:0"]
+        words = ["--strategy", "fcfs", "--listen", f"{self.host}:0"]
         self._start("server", self.state, self.run, ["pliant.server", *words])
         wait_until((self.run / "server.address").exists, what="the server")
 
@@ -93,10 +97,26 @@ class TlsCluster(Cluster):
         environment = {**os.environ, "PLIANT_STATE_DIR": str(state), "PLIANT_RUN_DIR": str(run)}
         with (self.base / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", *words],
+                [*self._inside(name), sys.executable, "-m", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=environment,
             )
         return self.processes[name]
+
+    def _inside(self, name: str) -> list[str]:
+        """Return what goes before the command of a daemon."""
+        return []
+
+
+class ApartTlsCluster(TlsCluster):
+    """A cluster whose daemons are on hosts of their own in a network."""
+
+    def __init__(self, base: Path, network: Network, nodes: Mapping[str, int]) -> None:
+        super().__init__(base, nodes)
+        self._network = network
+        self.host = network.server
+
+    def _inside(self, name: str) -> list[str]:
+        return self._network.inside(name)
