@@ -5,6 +5,7 @@ has there. They are kept until the processor is given back, so they survive a re
 """
 
 from collections.abc import Iterable
+from itertools import islice
 
 from pliant.core.model.jobs import Job
 from pliant.core.state.processor_ledger import ProcessorLedger
@@ -38,8 +39,7 @@ def assign_devices(
             }
             free = iter([n for n in range(node.gres.get(kind, 0)) if n not in taken])
             for processor in indices(mine):
-                numbers = tuple(number for number, _ in zip(free, range(amount), strict=False))
-                job.devices.setdefault(processor, {})[kind] = numbers
+                job.devices.setdefault(processor, {})[kind] = tuple(islice(free, amount))
 
 
 def drop_devices(job: Job, processors: ProcessorMap) -> None:

@@ -65,7 +65,11 @@ def _amounts_suffice(state: CoreState) -> None:
         seen: set[tuple[str, int]] = set()
         for job in state.node_bound.values():
             for processor in indices(job.occupied & node.processors):
-                for kind, numbers in job.devices.get(processor, {}).items():
+                devices = job.devices.get(processor, {})
+                gres = job.spec.node_needs.gres if job.spec.node_needs else {}
+                if job.devices and any(len(devices.get(k, ())) != n for k, n in gres.items()):
+                    raise InvariantError(f"job {job.id} lacks devices of node {node.name}")
+                for kind, numbers in devices.items():
                     used = {(kind, number) for number in numbers}
                     if used & seen or any(n >= node.gres.get(kind, 0) for n in numbers):
                         raise InvariantError(f"job {job.id} has wrong devices of node {node.name}")

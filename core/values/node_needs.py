@@ -31,7 +31,11 @@ Amounts = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class NodeNeeds:
-    """What a job needs of its nodes."""
+    """What a job needs of its nodes.
+
+    Raises:
+        ValueError: an amount is below 1, or a list of nodes is not in its grammar.
+    """
 
     #: For each process, in order of name. Memory in bytes.
     amounts: tuple[tuple[str, int], ...] = ()
@@ -45,6 +49,8 @@ class NodeNeeds:
     _without: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if any(amount < 1 for _, amount in self.amounts):
+            raise ValueError("an amount that a job needs is at least 1")
         only = parse_node_ranges(self.nodelist) if self.nodelist else ()
         without = parse_node_ranges(self.exclude) if self.exclude else ()
         object.__setattr__(self, "_only", frozenset(only))

@@ -72,7 +72,8 @@ def test_a_program_runs_and_its_code_is_reported(
 def test_registration_says_who_the_node_is(server: FakeServer, node: Node) -> None:
     register = server.nodes[node.name].register
     assert (register.name, register.slots, register.generation) == ("n1", 4, 0)
-    assert register.memory_bytes == psutil.virtual_memory().total
+    assert 0 < register.memory_bytes <= psutil.virtual_memory().total
+    assert (dict(register.gres), list(register.properties)) == ({}, [])
     assert list(register.worlds) == []
 
 

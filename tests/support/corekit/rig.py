@@ -29,6 +29,7 @@ from pliant.core.state.json_records import (
 )
 from pliant.core.values.ids import FIRST_START, CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.negotiation_policy import GrowIf, NegotiationPolicy
+from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import NONE, ProcessorMap, from_indices, indices
 from pliant.core.values.resources import parse_needs
 from pliant.core.values.shares import Shares
@@ -219,6 +220,7 @@ class Rig:
         resources: Iterable[str] = (),
         user: str = "ann",
         account: str = "",
+        needs: NodeNeeds | None = None,
     ) -> None:
         """Submit a job."""
         spec = JobSpec(
@@ -238,6 +240,7 @@ class Rig:
             priority=priority,
             resources=parse_needs(resources),
             account=account,
+            node_needs=needs,
         )
         self.do(events.JobSubmitted(spec, held))
 
@@ -266,9 +269,10 @@ class Rig:
         priority: int = 0,
         resources: Iterable[str] = (),
         user: str = "ann",
+        needs: NodeNeeds | None = None,
     ) -> None:
         """Submit a job, have it start and register: a malleable job that runs."""
-        self.submit(number, sizes, priority=priority, resources=resources, user=user)
+        self.submit(number, sizes, priority=priority, resources=resources, user=user, needs=needs)
         self.up(number)
         self.register(number, program or sizes)
 
