@@ -1,4 +1,4 @@
-"""The settings that follow from a node's identity: its name, its slots, its own address."""
+"""The settings that follow from a node's identity: its name, its cluster, its slots, its own address."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class JoinedNode:
         allowed = self._identity.slots
         found: dict[str, Any] = {
             "name": self._identity.identity.name,
+            "cluster": self._identity.identity.cluster,
             "slots": slots if allowed is None else min(slots, allowed),
         }
         if address := local_address(self._identity.servers):

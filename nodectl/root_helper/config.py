@@ -3,7 +3,7 @@
 The folder of the settings holds ``order.pub``, the key with which the server signs launch orders,
 and ``helper.json``::
 
-    {"cluster": "main", "node": "n7", "account": "pliant", "system_users": []}
+    {"cluster": "blue", "node": "n7", "account": "pliant", "system_users": []}
 """
 
 from __future__ import annotations

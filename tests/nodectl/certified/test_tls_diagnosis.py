@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -87,7 +88,7 @@ def test_the_server_trusts_another_authority(
 
 
 @pytest.mark.parametrize(
-    ("from_now_s", "words"), [(3600.0, "3540 s behind"), (-3600.0, "ahead of that")]
+    ("from_now_s", "words"), [(3600.0, r"35\d\d s behind"), (-3600.0, "ahead of that")]
 )
 def test_a_clock_is_wrong(tmp_path: Path, from_now_s: float, words: str) -> None:
     """The certificate of the server starts in an hour less a minute, or ended an hour ago."""
@@ -111,5 +112,5 @@ def test_a_clock_is_wrong(tmp_path: Path, from_now_s: float, words: str) -> None
     (directory / "roots.pem").write_bytes(roots)
     with listening(server, roots) as address:
         found = say(address, directory)
-        assert words in found
+        assert re.search(words, found)  # the seconds until it asks are missing from the hour
         assert "NTP" in found
