@@ -1,4 +1,4 @@
-"""The settings that follow from a node's identity: its name, its cluster, its slots, its own address."""
+"""The settings that follow from a node's identity: name, cluster, slots and own address."""
 
 from __future__ import annotations
 
