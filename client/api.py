@@ -101,6 +101,8 @@ class Node:
     properties: tuple[str, ...] = ()
     jobs: tuple[int, ...] = ()
     address: str = ""
+    #: What enforces the share of each job there: ``cpus``, ``memory``, ``processes``, ``devices``.
+    containment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,7 @@ class Client:
             sizes: numbers of processors that the job may have, such as ``4`` or ``"1-8:pow2"``.
             options: those of `pliant.client.submission.build_job`: ``prefer``, ``type``, ``name``,
                 ``stdin``, ``stdout``, ``stderr``, ``open_mode`` (``truncate`` or ``append``),
+                ``bind`` (of ranks to CPUs: ``rank``, ``node`` or ``none``),
                 ``chdir``, ``env``, ``hold``, ``requeue``
                 (when a node is lost: True, False; None: only if it can change its size and has a
                 checkpoint), ``when_cut_off`` (``keep`` or ``stop-after=30s``),

@@ -28,6 +28,7 @@ _BARE = re.compile(r"\d+(\.\d+)?", re.ASCII)
 TYPES = ("mpi", "uni", "script")
 OPEN_MODES = ("append", "truncate")
 GROW_IF = ("gain", "always")
+BIND = ("rank", "node", "none")
 
 
 def check_sizes(text: str, prefer: int | None) -> None:
@@ -345,23 +346,20 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     nodelist: str = "",
     exclude: str = "",
     account: str = "",
+    bind: str = "rank",
 ) -> dict[str, Any]:
     """Return the job that a ``submit`` request carries.
 
     Raises:
-        UsageError: sizes, speedup, resources or needs of nodes (``mem_per_cpu`` to
-            ``exclude``) are not in their grammar, ``open_mode`` is neither
-            ``append`` nor ``truncate``, ``grow_if`` is unknown, ``when_cut_off`` is no policy, or
-            ``profit`` is no profit function or has no deadline.
+        UsageError: a text is not in its grammar, or a choice is unknown.
         SubmitError: a check failed; names the field and the remedy.
     """
     if not argv:
         raise UsageError("no program: name one, with its arguments")
     check_sizes(sizes, prefer)
-    if open_mode not in OPEN_MODES:
-        raise UsageError(f"open_mode: {open_mode!r} is unknown; write {' or '.join(OPEN_MODES)}")
-    if grow_if not in (None, *GROW_IF):
-        raise UsageError(f"grow_if: {grow_if!r} is unknown; write {' or '.join(GROW_IF)}")
+    _check_choice("open_mode", open_mode, OPEN_MODES)
+    _check_choice("grow_if", grow_if, (None, *GROW_IF))
+    _check_choice("bind", bind, BIND)
     cwd = check_directory(os.path.join(here := os.getcwd(), chdir or "."))
     environment = dict(os.environ if env is None else env)
     program = find_program(argv[0], environment.get("PATH", os.defpath), here)
@@ -390,6 +388,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         "speedup": check_speedup(speedup),
         "grow_if": grow_if,
         **_unless_default(priority=priority, account=account, resources=check_resources(resources)),
+        **_unless_default(bind=bind if bind != "rank" else ""),
         **check_node_needs(mem_per_cpu, gpus, gres, constraint, nodelist, exclude),
     }
 
@@ -397,6 +396,12 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
 def _unless_default(**fields: Any) -> dict[str, Any]:
     """Return the fields with values. Defaults are not sent, so that older servers take the job."""
     return {name: value for name, value in fields.items() if value}
+
+
+def _check_choice(name: str, value: str | None, choices: Sequence[str | None]) -> None:
+    if value not in choices:
+        known = " or ".join(filter(None, choices))
+        raise UsageError(f"{name}: {value!r} is unknown; write {known}")
 
 
 def check_node_needs(

@@ -128,6 +128,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--transport", choices=["ofi", "ucx"], help="of MPI messages")
     parser.add_argument("--interface", help="network interface of MPI messages")
+    parser.add_argument("--cpus", metavar="LIST", help="that jobs may use, as in 0-3,8")
+    parser.add_argument(
+        "--bind",
+        action=argparse.BooleanOptionalAction,
+        help="bind each rank to the CPUs of its slot (default: yes)",
+    )
     parser.add_argument("--most-processes", type=_parse_number, help="of a job on this node")
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"])
     return parser

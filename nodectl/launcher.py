@@ -23,6 +23,7 @@ from typing import NoReturn
 
 from pliant.faults import message
 from pliant.nodectl.host import cgroup, procfs
+from pliant.nodectl.host.hierarchies import find_bases
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.host.stderr_log import describe
 from pliant.nodectl.shim import shim
@@ -170,6 +171,7 @@ def main(arguments: list[str]) -> int:
         # Jobs start with default signal handling, whatever the parents of this process ignored.
         signal.signal(number, signal.SIG_IGN if number in _IGNORED else signal.SIG_DFL)
     procfs.boot_id()
+    find_bases()
     sock = socket.socket(fileno=handle)
     sock.set_inheritable(False)
     gc.freeze()

@@ -14,6 +14,7 @@ import msgspec
 from pliant.core.support.errors import PliantError
 from pliant.core.values.constraint import is_property
 from pliant.core.values.node_needs import MAX_GRES, is_gres_name, parse_memory
+from pliant.nodectl.host.cpus import format_cpus, parse_cpus
 from pliant.protos.address import TcpAddress, parse_address
 from pliant.protos.daemons.config_files import ConfigFileError, read_config
 
@@ -54,13 +55,17 @@ class ControllerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     transport: Literal["ofi", "ucx"] = "ofi"
     #: Network interface of MPI messages.
     interface: str = "lo"
+    #: CPUs of which jobs may use some, such as 0-3,8; empty: those that the controller may use.
+    cpus: str = ""
+    #: Whether each rank is bound to the CPUs of its slot.
+    bind: bool = True
     #: A job with more processes on this node is ended; 0 means half of the kernel's process ids.
     most_processes: int = 0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 #: Settings that a running controller applies on SIGHUP; the others need a restart.
-RELOADED = frozenset({"transport", "interface", "most_processes", "log_level"})
+RELOADED = frozenset({"transport", "interface", "bind", "most_processes", "log_level"})
 
 
 def state_folder() -> Path:
@@ -89,6 +94,8 @@ def load(
         defaults: of this node, in place of those of the program.
     """
     data = {**(defaults or {}), **(_read(path) if path is not None else {}), **given}
+    if "slots" not in data and isinstance(data.get("cpus"), str) and data["cpus"]:
+        data["slots"] = len(_parse_cpus(data["cpus"]))
     try:
         settings = msgspec.convert(data, ControllerSettings)
     except msgspec.ValidationError as error:
@@ -119,6 +126,13 @@ def _located(message: str) -> str:
     return f"{key}: {text[:1].lower()}{text[1:]}" if key else text
 
 
+def _parse_cpus(text: str) -> list[int]:
+    try:
+        return parse_cpus(text)
+    except ValueError as error:
+        raise ControllerSettingsError(f"cpus: {error}") from None
+
+
 def _check(settings: ControllerSettings) -> None:
     if not _NAME.fullmatch(settings.name):
         raise ControllerSettingsError(
@@ -126,6 +140,13 @@ def _check(settings: ControllerSettings) -> None:
         )
     if not 1 <= settings.slots <= 1_000_000:
         raise ControllerSettingsError("slots: expected a number from 1 to 1000000")
+    if settings.cpus:
+        missing = set(_parse_cpus(settings.cpus)) - os.sched_getaffinity(0)
+        if missing:
+            raise ControllerSettingsError(
+                f"cpus: {settings.cpus}: the controller may not use {format_cpus(missing)}; it may "
+                f"use {format_cpus(os.sched_getaffinity(0))}"
+            )
     if settings.most_processes < 0:
         raise ControllerSettingsError(
             "most_processes: expected a number above 0, or 0 for half of all"

@@ -104,6 +104,16 @@ class StartRequest:
     max_tasks: int = 0
     #: Whether the root helper starts the shim, as the user with this id.
     by_helper: bool = False
+    #: Memory that all processes of the job on this node may have together when this world starts,
+    #: and the share of each rank in it; 0 if there is no limit.
+    memory_bytes: int = 0
+    memory_per_rank_bytes: int = 0
+    #: The CPUs of each local rank, in the order of `ranks`; empty if ranks are not bound.
+    cpus: list[list[int]] = field(default_factory=list)
+    #: Whether all ranks of the job on this node share the CPUs of all of them.
+    shares_cpus: bool = False
+    #: Name of the node.
+    node_name: str = ""
 
     @property
     def is_mpi(self) -> bool:

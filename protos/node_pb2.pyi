@@ -163,6 +163,7 @@ class Register(_message.Message):
     WORLDS_FIELD_NUMBER: _builtins.int
     SPARE_FIELD_NUMBER: _builtins.int
     LIFE_FIELD_NUMBER: _builtins.int
+    CONTAINMENT_FIELD_NUMBER: _builtins.int
     RUNS_AS_USER_FIELD_NUMBER: _builtins.int
     PROTOCOL_FIELD_NUMBER: _builtins.int
     OLDEST_READER_FIELD_NUMBER: _builtins.int
@@ -191,6 +192,10 @@ class Register(_message.Message):
     @_builtins.property
     def worlds(self) -> _containers.RepeatedCompositeFieldContainer[Global___LiveWorld]: ...
     @_builtins.property
+    def containment(self) -> Global___Containment:
+        """absent: a version that does not say"""
+
+    @_builtins.property
     def gres(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """generic resources such as "gpu", with the number of each"""
 
@@ -211,19 +216,51 @@ class Register(_message.Message):
         worlds: _abc.Iterable[Global___LiveWorld] | None = ...,
         spare: _builtins.bool = ...,
         life: _builtins.str = ...,
+        containment: Global___Containment | None = ...,
         runs_as_user: _builtins.bool = ...,
         protocol: _builtins.int = ...,
         oldest_reader: _builtins.int = ...,
         gres: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         properties: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["containment", b"containment"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "boot_id", b"boot_id", "cluster", b"cluster", "generation", b"generation", "gres", b"gres", "life", b"life", "memory_bytes", b"memory_bytes", "name", b"name", "oldest_reader", b"oldest_reader", "properties", b"properties", "protocol", b"protocol", "runs_as_user", b"runs_as_user", "slots", b"slots", "spare", b"spare", "worlds", b"worlds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "boot_id", b"boot_id", "cluster", b"cluster", "containment", b"containment", "generation", b"generation", "gres", b"gres", "life", b"life", "memory_bytes", b"memory_bytes", "name", b"name", "oldest_reader", b"oldest_reader", "properties", b"properties", "protocol", b"protocol", "runs_as_user", b"runs_as_user", "slots", b"slots", "spare", b"spare", "worlds", b"worlds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Register: _TypeAlias = Register  # noqa: Y015
+
+@_typing.final
+class Containment(_message.Message):
+    """What keeps the processes of a job within its share of this node, as text for users."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CPUS_FIELD_NUMBER: _builtins.int
+    MEMORY_FIELD_NUMBER: _builtins.int
+    PROCESSES_FIELD_NUMBER: _builtins.int
+    DEVICES_FIELD_NUMBER: _builtins.int
+    cpus: _builtins.str
+    """such as "cpuset", or why ranks are not bound"""
+    memory: _builtins.str
+    processes: _builtins.str
+    devices: _builtins.str
+    def __init__(
+        self,
+        *,
+        cpus: _builtins.str = ...,
+        memory: _builtins.str = ...,
+        processes: _builtins.str = ...,
+        devices: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpus", b"cpus", "devices", b"devices", "memory", b"memory", "processes", b"processes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Containment: _TypeAlias = Containment  # noqa: Y015
 
 @_typing.final
 class LiveWorld(_message.Message):
@@ -683,6 +720,7 @@ class StartWorld(_message.Message):
     TRUNCATE_BEFORE_FIELD_NUMBER: _builtins.int
     CHECKPOINT_KEY_FIELD_NUMBER: _builtins.int
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    BIND_FIELD_NUMBER: _builtins.int
     DEVICES_FIELD_NUMBER: _builtins.int
     SIGNED_ORDER_FIELD_NUMBER: _builtins.int
     world: _builtins.str
@@ -734,6 +772,10 @@ class StartWorld(_message.Message):
     """signs the job's checkpoints, the same in each of its runs"""
     memory_bytes: _builtins.int
     """Memory that all processes of the job on this node may have together; 0: no limit."""
+    bind: _builtins.str
+    """How ranks are bound to CPUs. rank: each to those of its own processor; node: to those of all
+    processors that the job has on this node; none: not at all. Empty: rank.
+    """
     signed_order: _builtins.bytes
     """For the root helper of the node, see pliant.protos.identity.launch_order; empty if the cluster
     has no identity. Signed when the order is sent, because it is valid for minutes only.
@@ -789,12 +831,13 @@ class StartWorld(_message.Message):
         truncate_before: _builtins.float = ...,
         checkpoint_key: _builtins.bytes = ...,
         memory_bytes: _builtins.int = ...,
+        bind: _builtins.str = ...,
         devices: _abc.Iterable[Global___Device] | None = ...,
         signed_order: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s", "stop_after_s", b"stop_after_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s", "address_file", b"address_file", "application_address", b"application_address", "argv", b"argv", "checkpoint", b"checkpoint", "checkpoint_key", b"checkpoint_key", "devices", b"devices", "directory", b"directory", "environment", b"environment", "epoch", b"epoch", "heard", b"heard", "job", b"job", "kill_grace_s", b"kill_grace_s", "lease_s", b"lease_s", "memory_bytes", b"memory_bytes", "node_list", b"node_list", "process_mapping", b"process_mapping", "processors", b"processors", "ranks", b"ranks", "resize", b"resize", "run", b"run", "signed_order", b"signed_order", "spans_nodes", b"spans_nodes", "stderr", b"stderr", "stdin", b"stdin", "stdout", b"stdout", "stop_after_s", b"stop_after_s", "token", b"token", "truncate_before", b"truncate_before", "type", b"type", "umask", b"umask", "world", b"world", "world_size", b"world_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s", "address_file", b"address_file", "application_address", b"application_address", "argv", b"argv", "bind", b"bind", "checkpoint", b"checkpoint", "checkpoint_key", b"checkpoint_key", "devices", b"devices", "directory", b"directory", "environment", b"environment", "epoch", b"epoch", "heard", b"heard", "job", b"job", "kill_grace_s", b"kill_grace_s", "lease_s", b"lease_s", "memory_bytes", b"memory_bytes", "node_list", b"node_list", "process_mapping", b"process_mapping", "processors", b"processors", "ranks", b"ranks", "resize", b"resize", "run", b"run", "signed_order", b"signed_order", "spans_nodes", b"spans_nodes", "stderr", b"stderr", "stdin", b"stdin", "stdout", b"stdout", "stop_after_s", b"stop_after_s", "token", b"token", "truncate_before", b"truncate_before", "type", b"type", "umask", b"umask", "world", b"world", "world_size", b"world_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__stop_after_s: _TypeAlias = _typing.Literal["stop_after_s"]  # noqa: Y015
     _WhichOneofArgType__stop_after_s: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s"]  # noqa: Y015

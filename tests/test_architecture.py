@@ -84,8 +84,8 @@ ORDER = {
         decorator
     """,
     "nodectl": """
-        settings lease_expiry host
-        spool
+        host lease_expiry
+        settings spool
         root_helper certified shim
         controller
         launcher daemon

@@ -185,7 +185,7 @@ class LocalCluster:
 
     def _controller(self, name: str) -> Daemon:
         command = [*CONTROLLER, "--name", name, "--slots", str(self.spec.slots)]
-        command += ["--address-file", os.path.join(self.run, ADDRESS)]
+        command += ["--address-file", os.path.join(self.run, ADDRESS), *self._binding(name)]
         if self.spec.transport:
             command += ["--transport", self.spec.transport]
         if name in self.spec.spare_node_names:
@@ -195,6 +195,22 @@ class LocalCluster:
         log, lock = self.node_file(name, "nodectl.log"), self.node_file(name, "lock")
         pid_file = self._pid_file(f"node-{name}")
         return Daemon(f"node-{name}", command, _CONTROLLER, name, pid_file, log, lock)
+
+    def _binding(self, name: str) -> list[str]:
+        """Return the options by which the nodes of one machine share its CPUs.
+
+        Without them, each node would bind its jobs to the same CPUs. If there are too few CPUs for
+        the slots of all nodes, jobs are not bound.
+        """
+        names = self.spec.node_names
+        if len(names) <= 1:
+            return []
+        cpus, each = sorted(os.sched_getaffinity(0)), self.spec.slots
+        if len(names) * each > len(cpus):
+            return ["--no-bind"]
+        each = len(cpus) // len(names)
+        at = names.index(name) if name in names else 0
+        return ["--cpus", ",".join(map(str, cpus[at * each : (at + 1) * each]))]
 
     def node_file(self, node: str, file: str) -> str:
         """Return the path of a file that a node keeps."""

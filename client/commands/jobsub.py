@@ -14,6 +14,7 @@ from typing import Any
 from pliant.client.connection import Connection
 from pliant.client.errors import UsageError
 from pliant.client.submission import (
+    BIND,
     GROW_IF,
     OPEN_MODES,
     TYPES,
@@ -204,6 +205,16 @@ def _add_place_options(parser: Parser) -> None:
         help="empty existing output files when it starts (truncate, the default), or append to "
         "them; a job that is requeued or resized always appends",
     )
+    group.add_argument(
+        "--bind",
+        choices=BIND,
+        default="rank",
+        help="rank: each rank runs on the CPUs of its own processor (default); node: the ranks on "
+        "a node share the CPUs of all processors that the job has there; none: no limit",
+    )
+    group.add_argument(
+        "--no-bind", dest="bind", action="store_const", const="none", help="the same as --bind none"
+    )
     group.add_argument("--chdir", metavar="DIR", help="run there instead of here")
     group.add_argument(
         "--export",
@@ -279,6 +290,7 @@ def _job(options: argparse.Namespace) -> dict[str, Any]:
         stdout=options.output,
         stderr=options.error,
         open_mode=options.open_mode,
+        bind=options.bind,
         chdir=options.chdir,
         env=_environment(options.export),
         hold=options.hold,

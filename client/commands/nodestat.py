@@ -44,6 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog="exit codes: 0 done, 1 a named node is not known, 2 wrong usage, 3 no server",
     )
     parser.add_argument("names", nargs="*", metavar="node", help="a node, or several: n[01-16]")
+    parser.add_argument(
+        "-l",
+        "--long",
+        action="store_true",
+        help="also print what keeps jobs within their CPUs, memory, processes and devices",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_watch_options(parser)
     options = parser.parse_args(argv)
@@ -61,6 +67,8 @@ def _show(options: argparse.Namespace) -> int:
         print_json([with_keys_first(node, FIELDS) for node in nodes])
     elif nodes or not options.names:
         print_text(nodes_table(nodes))
+        if options.long:
+            print_text("\n" + "\n".join(map(containment_line, nodes)))
         if answer.get("resources") and not options.names:
             print_text(f"\n{resources_line(answer['resources'])}")
     known = {node["name"] for node in nodes}
@@ -96,6 +104,13 @@ def resources_line(resources: dict[str, dict[str, int]]) -> str:
     """Return how much of each named resource is in use: ``resources: matlab 3 of 4 used``."""
     parts = [f"{name} {each['used']} of {each['total']} used" for name, each in resources.items()]
     return f"resources: {', '.join(parts)}"
+
+
+def containment_line(node: dict[str, Any]) -> str:
+    """Return what enforces the shares of jobs: ``n1: cpus: cpuset, cgroup v1; memory: ...``."""
+    found = node.get("containment") or {}
+    parts = [f"{what}: {text}" for what, text in found.items()]
+    return f"{node['name']}: {'; '.join(parts) or 'containment is not known'}"
 
 
 def nodes_table(nodes: Sequence[dict[str, Any]]) -> str:

@@ -26,6 +26,7 @@ from pliant.nodectl.controller.launcher_client import LauncherCallbacks, Launche
 from pliant.nodectl.controller.local_world import (
     LocalWorld,
     add_missing_exits,
+    share_cpus,
     spool_folder,
     watch_process,
 )
@@ -40,15 +41,17 @@ from pliant.nodectl.controller.server_stream import (
 from pliant.nodectl.controller.shim_listener import ShimListener
 from pliant.nodectl.controller.start_world import (
     CANNOT_START,
+    NodeShares,
     NotStartedError,
     create_world,
     refuse_start,
     repeat_start,
 )
-from pliant.nodectl.controller.usage import job_usage, over_process_limit
+from pliant.nodectl.controller.usage import MemoryLimits, job_usage, over_process_limit
 from pliant.nodectl.controller.users.user_worlds import UserWorldCallbacks, make_user_worlds
 from pliant.nodectl.controller.world_adoption import clean_up, read_worlds
 from pliant.nodectl.host import cgroup, procfs
+from pliant.nodectl.host.containment import SlotCpus, describe
 from pliant.nodectl.settings import RELOADED, ControllerSettings
 from pliant.nodectl.spool import NOT_USABLE, SpooledExit
 from pliant.protos import node_pb2 as wire
@@ -97,6 +100,9 @@ class Controller:
         )
         self._server = ControllerStream(self, link)
         self._access: ApplicationAccess | None = None
+        self._slots = SlotCpus(settings.slots, settings.cpus)
+        self._memory_limits = MemoryLimits(settings.name, state)
+        self._containment = describe(self._slots, bind=settings.bind)
         self._last_server = read_generation(state / "generation")
         callbacks = UserWorldCallbacks(self._on_shim, self._watch_shim, self._not_started)
         self._users = make_user_worlds(settings, self._worlds, callbacks)
@@ -161,7 +167,6 @@ class Controller:
 
     async def _read_worlds(self) -> None:
         spool_folder(self._state).mkdir(mode=0o700, exist_ok=True)
-        cgroup.sweep()
         worlds = await read_worlds(spool_folder(self._state), self._boot, self._helper)
         self._worlds |= {world.name: world for world in worlds}
 
@@ -210,11 +215,13 @@ class Controller:
     def registration(self) -> wire.Register:
         """Return the registration of this node: its properties and its worlds."""
         worlds, as_user = self._worlds.values(), self._users is not None
-        return make_registration(self._settings, self._last_server, worlds, runs_as_user=as_user)
+        host = self._settings, self._containment
+        return make_registration(*host, self._last_server, worlds, runs_as_user=as_user)
 
     def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
         """Accept a server, unless orders of a newer one have been carried out."""
         server = ServerStart(welcome.generation, welcome.life)
+        self._slots.first_processor = welcome.first_processor
         if why := self._last_server.rejection(server):
             raise StaleServerError(why)
         if server != self._last_server:
@@ -231,9 +238,11 @@ class Controller:
         """Return the usage of the jobs; also find ended shims, and end jobs over their limit."""
         self._find_ended_shims()
         self._self_test.test_if_due()
+        cgroup.sweep_jobs()
         here = [each for each in self._worlds.values() if each.shim is not None and not each.ended]
         used = job_usage((each.request.job, each.shim.pid) for each in here if each.shim)
-        for job, reason in over_process_limit(used, self._settings.most_processes):
+        beyond = self._memory_limits.exceeded(used, self._worlds.values())
+        for job, reason in [*over_process_limit(used, self._settings.most_processes), *beyond]:
             logger.warning("job %d is ended: %s", job, reason)
             for world in here:
                 if world.request.job == job:
@@ -283,8 +292,9 @@ class Controller:
             self._server.report(refusal)
             return
         users, access = self._users, self._access
+        shares = NodeShares(self._slots, self._worlds.values())
         try:
-            world = create_world(order, self._settings, folder, self._boot, at, access, users)
+            world = create_world(order, self._settings, folder, at, shares, access, users)
         except NotStartedError as error:
             logger.error("cannot start %s: %s", order.world, error)
             self._server.report(error.report)
@@ -385,6 +395,7 @@ class Controller:
         confirmed_contact.send_contact((world,), self._server.contact.at)
         writer.writelines(world.unsent)
         world.unsent.clear()
+        share_cpus(world, self._worlds.values(), self._slots)
         self._shim_called.set()
 
     def _on_barrier(self, world: LocalWorld, sent: dict[str, Any]) -> None:
@@ -395,6 +406,9 @@ class Controller:
     def _report_exits(self, world: LocalWorld, exits: list[dict[str, Any]]) -> None:
         new = world.add_exits(SpooledExit.from_record(end) for end in exits)
         if new:
+            share_cpus(
+                world, self._worlds.values(), self._slots
+            )  # before the processors may be given to another job
             self._server.report(world.exits_report(new))
         if world.all_ended:
             self._end(world)

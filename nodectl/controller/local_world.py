@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.nodectl.controller.users.helper_client import HelperClient
+from pliant.nodectl.host.containment import SlotCpus
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.spool import Spool, SpooledExit, StartRequest
 from pliant.protos import node_pb2 as wire
@@ -139,6 +140,11 @@ class LocalWorld:
         if self.shim_watch is not None:
             self.shim_watch.cancel()
 
+    @property
+    def live_processors(self) -> list[int]:
+        """Return the processors of the ranks that have not ended."""
+        return [processor for rank, processor in self.request.ranks if rank not in self.exits]
+
     def to_live_world(self) -> wire.LiveWorld:
         """Return the entry of this world in the registration."""
         request = self.request
@@ -147,9 +153,7 @@ class LocalWorld:
             job=request.job,
             run=request.run,
             resize=request.resize,
-            live_processors=[
-                processor for rank, processor in request.ranks if rank not in self.exits
-            ],
+            live_processors=self.live_processors,
             ready=self.ready,
         )
 
@@ -238,6 +242,23 @@ def add_missing_exits(
         except OSError as error:  # the server gets and stores the exits anyway
             logger.error("%s: cannot note the ends: %s", world.name, error)
     return world.add_exits(missing)
+
+
+def share_cpus(changed: LocalWorld, worlds: Iterable[LocalWorld], slots: SlotCpus) -> None:
+    """Bind the ranks of a job whose processors here have changed, if they share their CPUs.
+
+    Args:
+        changed: a world of the job.
+        worlds: all worlds here.
+        slots: the CPUs of the slots of this node.
+    """
+    if not changed.request.shares_cpus:
+        return
+    job = changed.request.job
+    sharing = [world for world in worlds if world.request.job == job and not world.ended]
+    cpus = slots.union({number for world in sharing for number in world.live_processors})
+    for world in sharing:
+        world.send({"op": "cpus", "cpus": cpus})
 
 
 def spool_folder(state: Path) -> Path:

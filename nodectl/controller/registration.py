@@ -8,6 +8,7 @@ from pliant.core.values.node_needs import parse_memory
 from pliant.nodectl.controller.local_world import LocalWorld
 from pliant.nodectl.controller.obeyed_server import ServerStart
 from pliant.nodectl.host import procfs
+from pliant.nodectl.host.containment import Description
 from pliant.nodectl.host.node_memory import usable_memory
 from pliant.nodectl.settings import ControllerSettings
 from pliant.protos import node_pb2 as wire
@@ -16,6 +17,7 @@ from pliant.protos import versions
 
 def make_registration(
     settings: ControllerSettings,
+    containment: Description,
     server: ServerStart,
     worlds: Iterable[LocalWorld],
     *,
@@ -25,6 +27,7 @@ def make_registration(
 
     Args:
         settings: of this node.
+        containment: what keeps jobs within their shares here.
         server: the last one whose orders were carried out.
         worlds: that run here, or have ended without an acknowledgement.
         runs_as_user: whether a root helper starts jobs as their users.
@@ -43,6 +46,7 @@ def make_registration(
         worlds=[world.to_live_world() for world in worlds],
         spare=settings.spare,
         runs_as_user=runs_as_user,
+        containment=wire.Containment(**containment._asdict()),
         protocol=versions.PROTOCOL,
         oldest_reader=versions.OLDEST_READER,
     )

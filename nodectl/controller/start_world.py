@@ -10,13 +10,15 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pliant.nodectl.controller.confirmed_contact import expired_order
 from pliant.nodectl.controller.local_world import LocalWorld, refusal_report
 from pliant.nodectl.controller.users.user_worlds import UserWorlds
+from pliant.nodectl.host import procfs
+from pliant.nodectl.host.containment import SlotCpus
 from pliant.nodectl.host.process_limit import task_limit
 from pliant.nodectl.host.stderr_log import describe
 from pliant.nodectl.settings import ControllerSettings, interfaces
@@ -44,6 +46,9 @@ CANNOT_START = "cannot start jobs"
 
 DEFAULT_GRACE_S = 5.0
 
+#: Values of `StartWorld.bind` other than the default, which binds each rank to its processor.
+BIND_NODE, BIND_NONE = "node", "none"
+
 #: MPICH prefers libfabric's *sockets* provider where it is built in: it is no longer maintained,
 #: slower than *tcp*, and listens on the outer interface whatever ``FI_TCP_IFACE`` says.
 NO_SOCKETS = "^sockets"
@@ -67,8 +72,8 @@ def create_world(
     order: wire.StartWorld,
     settings: ControllerSettings,
     folder: Path,
-    boot: str,
     contact: float | None,
+    shares: NodeShares,
     access: ApplicationAccess | None = None,
     users: UserWorlds | None = None,
 ) -> LocalWorld:
@@ -81,14 +86,15 @@ def create_world(
         order: to start a world.
         settings: of this node.
         folder: of the worlds.
-        boot: the id of this start of the machine.
         contact: when the server was last known to hear this node; None if it is not known.
+        shares: assigns CPUs and memory of this node.
         access: how the application connects to the server; None if the order says so.
         users: starts the world as its user; None if this account starts it.
 
     Raises:
         NotStartedError: the order was not saved; holds the report for the server.
     """
+    boot = procfs.boot_id()
     try:
         if users is not None:
             request = _make_user_request(order, settings, users, boot, access)
@@ -98,6 +104,7 @@ def create_world(
             request = make_request(order, settings, folder, boot, access)
             secrets = order.token, order.node_list, order.checkpoint_key
         request.contact = contact or 0.0
+        shares.assign(request, order, bind=settings.bind)
         folder.mkdir(mode=0o700, exist_ok=True)
         files = (access.address, access.roots) if access and users is None else None
         spool = Spool.create(folder, request, *secrets, access=files)
@@ -231,6 +238,39 @@ def _make_user_request(
     request = make_request(order, settings, users.folder(order.job, order.run), boot, access)
     request.uid, request.by_helper = signed.uid, True
     return request
+
+
+class NodeShares(NamedTuple):
+    """Assigns shares of this node to the worlds that are started."""
+
+    slots: SlotCpus
+    #: All worlds here.
+    worlds: Collection[LocalWorld]
+
+    def assign(self, request: StartRequest, order: wire.StartWorld, *, bind: bool) -> None:
+        """Set the CPUs and the memory of a request, by its order.
+
+        Args:
+            request: with the ranks.
+            order: says how they are bound, and how much memory the job may have here.
+            bind: whether this node binds ranks at all.
+        """
+        if bind and order.bind != BIND_NONE:
+            request.cpus = self._cpus(request, shared=order.bind == BIND_NODE)
+            request.shares_cpus = order.bind == BIND_NODE and bool(request.cpus)
+        request.node_name = request.environment["PLIANT_NODE"]
+        request.memory_bytes = order.memory_bytes
+        job = [world for world in self.worlds if world.request.job == order.job]
+        ranks = len(request.ranks) + sum(len(world.live_processors) for world in job)
+        request.memory_per_rank_bytes = order.memory_bytes // ranks
+
+    def _cpus(self, request: StartRequest, *, shared: bool) -> list[list[int]]:
+        """Return the CPUs of each rank; empty if ranks are not bound."""
+        mine = [processor for _, processor in request.ranks]
+        cpus = [list(self.slots.cpus_of(processor)) for processor in mine]
+        if not all(cpus):
+            return []
+        return [self.slots.union(mine)] * len(mine) if shared else cpus
 
 
 def _check_interface(environment: Mapping[str, str]) -> None:

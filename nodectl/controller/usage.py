@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cache
+from pathlib import Path
 
-from pliant.nodectl.host import procfs
+from pliant.nodectl.controller.local_world import LocalWorld
+from pliant.nodectl.host import memory_limit, procfs
+from pliant.nodectl.host.oom import out_of_memory
 from pliant.protos import node_pb2 as wire
 
 
@@ -38,6 +41,70 @@ def over_process_limit(used: Iterable[wire.JobUsage], limit: int) -> Iterator[tu
     for usage in used:
         if usage.processes > limit:
             yield usage.job, f"it had {usage.processes} processes, and may have {limit} on a node"
+
+
+class MemoryLimits:
+    """The limits of memory of the jobs here, which change when the jobs are resized.
+
+    The kernel enforces them where it can. A job that exceeds its limit in spite of that is ended.
+    """
+
+    def __init__(self, node: str, state: Path) -> None:
+        """Begin without jobs.
+
+        Args:
+            node: name of this node.
+            state: its state folder.
+        """
+        self._node, self._state = node, state
+        self._limits: dict[tuple[int, int], int] = {}
+
+    def exceeded(
+        self, used: Iterable[wire.JobUsage], worlds: Iterable[LocalWorld]
+    ) -> list[tuple[int, str]]:
+        """Return the jobs that use more memory than they may, each with the reason to end it.
+
+        Args:
+            used: usage of each job.
+            worlds: all worlds here.
+        """
+        jobs: dict[tuple[int, int], list[LocalWorld]] = {}
+        for world in worlds:
+            # A world without a shim has raised the limit, or will do so any moment.
+            if world.request.memory_per_rank_bytes and not world.ended:
+                jobs.setdefault((world.request.job, world.request.run), []).append(world)
+        self._limits = {key: self._limits.get(key, 0) for key in jobs}
+        resident = {usage.job: usage.resident_bytes for usage in used}
+        return [
+            (key[0], f"{out_of_memory(self._limits[key], self._node)}, seen at a heartbeat")
+            for key, mine in jobs.items()
+            if self._is_exceeded(key, mine, resident.get(key[0], 0))
+        ]
+
+    def _is_exceeded(self, key: tuple[int, int], worlds: list[LocalWorld], resident: int) -> bool:
+        """Adapt the limit of a job to its ranks; return whether the job exceeds it.
+
+        The limit is lowered only as far as the job keeps it: if ranks of a job that ends exit one
+        after the other, the last ones must not be ended for memory that the others had left them.
+        """
+        ranks = sum(len(world.live_processors) for world in worlds)
+        wanted = worlds[0].request.memory_per_rank_bytes * ranks
+        limit = self._limits[key] or max(world.request.memory_bytes for world in worlds)
+        # Summing the resident memory is cheap, but counts shared memory several times.
+        used = resident if resident <= min(wanted, limit) else _proportional_bytes(worlds)
+        if wanted and (wanted > limit or used <= wanted):
+            # Also if it seems to be the same: a shim that joined since then has raised it.
+            memory_limit.change(memory_limit.group_name(*key, self._state), wanted)
+            limit = wanted
+        self._limits[key] = limit
+        return used > limit
+
+
+def _proportional_bytes(worlds: Iterable[LocalWorld]) -> int:
+    """Return the memory of a job here, where memory that processes share counts once."""
+    shims = [world.shim for world in worlds if world.shim is not None]
+    pids = [pid for shim in shims for pid in procfs.descendants(shim.pid)]
+    return sum(map(procfs.proportional_bytes, pids))
 
 
 @cache

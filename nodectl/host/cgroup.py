@@ -1,10 +1,14 @@
-"""A control group for each shim, where the kernel lets this user make one (cgroup v2).
+"""The control groups of a shim and its ranks, where the kernel lets this user make some.
 
 A process that a rank starts can change its session, its parent and its environment, but it stays in
 its control group. A living shim finds all processes by walking the process tree. The group is
-needed after a shim was killed: then the controller finds the processes in it. Joining a group takes
-the kernel milliseconds, so a shim does it once, before its first world. If groups cannot be made,
-the functions do nothing.
+needed after a shim was killed: then the controller finds the processes in it. The group also limits
+the processes, and the CPUs on which they may run.
+
+In version 2 a shim has one group. In version 1 it has one of the same name in the hierarchy of each
+controller that is used. Joining a group can take the kernel milliseconds, so a shim does it once,
+before its first world, and only the limits change with each world. If groups cannot be made, the
+functions do nothing.
 
 Shims use this module, so it imports nothing that loads slowly.
 """
@@ -12,123 +16,223 @@ Shims use this module, so it imports nothing that loads slowly.
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+import signal
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 
-from pliant.nodectl.host import process_limit, procfs
+from pliant.nodectl.host import procfs
+from pliant.nodectl.host.cpus import format_cpus
+from pliant.nodectl.host.hierarchies import Base, base, write
 from pliant.nodectl.host.procfs import ProcessIdentity
 
-_PREFIX = "pliant-shim-"
+SHIM_PREFIX, JOB_PREFIX = "pliant-shim-", "pliant-job-"
+
+#: Rounds in which processes of a frozen group are killed; a process may be moved in meanwhile.
+_MAX_ROUNDS = 100
 
 
-@lru_cache(maxsize=1)
-def base_folder() -> str:
-    """Return the folder in which this process may make groups; empty if there is none."""
-    try:
-        with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
-            own = [line.strip()[3:] for line in file if line.startswith("0::")]
-        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
-            mounts = [line.split()[1] for line in file if line.split()[2] == "cgroup2"]
-    except OSError:
-        return ""
-    if not own or not mounts:
-        return ""
-    folder = mounts[0] + own[0].rstrip("/")
-    usable = os.access(folder, os.W_OK) and os.access(f"{folder}/cgroup.procs", os.W_OK)
-    return folder if usable else ""
+def bases() -> list[Base]:
+    """Return the folders in which a shim has a group: that of version 2, and those of version 1."""
+    found = [base(""), base("cpuset"), base("pids")]
+    if base("") is None:
+        found.append(base("freezer"))  # version 2 needs it neither to find nor to kill processes
+    return list(dict.fromkeys(each for each in found if each is not None))
 
 
 def enter() -> bool:
-    """Move this process, a shim that has no ranks yet, into its own new group."""
+    """Move this process, a shim that has no ranks yet, into its own new groups.
+
+    Returns:
+        Whether it has any.
+    """
     shim = ProcessIdentity.of(os.getpid())
     if shim is None:
         return False
-    process_limit.enter(shim, base_folder())
-    folder = _folder(shim)
-    if not folder:
-        return False
+    entered = [make_group(group_of(each, shim), join=True) for each in bases()]
+    return any(entered)
+
+
+def make_group(folder: str, *, join: bool = False) -> bool:
+    """Make a group, and move this process into it; return whether that was possible."""
     try:
         os.mkdir(folder, 0o755)
-        with open(f"{folder}/cgroup.procs", "w", encoding="ascii") as file:
-            file.write("0")
+    except FileExistsError:
+        pass
     except OSError:
-        _remove(folder)
         return False
-    return True
+    _copy_cpuset(folder)
+    if not join or write(f"{folder}/cgroup.procs", "0"):
+        return True
+    _remove(folder)
+    return False
+
+
+def _copy_cpuset(folder: str) -> None:
+    """Give a group the CPUs and memory nodes of its parent; an empty set takes no process (v1)."""
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        with suppress(OSError):
+            with open(f"{folder}/{name}", encoding="ascii") as file:
+                if file.read().strip():
+                    continue
+            with open(f"{os.path.dirname(folder)}/{name}", encoding="ascii") as file:
+                write(f"{folder}/{name}", file.read().strip())
 
 
 def leave() -> None:
-    """Move this process, a shim that has no world any more, out of its group; remove the group."""
+    """Move this process, a shim that has no world any more, out of its groups; remove them."""
     shim = ProcessIdentity.of(os.getpid())
     if shim is None:
         return
-    process_limit.leave(shim)
-    if not members(shim):
-        return
-    try:
-        with open(f"{base_folder()}/cgroup.procs", "w", encoding="ascii") as file:
-            file.write("0")
-    except OSError:
-        return  # the next `sweep` removes the group
+    for each in bases():
+        if os.path.isdir(group_of(each, shim)):
+            write(f"{each.folder}/cgroup.procs", "0")
     remove(shim)
 
 
 def limit_tasks(shim: ProcessIdentity, tasks: int) -> bool:
     """Limit the tasks of a shim and its descendants; return whether the kernel enforces that."""
-    return process_limit.limit(shim, _folder(shim), tasks)
+    return _limit("pids", shim, "pids.max", str(tasks))
+
+
+def limit_cpus(shim: ProcessIdentity, cpus: Collection[int]) -> bool:
+    """Limit the CPUs of a shim and its descendants; return whether the kernel enforces that.
+
+    Args:
+        shim: the shim.
+        cpus: where they may run; all CPUs of the node if it is empty.
+    """
+    where = base("cpuset")
+    if where is None:
+        return False
+    text = format_cpus(cpus)
+    if not text and where.version == 1:  # an empty set is not allowed while it has processes
+        with suppress(OSError), open(f"{where.folder}/cpuset.cpus", encoding="ascii") as file:
+            text = file.read().strip()
+    return _limit("cpuset", shim, "cpuset.cpus", text or "\n")
+
+
+def _limit(controller: str, shim: ProcessIdentity, name: str, text: str) -> bool:
+    where = base(controller)
+    if where is None:
+        return False
+    file = f"{group_of(where, shim)}/{name}"
+    return os.path.exists(file) and write(file, text)
 
 
 def members(shim: ProcessIdentity) -> set[int]:
-    """Return the processes in the group of a shim, including zombies."""
+    """Return the processes in the groups of a shim, including zombies."""
+    return {pid for each in bases() for pid in _members(group_of(each, shim))}
+
+
+def _members(folder: str) -> set[int]:
     try:
-        with open(f"{_folder(shim)}/cgroup.procs", encoding="ascii") as file:
+        with open(f"{folder}/cgroup.procs", encoding="ascii") as file:
             return {int(line) for line in file}
     except OSError:
         return set()
 
 
 def kill(shim: ProcessIdentity) -> None:
-    """Kill all processes in the group of a shim at once, so that none can escape by forking."""
+    """Kill all processes in the groups of a shim, so that none can escape by forking."""
+    for each in bases():
+        if kill_group(group_of(each, shim)):
+            return
+
+
+def kill_group(folder: str) -> bool:
+    """Kill all processes in a group at once.
+
+    In version 2 the kernel does that. In version 1 the group is frozen first, so that no process
+    can fork while the others are killed; a frozen process dies when it is thawed.
+
+    Returns:
+        Whether the group can do that; if not, the caller kills its members one by one.
+    """
+    if write(f"{folder}/cgroup.kill", "1"):
+        return True
+    state = f"{folder}/freezer.state"
+    if not os.path.exists(state) or not write(state, "FROZEN"):
+        return False
     try:
-        with open(f"{_folder(shim)}/cgroup.kill", "w", encoding="ascii") as file:
-            file.write("1")
-    except OSError:
-        pass  # no group, or a kernel before 5.14: the caller kills the members one by one
+        killed = set[int]()
+        for _ in range(_MAX_ROUNDS):
+            fresh = _members(folder) - killed
+            if not fresh:
+                break
+            for pid in fresh:
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            killed |= fresh
+    finally:
+        write(state, "THAWED")
+    return True
 
 
 def remove(shim: ProcessIdentity) -> None:
     """Remove the groups of a shim if they are empty."""
-    process_limit.remove(shim)
-    _remove(_folder(shim))
+    for each in bases():
+        _remove(group_of(each, shim))
 
 
 def sweep() -> None:
-    """Remove the empty groups of shims that have ended."""
-    _sweep(base_folder())
-    _sweep(process_limit.base_folder())
+    """Remove the empty groups of shims and jobs that have ended."""
+    for each in {*bases(), base("memory"), base("devices")}:
+        if each is not None:
+            _sweep(each.folder)
+
+
+def sweep_jobs() -> None:
+    """Remove the groups of jobs in which no process is left.
+
+    The last process of a killed shim may have been there when the group should have been removed.
+    """
+    where = base("memory")
+    folder = where.folder if where is not None else ""
+    with suppress(OSError):
+        for name in os.listdir(folder) if folder else ():
+            if name.startswith(JOB_PREFIX):
+                _remove(f"{folder}/{name}")
 
 
 def _sweep(folder: str) -> None:
-    for name in os.listdir(folder) if folder else ():
-        if name.startswith(_PREFIX) and not _alive(name):
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in names:
+        if name.startswith(JOB_PREFIX) or (name.startswith(SHIM_PREFIX) and not _alive(name)):
             _remove(f"{folder}/{name}")
 
 
 def _alive(name: str) -> bool:
     try:
-        pid, start = map(int, name.removeprefix(_PREFIX).split("-"))
+        pid, start = map(int, name.removeprefix(SHIM_PREFIX).split("-"))
     except ValueError:
         return True  # not one of ours
     return ProcessIdentity(procfs.boot_id(), pid, start).alive()
 
 
-def _folder(shim: ProcessIdentity) -> str:
-    folder = base_folder()
-    return f"{folder}/{_PREFIX}{shim.pid}-{shim.start}" if folder else ""
+def group_of(where: Base, shim: ProcessIdentity) -> str:
+    """Return the group of a shim below a folder.
+
+    In version 2 the shim is in the group of its job instead, if that has a limit of memory.
+    """
+    name = f"{SHIM_PREFIX}{shim.pid}-{shim.start}"
+    direct = f"{where.folder}/{name}"
+    if where.version == 2 and base("memory") == where and not os.path.isdir(direct):
+        return next((f"{job}/{name}" for job in _job_groups(where.folder, name)), direct)
+    return direct
+
+
+def _job_groups(folder: str, name: str) -> Iterator[str]:
+    """Yield the groups of jobs that have a subgroup of a name."""
+    with suppress(OSError):
+        for entry in os.listdir(folder):
+            if entry.startswith(JOB_PREFIX) and os.path.isdir(f"{folder}/{entry}/{name}"):
+                yield f"{folder}/{entry}"
 
 
 def _remove(folder: str) -> None:
-    try:
+    with suppress(OSError):  # it is not there, or somebody is in it: the next sweep removes it
         _sweep(folder)  # of a cluster that ran as a job
         os.rmdir(folder)
-    except OSError:
-        pass  # it is not there, or somebody is in it: the next sweep

@@ -5,10 +5,14 @@ Shims use this module, so it imports nothing that loads slowly.
 
 from __future__ import annotations
 
-from functools import lru_cache
+import os
+from contextlib import suppress
 
-#: By version of control groups: the file of a group; and the start of the line with the count.
+from pliant.nodectl.host.hierarchies import own_group
+
+#: By version of control groups: the file of a group with the count, and the start of its line.
 _FILES = {1: "memory.oom_control", 2: "memory.events"}
+_LIMITS = ("memory.limit_in_bytes", "memory.max")
 _LINE = "oom_kill "
 
 #: The reason of an exit by signal 9 that the shim did not send.
@@ -19,54 +23,65 @@ UNKNOWN_KILLER = (
 OUT_OF_MEMORY = "killed by signal 9: the memory that its control group may have was exhausted"
 
 
+def out_of_memory(limit_bytes: int, node: str) -> str:
+    """Return the reason of the end of a job that has used up the memory that it asked for."""
+    return f"out of memory (limit {limit_bytes / (1 << 20):.15g} MiB on node {node})"
+
+
 class MemoryKills:
     """Remembers the count at the start of a world, to compare it later."""
 
-    def __init__(self) -> None:
-        self._before = kill_count()
+    def __init__(self, limit_bytes: int = 0, node: str = "") -> None:
+        """Count from now on.
+
+        Args:
+            limit_bytes: memory that the job may have on this node; 0 if it has no limit. A resize
+                may change it.
+            node: its name.
+        """
+        self._counter = counter()
+        self._before = kill_count(self._counter)
+        self._limit, self._node = limit_bytes, node
+
+    def occurred(self) -> bool:
+        """Return whether the kernel has killed a process of the group since the start."""
+        return kill_count(self._counter) > self._before
 
     def reason(self) -> str:
         """Return why a process was killed that the shim did not kill."""
-        return OUT_OF_MEMORY if kill_count() > self._before else UNKNOWN_KILLER
+        return self._describe() if self.occurred() else UNKNOWN_KILLER
+
+    def reason_of_failure(self) -> str:
+        """Return why a process failed that was not killed itself; empty if memory is not why."""
+        if not self.occurred():
+            return ""
+        return f"a process that it had started was killed: {self._describe()}"
+
+    def _describe(self) -> str:
+        if not self._limit:
+            return OUT_OF_MEMORY
+        return out_of_memory(_read_limit(self._counter) or self._limit, self._node)
 
 
-def kill_count() -> int:
-    """Return how many processes of this group were killed for memory; 0 if there is no count."""
+def kill_count(path: str) -> int:
+    """Return how many processes were killed for memory; 0 if there is no such count."""
     try:
-        with open(_counter(), encoding="ascii") as file:
+        with open(path, encoding="ascii") as file:
             return sum(int(line[len(_LINE) :]) for line in file if line.startswith(_LINE))
     except (OSError, ValueError):
         return 0
 
 
-@lru_cache(maxsize=1)
-def _counter() -> str:
-    """Return the file with the count; empty if there is none."""
-    try:
-        with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
-            groups = [line.rstrip("\n").split(":", 2) for line in file]
-        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
-            mounts = [line.split() for line in file]
-    except OSError:
-        return ""
-    return counter_of(groups, mounts)
+def _read_limit(path: str) -> int:
+    """Return the limit of the group that has a file with a count; 0 if it cannot be read."""
+    for name in _LIMITS:
+        file = f"{os.path.dirname(path)}/{name}"
+        with suppress(OSError, ValueError), open(file, encoding="ascii") as opened:
+            return int(opened.read())
+    return 0
 
 
-def counter_of(groups: list[list[str]], mounts: list[list[str]]) -> str:
-    """Return the file with the count of a group.
-
-    Args:
-        groups: number, controllers and path of each group of a process.
-        mounts: device, folder, type and options of each mount.
-    """
-    for _, controllers, path in groups:
-        if "memory" in controllers.split(","):
-            for _, folder, kind, options, *_ in mounts:
-                if kind == "cgroup" and "memory" in options.split(","):
-                    return f"{folder}{path.rstrip('/')}/{_FILES[1]}"
-    for number, _, path in groups:
-        if number == "0":
-            for _, folder, kind, *_ in mounts:
-                if kind == "cgroup2":
-                    return f"{folder}{path.rstrip('/')}/{_FILES[2]}"
-    return ""
+def counter() -> str:
+    """Return the file with the count of the group of this process; empty if there is none."""
+    group = own_group("memory") or own_group("")
+    return f"{group.folder}/{_FILES[group.version]}" if group is not None else ""

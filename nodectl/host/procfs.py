@@ -126,6 +126,14 @@ def open_folders(pid: int) -> list[Path]:
     return [handle for handle in handles if os.path.isdir(handle)]
 
 
+def tasks(pid: int) -> list[int]:
+    """Return the threads of a process; none if it has ended."""
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+
+
 def children(pid: int) -> list[int]:
     """Return the direct children of a process, zombies included."""
     found: list[int] = []
@@ -161,6 +169,14 @@ def processes() -> Iterator[int]:
 def maps(pid: int) -> list[bytes]:
     """Return the memory mappings of a process, one per line."""
     return _read(pid, "maps").splitlines()
+
+
+def proportional_bytes(pid: int) -> int:
+    """Return the memory of a process, where each process has its part of what several share."""
+    for line in _read(pid, "smaps_rollup").splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 def _parent(pid: int) -> int:

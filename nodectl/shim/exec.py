@@ -21,6 +21,7 @@ from typing import NoReturn
 
 from pliant.core.support.errors import PliantError
 from pliant.nodectl.host import process_limit
+from pliant.nodectl.host.cpus import format_cpus
 from pliant.nodectl.spool import NOT_FOUND, NOT_USABLE, StartRequest, to_bytes, to_text
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
@@ -65,6 +66,8 @@ class LaunchSpec:
     environment: dict[str, str]
     keep: tuple[int, ...]
     failures: int
+    #: CPUs on which the rank may run; empty if it is not bound.
+    cpus: Sequence[int] = ()
 
 
 def become_subreaper() -> None:
@@ -175,6 +178,7 @@ def _run(spec: LaunchSpec, parent: int) -> NoReturn:
         signal.set_wakeup_fd(-1)
         os.setsid()
         _die_with_parent(parent)
+        _bind(spec.cpus)
         _prepare(spec.request)
         _inherit(spec.keep)
         _reset_signals()
@@ -197,6 +201,16 @@ def _die_with_parent(parent: int) -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def _bind(cpus: Sequence[int]) -> None:
+    """Bind this rank before it executes, so that its program finds its CPUs from the beginning."""
+    if cpus:
+        try:
+            os.sched_setaffinity(0, cpus)
+        except OSError as error:
+            text = f"cannot bind to CPUs {format_cpus(cpus)}: {error.strerror}"
+            raise LaunchError(text, NOT_USABLE) from error
 
 
 def _prepare(request: StartRequest) -> None:

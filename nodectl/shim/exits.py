@@ -50,7 +50,7 @@ class ExitTracker:
         self._spool = spool
         self._request = request
         self._callbacks = callbacks
-        self._memory = MemoryKills()
+        self._memory = MemoryKills(request.memory_bytes, request.node_name)
         self._ranks: dict[int, Rank] = {}
         #: Ended ranks that have leftovers, with the timer of the next kill.
         self._leaving: dict[int, ScheduledCall | None] = {}

@@ -98,8 +98,9 @@ def start_ranks(
             variables |= mpi_variables(request, rank, local, theirs[0].fileno())
             variables["PLIANT_CONTROL_FD"] = str(theirs[1].fileno())
         keep = tuple(sock.fileno() for sock in theirs)
+        cpus = request.cpus[local] if request.cpus else ()
         started = ranks[rank] = _start(
-            LaunchSpec(request, variables, keep, failures), rank, processor
+            LaunchSpec(request, variables, keep, failures, cpus), rank, processor
         )
         for sock in theirs:
             sock.close()
@@ -154,6 +155,8 @@ def exit_of(rank: Rank, failed: Mapping[int, tuple[int, str]], memory: MemoryKil
         code, number = rank.abort_code, 0
     elif number == signal.SIGKILL and not rank.end_requested:
         reason = memory.reason()
+    elif rank.status and not rank.end_requested and not reason:
+        reason = memory.reason_of_failure()
     return SpooledExit(rank.rank, rank.processor, code, number, reason, time.time(), rank.cut_off)
 
 

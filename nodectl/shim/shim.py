@@ -13,14 +13,16 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pliant.faults import failpoint, identify, message
-from pliant.nodectl.host import cgroup, procfs, shared_memory
+from pliant.nodectl.host import cgroup, memory_limit, procfs, shared_memory
 from pliant.nodectl.shim import ranks as rank_processes
+from pliant.nodectl.shim.binding import Binding
 from pliant.nodectl.shim.event_loop import (
     EventLoop,
     LineSplitter,
@@ -58,6 +60,7 @@ class Shim:
         spool: Spool,
         request: StartRequest,
         connect: Callable[[], socket.socket],
+        identity: procfs.ProcessIdentity,
         *,
         must_confirm: bool = False,
     ) -> None:
@@ -67,6 +70,7 @@ class Shim:
             spool: the folder of the world.
             request: what to start.
             connect: returns a connection to the controller.
+            identity: of this process.
             must_confirm: whether the controller saves exits, because ``spool`` does not. Then the
                 shim ends only when the controller has confirmed that it saved all of them.
         """
@@ -74,6 +78,7 @@ class Shim:
         self._request = request
         self._connect = connect
         self._unconfirmed = {rank for rank, _ in request.ranks} if must_confirm else set[int]()
+        self._binding = Binding(request, identity)
         self._loop = EventLoop()
         self._lease = Lease(self._loop, request, self._on_cut_off)
         self._ranks: dict[int, Rank] = {}
@@ -279,6 +284,7 @@ class Shim:
             self._controller.send(json.dumps(message).encode() + b"\n")
 
     def _send_exits(self, exits: list[SpooledExit]) -> None:
+        self._binding.release(self._ranks.values())
         self._send({"op": "exits", "exits": [end.to_record() for end in exits]})
 
     def _on_order(self, line: bytes) -> None:
@@ -301,6 +307,8 @@ class Shim:
                 self._spool.update_access(order["address"], order["roots"].encode())
             case "contact":
                 self._lease.renew(order["at"])
+            case "cpus":
+                self._binding.share(order["cpus"], self._ranks.values())
             case "kill":
                 for _ in message("shim.kill"):
                     self._kill(order["processors"], order["grace_s"], order.get("reason", ""))
@@ -357,13 +365,28 @@ def _run_world(spool: Spool, identity: procfs.ProcessIdentity) -> None:
     node = open_directory(spool.directory.parent.parent)
     try:
         request = spool.request()
-        if request.max_tasks:
-            cgroup.limit_tasks(identity, request.max_tasks)
         identify(job=request.job, role="join" if request.resize else "start")
         connect = partial(connect_unix, node, SOCKET_NAME)
-        Shim(_relative_to_node(spool, node), request, connect).run()
+        with _memory_limited(request, node):
+            if request.max_tasks:
+                cgroup.limit_tasks(identity, request.max_tasks)
+            Shim(_relative_to_node(spool, node), request, connect, identity).run()
     finally:
         os.close(node)
+
+
+@contextmanager
+def _memory_limited(request: StartRequest, node: int) -> Iterator[None]:
+    """Be in the group of the job that limits its memory, if it has a limit."""
+    if not request.memory_bytes:
+        yield
+        return
+    name = memory_limit.group_name(request.job, request.run, node)
+    memory_limit.enter(name, request.memory_bytes)
+    try:
+        yield
+    finally:
+        memory_limit.leave(name)
 
 
 def _relative_to_node(spool: Spool, node: int) -> Spool:

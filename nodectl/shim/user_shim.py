@@ -111,7 +111,9 @@ def main(arguments: list[str]) -> int:
     account = os.fstat(controller).st_uid
     identify(job=request.job, role="join" if request.resize else "start")
     connect = partial(connect_to_controller, controller, account)
-    Shim(spool, request, connect, must_confirm=True).run()
+    identity = ProcessIdentity.of(os.getpid())
+    assert identity is not None
+    Shim(spool, request, connect, identity, must_confirm=True).run()
     spool.remove()
     return 0
 

@@ -166,6 +166,7 @@ def _common(
         stdout=os.fsencode(program.stdout),
         stderr=os.fsencode(program.stderr),
         umask=program.umask,
+        bind=program.bind,
         token=token,
         application_address=settings.application_address,
         address_file=os.fsencode(settings.address_file),

@@ -47,6 +47,8 @@ class Program:
     umask: int
     #: ``truncate`` if the first run empties its output files, else ``append``.
     open_mode: str = "truncate"
+    #: How ranks are bound to CPUs: ``rank``, ``node`` or ``none``, see `StartWorld.bind`.
+    bind: str = "rank"
 
     def to_json(self) -> str:
         """Pure ASCII, so that undecodable bytes survive."""

@@ -33,6 +33,13 @@ class NodeStatusCache:
         #: None if nodes were added, removed or moved since the map was made.
         self._map: NodeMap | None = NodeMap()
         self._processors = self._up = 0
+        #: By node, what enforces the share of each job there; kept only while the server runs.
+        self._containment: dict[NodeName, Mapping[str, str]] = {}
+
+    def publish_containment(self, node: NodeName, texts: Mapping[str, str]) -> None:
+        """Set what enforces the share of each job on a node."""
+        with self._lock:
+            self._containment[node] = texts
 
     def publish(self, nodes: Iterable[Node], gone: Iterable[NodeName] = ()) -> None:
         """Replace the rows of these nodes, and drop the nodes in ``gone``."""
@@ -58,6 +65,7 @@ class NodeStatusCache:
     def _forget(self, name: NodeName) -> None:
         self._count(self._rows.pop(name, None), -1)
         self._views.pop(name, None)
+        self._containment.pop(name, None)
         if self._hosts.pop(name, None) is not None:
             self._map = None
 
@@ -114,6 +122,7 @@ class NodeStatusCache:
         nodes = self.map
         with self._lock:
             rows = sorted(self._rows.values(), key=lambda row: int(row["first"]))
+            containment = {row["name"]: self._containment.get(row["name"], {}) for row in rows}
         used: dict[NodeName, ProcessorMap] = {}
         jobs: dict[NodeName, list[JobId]] = {}
         for job, held in holders:
@@ -126,6 +135,7 @@ class NodeStatusCache:
                 "used": count(used.get(row["name"], NONE)),
                 "idle_memory_bytes": idle_memory.get(row["name"], 0),
                 "jobs": sorted(jobs.get(row["name"], ())),
+                "containment": dict(containment[row["name"]]),
             }
             for row in rows
         ]

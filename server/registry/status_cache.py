@@ -124,6 +124,10 @@ class StatusCache:
             self._idle_memory[node] = idle
             self._usage[node] = usage
 
+    def publish_containment(self, node: NodeName, texts: Mapping[str, str]) -> None:
+        """Set what enforces the share of each job on a node, as its controller reported."""
+        self._nodes.publish_containment(node, texts)
+
     def drop_old(self, now: float) -> None:
         """Drop jobs that ended more than ``ENDED_JOBS_KEPT_S`` ago."""
         with self._lock:

@@ -132,6 +132,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         for call in self.on_registered:
             call(event)
         self._nodelist.note_root_helper(event.name, first.register.runs_as_user)
+        self._nodelist.publish_containment(event.name, first.register)
         stream: NodeStream = Stream(asyncio.get_running_loop(), f"node {event.name}")
         with self._watched(peer, stream):
             async with aclosing(self._serve(event, stream, reports)) as orders:

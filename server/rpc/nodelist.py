@@ -14,6 +14,7 @@ from pliant.core.model.nodes import Node, NodeState
 from pliant.core.support.plural import plural
 from pliant.core.values.ids import JobId, NodeName
 from pliant.protos import node_pb2
+from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.registry.status_cache import StatusCache, Usage
@@ -118,6 +119,12 @@ class NodeList:
             # Otherwise each of 1000 registrations would make it check all leases.
             if self._sleeps_unlimited:
                 self._flag.notify()
+
+    def publish_containment(self, node: NodeName, register: node_pb2.Register) -> None:
+        """Show users what the host of a node allows, as its controller has found out."""
+        fields = register.containment.ListFields()
+        texts = {field.name: sanitize_text(text) for field, text in fields}
+        self._status.publish_containment(node, texts)
 
     def beat(self, node: NodeName, beat: node_pb2.Beat) -> bool:
         """Note a sign of life and what the node says of its jobs; False: it has no lease now."""

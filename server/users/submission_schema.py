@@ -79,6 +79,8 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     stderr: str = ""
     open_mode: Literal["append", "truncate"] = "truncate"
     umask: int = 0o022
+    #: How its ranks are bound to CPUs, see `StartWorld.bind` in ``node.proto``.
+    bind: Literal["rank", "node", "none"] = "rank"
     hold: bool = False
     requeue: bool | None = None
     #: ``keep``, or ``stop-after=SECONDS``.
@@ -164,6 +166,7 @@ class Submission:
             stderr=path(request.stderr),
             umask=request.umask,
             open_mode=request.open_mode,
+            bind=request.bind,
         )
 
 

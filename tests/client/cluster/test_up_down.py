@@ -35,8 +35,10 @@ def test_up_and_down_twice(state: Path, capsys: Capture) -> None:
     assert list(first) == ["server", "node-n1", "node-n2"]
     assert capsys.readouterr().out.startswith("up: 2 nodes with 3 processors each; ")
     words = process_table.command_line(first["node-n1"])
-    assert words[-6:-2] == ["--name", "n1", "--slots", "3"]
-    assert words[-1] == str(state.parent / "run" / "server.address")
+    address = str(state.parent / "run" / "server.address")
+    start = words.index("--name")
+    expected = ["--name", "n1", "--slots", "3", "--address-file", address]
+    assert words[start : start + 6] == expected
     assert up(["--detach"]) == 0
     assert running(state) == first
     assert down([]) == 0
@@ -76,6 +78,23 @@ def test_it_is_the_same_cluster_the_next_time(state: Path, capsys: Capture) -> N
     assert process_table.command_line(server)[-2:] == ["--strategy", "egs+pra"]
     assert process_table.command_line(node)[-2:] == ["--transport", "ucx"]
     assert down([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("cpus", "options"),
+    [
+        (6, [["--cpus", "0,1,2"], ["--cpus", "3,4,5"]]),
+        (5, [["--cpus", "0,1"], ["--cpus", "2,3"]]),
+        (3, [["--no-bind"], ["--no-bind"]]),
+    ],
+)
+def test_the_nodes_of_a_machine_do_not_bind_jobs_to_the_same_cpus(
+    state: Path, monkeypatch: pytest.MonkeyPatch, cpus: int, options: list[list[str]]
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cpus)))
+    cluster = LocalCluster(str(state), str(state / "run"), ClusterSpec(nodes=2, slots=2))
+    commands = [daemon.command for daemon in cluster.daemons[1:]]
+    assert [list(words[words.index("--address-file") + 2 :]) for words in commands] == options
 
 
 def test_spare_nodes_and_a_limit_of_processes(state: Path, capsys: Capture) -> None:

@@ -21,6 +21,7 @@ NODE = {
     "idle_memory_bytes": 1,
     "jobs": [1, 7],
     "address": "127.0.0.1",
+    "containment": {"cpus": "cpuset, cgroup v1", "memory": "watched"},
 }
 
 
@@ -38,6 +39,14 @@ class TestNodestat:
         _, first, second = capsys.readouterr().out.splitlines()
         assert first.split() == ["n1", "main", "UP", "3", "4", "8", "GiB", "1,7"]
         assert second.endswith("silent for 60 s")
+
+    def test_the_long_form_names_what_contains_jobs(self, nodes: Any, capsys: Capture) -> None:
+        old = {key: NODE[key] for key in NODE if key != "containment"} | {"name": "n2"}
+        nodes.answers["nodes"] = {"nodes": [NODE, old]}
+        assert main(["--long"]) == 0
+        first, second = capsys.readouterr().out.splitlines()[-2:]
+        assert first == "n1: cpus: cpuset, cgroup v1; memory: watched"
+        assert second == "n2: containment is not known"
 
     def test_json(self, capsys: Capture) -> None:
         assert main(["--json", "n1"]) == 0

@@ -11,7 +11,8 @@ import pytest
 
 from clusterkit.afterwards import idle
 from clusterkit.cluster import Cluster
-from pliant.nodectl.host import cgroup, process_limit, procfs
+from pliant.nodectl.host import procfs
+from pliant.nodectl.host.hierarchies import base
 from pliant.nodectl.host.process_limit import task_limit
 from testkit import wait_until
 
@@ -69,12 +70,7 @@ def processes(job: int, state: Path) -> list[int]:
 
 def kernel_limits() -> bool:
     """Return whether the pids controller can be used here."""
-    return bool(process_limit.base_folder()) or _v2_has_pids()
-
-
-def _v2_has_pids() -> bool:
-    home = cgroup.base_folder()
-    return bool(home) and "pids" in Path(home, "cgroup.controllers").read_text().split()
+    return base("pids") is not None
 
 
 def test_the_next_job_on_the_node_of_a_bomb_runs(cluster: Cluster) -> None:

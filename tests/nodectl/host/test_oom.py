@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl.host.oom import OUT_OF_MEMORY, UNKNOWN_KILLER, counter_of
+from pliant.nodectl.host.oom import OUT_OF_MEMORY, UNKNOWN_KILLER
 from testkit import wait_until
 
 MEBIBYTE = 1 << 20
@@ -57,30 +57,3 @@ def test_a_job_that_the_kernel_killed_for_memory_has_this_reason(
 def test_a_kill_that_nobody_counted_names_all_who_may_have_sent_it() -> None:
     # A script that runs `kill -9 $$` was told that it was killed from outside.
     assert "by itself or by another process, or by the system" in UNKNOWN_KILLER
-
-
-MOUNTS = [
-    ["tmpfs", "/sys/fs/cgroup", "tmpfs", "rw", "0", "0"],
-    ["cgroup", "/sys/fs/cgroup/cpu", "cgroup", "rw,cpu", "0", "0"],
-    ["cgroup", "/sys/fs/cgroup/memory", "cgroup", "rw,memory", "0", "0"],
-    ["cgroup2", "/sys/fs/cgroup/unified", "cgroup2", "rw", "0", "0"],
-]
-
-
-@pytest.mark.parametrize(
-    ("groups", "mounts", "file"),
-    [
-        (
-            [["4", "memory", "/jobs"], ["0", "", "/"]],
-            MOUNTS,
-            "/sys/fs/cgroup/memory/jobs/memory.oom_control",
-        ),
-        ([["0", "", "/jobs/1"]], MOUNTS[3:], "/sys/fs/cgroup/unified/jobs/1/memory.events"),
-        ([["4", "cpu", "/jobs"]], MOUNTS[:2], ""),
-        ([], [], ""),
-    ],
-)
-def test_where_the_kernel_counts(
-    groups: list[list[str]], mounts: list[list[str]], file: str
-) -> None:
-    assert counter_of(groups, mounts) == file

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl.host import cgroup, process_limit
+from pliant.nodectl.host import cgroup
+from pliant.nodectl.host.hierarchies import Base, base
 from pliant.nodectl.host.process_limit import task_limit
 from pliant.nodectl.host.procfs import ProcessIdentity
 from testkit import run_python, wait_until
@@ -55,7 +56,7 @@ print(*resource.getrlimit(resource.RLIMIT_NPROC))
 
 def groups(shim: int) -> list[str]:
     """Return the groups of a shim; other tests may run shims at the same time."""
-    homes = [home for home in (cgroup.base_folder(), process_limit.base_folder()) if home]
+    homes = [base.folder for base in cgroup.bases()]
     prefix = f"pliant-shim-{shim}-"
     return [name for home in homes for name in os.listdir(home) if name.startswith(prefix)]
 
@@ -72,7 +73,8 @@ def test_a_shim_and_its_ranks_have_no_more_tasks_than_they_may() -> None:
 
 @pytest.mark.cluster
 @pytest.mark.skipif(
-    not process_limit.base_folder(), reason="no hierarchy of the pids controller here"
+    base("pids") is None or base("pids") == base(""),
+    reason="no hierarchy (v1) of the pids controller here",
 )
 @pytest.mark.parametrize("node", [("--most-processes", "60")], indirect=True)
 def test_the_ranks_of_a_job_are_where_the_limit_is(
@@ -82,7 +84,9 @@ def test_the_ranks_of_a_job_are_where_the_limit_is(
     world = World(["sh", "-c", command], tmp_path / "out", type="uni")
     world.start(server)
     wait_until(lambda: (tmp_path / "out").exists() and "pids" in (tmp_path / "out").read_text())
-    folder = process_limit.folder_of(node.shim(world))
+    pids = base("pids")
+    assert pids is not None
+    folder = cgroup.group_of(pids, node.shim(world))
     assert f"pids:{folder.removeprefix('/sys/fs/cgroup/pids')}" in (tmp_path / "out").read_text()
     assert int(Path(folder, "pids.max").read_text()) == task_limit(60)
     assert [end.code for end in world.ends(server)] == [0]
@@ -94,10 +98,8 @@ def test_in_a_delegated_v2_hierarchy_the_limit_is_in_the_group_of_the_shim(
     """A tree of plain files: the kernel's has the pids controller in one hierarchy only."""
     shim = ProcessIdentity.of(os.getpid())
     assert shim is not None
-    monkeypatch.setattr(cgroup, "base_folder", lambda: str(tmp_path))
-    monkeypatch.setattr(process_limit, "base_folder", lambda: "")
+    monkeypatch.setattr(cgroup, "base", lambda _: Base(2, str(tmp_path)))
     assert cgroup.enter()
-    assert (tmp_path / "cgroup.subtree_control").read_text() == "+pids"
     group = tmp_path / f"pliant-shim-{shim.pid}-{shim.start}"
     assert (group / "cgroup.procs").read_text() == "0"
     assert not cgroup.limit_tasks(shim, 300), "the controller is not delegated"

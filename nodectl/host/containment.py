@@ -1,0 +1,107 @@
+"""What keeps the processes of a job within its share of this node, found out once at the start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from typing import NamedTuple
+
+from pliant.nodectl.host import cgroup
+from pliant.nodectl.host.cpus import cpus_of_slots, parse_cpus, places
+from pliant.nodectl.host.hierarchies import base, enable_controllers
+
+NO_GROUP = "no control group can be made here"
+
+
+class Description(NamedTuple):
+    """What enforces each share, as text for users."""
+
+    cpus: str
+    memory: str
+    processes: str
+    devices: str
+
+
+class SlotCpus:
+    """The CPUs of the slots of this node, and those of the processors of the cluster."""
+
+    def __init__(self, slots: int, cpus: str = "") -> None:
+        """Assign CPUs to slots.
+
+        Args:
+            slots: number of slots.
+            cpus: a list such as ``0-3,8``; if empty, the CPUs that this process may use.
+        """
+        available = parse_cpus(cpus) if cpus else sorted(os.sched_getaffinity(0))
+        self._count, self._slots = len(available), slots
+        self._cpus = cpus_of_slots(slots, places(available))
+        #: The number, in the cluster, of the processor that is slot 0 here; the server assigns it.
+        self.first_processor = 0
+
+    def cpus_of(self, processor: int) -> tuple[int, ...]:
+        """Return the CPUs of a processor of the cluster; empty if there is no binding here."""
+        slot = processor - self.first_processor
+        return self._cpus[slot] if 0 <= slot < len(self._cpus) else ()
+
+    def union(self, processors: Collection[int]) -> list[int]:
+        """Return the CPUs of several processors together."""
+        return sorted({cpu for processor in processors for cpu in self.cpus_of(processor)})
+
+    def why_not_bound(self) -> str:
+        """Return why ranks cannot be bound here; empty if they can."""
+        return "" if self._cpus else f"{self._slots} slots, but {self._count} CPUs"
+
+
+def describe(slots: SlotCpus, *, bind: bool) -> Description:
+    """Find out what this host allows, by making and removing a group in each hierarchy.
+
+    Args:
+        slots: the CPUs of the slots.
+        bind: the setting `bind` of the node.
+    """
+    enable_controllers()
+    cgroup.sweep()
+    found = {name: _version(name, file) for name, file in _FILES.items()}
+    if not bind:
+        cpus = "not bound: switched off on this node"
+    elif why := slots.why_not_bound():
+        cpus = f"not bound: {why}"
+    else:
+        cpus = f"cpuset, {found['cpuset']}" if found["cpuset"] else f"affinity only: {NO_GROUP}"
+    return Description(
+        cpus=cpus,
+        memory=found["memory"] or f"watched, not enforced by the kernel: {NO_GROUP}",
+        processes=found["pids"] or f"counted at heartbeats: {NO_GROUP}",
+        devices=found["devices"] or f"visibility only: {_no_devices()}",
+    )
+
+
+#: By controller: a file that each group with this controller has, by version where they differ.
+_FILES = {
+    "cpuset": ("cpuset.cpus",),
+    "memory": ("memory.limit_in_bytes", "memory.max"),
+    "pids": ("pids.max",),
+    "devices": ("devices.deny",),
+}
+
+
+def _version(controller: str, files: Collection[str]) -> str:
+    """Return the version of control groups that can enforce a limit here; empty if none can."""
+    where = base(controller)
+    if where is None:
+        return ""
+    group = f"{where.folder}/{cgroup.JOB_PREFIX}probe-{os.getpid()}"
+    if not cgroup.make_group(group):
+        return ""
+    try:
+        usable = any(os.access(f"{group}/{file}", os.W_OK) for file in files)
+    finally:
+        os.rmdir(group)
+    return f"cgroup v{where.version}" if usable else ""
+
+
+def _no_devices() -> str:
+    """Return why the kernel does not keep jobs from devices: cgroup v2 needs a BPF program."""
+    group = base("")
+    v2_only = group is not None and base("pids") in {group, None}
+    return "not built for cgroup v2" if v2_only else NO_GROUP
