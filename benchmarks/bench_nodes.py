@@ -12,9 +12,10 @@ the acknowledgement of its submission until the last node has its order; *runnin
 has from all that it was started. *ended*: from the order to cancel it until the server has from all
 that it has ended. Every start is durable before its orders leave, as always.
 
-Budget (DESIGN 13): 1000 controllers without TLS in < 200 MB and < 20 threads.
+Budget: 1000 controllers on unix sockets, or 500 over TLS with certificates (``--tls``), in < 200 MB
+and < 20 threads.
 
-``python benchmarks/bench_nodes.py [NODES...]``
+``python benchmarks/bench_nodes.py [--tls] [NODES...]``
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import ExitStack
 
 import psutil
 from bench_kit import busy, figures, folders, verdict
-from many_nodes import Controllers, controllers, server, used
+from many_nodes import Controllers, controllers, create_cluster, server, used
 
 from pliant.client.api import Client
 
@@ -83,11 +85,18 @@ def one_job(client: Client, words: Controllers, process: psutil.Process, number:
     }
 
 
-def measure(number: int) -> bool:
+def measure(number: int, *, tls: bool) -> bool:
     """One cluster with so many nodes."""
-    with folders() as base, server(base) as process, Client() as client:
-        print(f"{number} nodes; {busy()}\n  alone:           {memory(process)}", flush=True)
-        with controllers(base, number) as words:
+    with ExitStack() as stack:
+        base = stack.enter_context(folders())
+        if tls:
+            create_cluster(base)
+        settings = {"listen": "127.0.0.1:0"} if tls else {}
+        process = stack.enter_context(server(base, **settings))
+        client = stack.enter_context(Client())
+        kind = "nodes over TLS" if tls else "nodes"
+        print(f"{number} {kind}; {busy()}\n  alone:           {memory(process)}", flush=True)
+        with controllers(base, number, tls=tls) as words:
             print(f"  registered:      all within {words.registered():.1f} s")
             percent = idle(process)
             print(f"  with all nodes:  {memory(process)}")
@@ -104,7 +113,9 @@ def measure(number: int) -> bool:
 def main(words: list[str]) -> int:
     """Measure with so many nodes each."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    good = [measure(int(word)) for word in words or map(str, NODES)]
+    tls = "--tls" in words
+    numbers = [int(word) for word in words if word != "--tls"]
+    good = [measure(number, tls=tls) for number in numbers or NODES]
     return 0 if all(good) else 1
 
 

@@ -14,6 +14,10 @@ import psutil
 from bench_kit import APPS, answering
 
 from pliant.client.api import Client
+from pliant.protos.identity import admitted_nodes, authority, cluster_files, keys
+from pliant.protos.identity.admitted_nodes import AdmittedNodes
+from pliant.protos.identity.certificates import format_certificates
+from pliant.protos.identity.names import Identity, Role
 
 
 @contextmanager
@@ -62,17 +66,49 @@ class Controllers:
 
 
 @contextmanager
-def controllers(base: Path, number: int) -> Iterator[Controllers]:
-    """Run the controllers of so many nodes, one slot each (`apps/nodes.py`)."""
-    address = (base / "run" / "server.address").read_text().strip()
-    command = [sys.executable, str(APPS / "nodes.py"), address]
-    command += [str(base / "state" / "node.secret"), str(number)]
+def controllers(base: Path, number: int, *, tls: bool = False) -> Iterator[Controllers]:
+    """Run the controllers of so many nodes, one slot each (`apps/nodes.py`).
+
+    With ``tls`` they connect to the port for other hosts, each with a certificate of its own.
+    """
+    if tls:
+        address = json.loads((base / "run" / "cluster.addresses").read_text())["nodes"]
+        secret = issue_certificates(base, number)
+    else:
+        address = (base / "run" / "server.address").read_text().strip()
+        secret = base / "state" / "node.secret"
+    command = [sys.executable, str(APPS / "nodes.py"), address, str(secret), str(number)]
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Controllers(process, began)
         finally:
             process.kill()
+
+
+def create_cluster(base: Path) -> None:
+    """Make the identity of a cluster, so that a server can listen for other hosts."""
+    cluster_files.create_identity(base / "state" / "identity", "bench", [], now=time.time())
+
+
+def issue_certificates(base: Path, number: int) -> Path:
+    """Admit nodes, and return the folder with their keys and certificates."""
+    directory, folder = base / "state" / "identity", base / "certificates"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    issuer, nodes = cluster_files.load_issuer(directory), []
+    for name in (f"n{each}" for each in range(1, number + 1)):
+        key = keys.create_certificate_key()
+        request = authority.create_request(key)
+        identity = Identity("bench", Role.NODE, name)
+        chain = authority.issue(issuer, request, identity, now=time.time())
+        (folder / f"{name}.key").write_text(keys.format_private_key(key))
+        (folder / f"{name}.pem").write_text(format_certificates(chain))
+        nodes.append((name, chain[0]))
+    (folder / "roots.pem").write_bytes((directory / cluster_files.ROOTS).read_bytes())
+    admitted = AdmittedNodes(directory / admitted_nodes.FILE)
+    for name, certificate in nodes:
+        admitted.admit(name, None, certificate, now=time.time())
+    return folder
 
 
 def used(process: psutil.Process) -> float:

@@ -1,10 +1,11 @@
 """Controllers of many nodes in one process: the wire protocol of nodectl, and nothing behind it.
 
-``nodes.py ADDRESS SECRET_FILE NUMBER``: each node has a connection and a stream of its own, one
-slot, and beats as often as it is told to. What it is ordered to start it calls ready at once, and
-ended when it is ordered to end it. A line on stdout tells that all are welcome (``up``), and of
-each world, when all nodes have their orders, when the first came and the last (``started JOB FIRST
-LAST``), on the wall clock.
+``nodes.py ADDRESS SECRET NUMBER``: each node has a connection and a stream of its own, one slot,
+and beats as often as it is told to. ``SECRET`` is the file with the secret of the cluster, or a
+folder with ``roots.pem``, ``NAME.key`` and ``NAME.pem`` of each node: then they connect over TLS.
+What it is ordered to start it calls ready at once, and ended when it is ordered to end it. A line
+on stdout tells that all are welcome (``up``), and of each world, when all nodes have their orders,
+when the first came and the last (``started JOB FIRST LAST``), on the wall clock.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ import grpc
 from pliant.protos import node_pb2 as wire
 from pliant.protos.address import dial_target
 from pliant.protos.channel import channel_options
+from pliant.protos.identity.names import SERVER_DNS_NAME
 from pliant.protos.key_proof import NODE, ClientHandshake
 from pliant.protos.node_pb2_grpc import NodeServiceStub
+
+Stream = grpc.aio.StreamStreamCall[wire.NodeReport, wire.NodeOrder]
 
 #: So many connect at a time, as nodes that are switched on one after the other.
 AT_ONCE = 50
@@ -60,20 +64,18 @@ class Node:
         self._outbox: asyncio.Queue[wire.NodeReport] = asyncio.Queue()
         self._worlds: dict[str, wire.StartWorld] = {}
 
-    async def run(self, address: str, secret: str, gate: asyncio.Semaphore) -> None:
+    async def run(self, address: str, secret: Path, gate: asyncio.Semaphore) -> None:
         """Be a node until the server ends the stream."""
         with dial_target(address) as target:
             await self._serve(target, secret, gate)
 
-    async def _serve(self, target: str, secret: str, gate: asyncio.Semaphore) -> None:
-        async with grpc.aio.insecure_channel(target, options=channel_options()) as channel:
+    async def _serve(self, target: str, secret: Path, gate: asyncio.Semaphore) -> None:
+        async with self._channel(target, secret) as channel:
             async with gate:
-                shaking = ClientHandshake(secret.encode(), NODE)
-                stub = NodeServiceStub(channel)
-                stream = stub.Connect(self._reports(), metadata=shaking.metadata)
-                answer = await stream.initial_metadata()
-                proof = shaking.proof([(key, value) for key, value in answer])
-                self._outbox.put_nowait(wire.NodeReport(proof=proof))
+                if secret.is_dir():  # TLS has authenticated both sides
+                    stream = NodeServiceStub(channel).Connect(self._reports())
+                else:
+                    stream = await self._prove(channel, secret.read_bytes().strip())
                 self._outbox.put_nowait(self._registration())
                 orders = aiter(stream)
                 first = await anext(orders)
@@ -86,6 +88,24 @@ class Node:
                     self._obey(order)
             finally:
                 beats.cancel()
+
+    def _channel(self, target: str, secret: Path) -> grpc.aio.Channel:
+        if not secret.is_dir():
+            return grpc.aio.insecure_channel(target, options=channel_options())
+        names = ("roots.pem", f"{self._name}.key", f"{self._name}.pem")
+        credentials = grpc.ssl_channel_credentials(
+            *((secret / name).read_bytes() for name in names)
+        )
+        override = ("grpc.ssl_target_name_override", SERVER_DNS_NAME)
+        return grpc.aio.secure_channel(target, credentials, options=[*channel_options(), override])
+
+    async def _prove(self, channel: grpc.aio.Channel, secret: bytes) -> Stream:
+        shaking = ClientHandshake(secret, NODE)
+        stream = NodeServiceStub(channel).Connect(self._reports(), metadata=shaking.metadata)
+        answer = await stream.initial_metadata()
+        proof = shaking.proof([(key, value) for key, value in answer])
+        self._outbox.put_nowait(wire.NodeReport(proof=proof))
+        return stream
 
     def _registration(self) -> wire.NodeReport:
         register = wire.Register(
@@ -139,11 +159,10 @@ class Node:
 
 async def main() -> None:
     """Be all of them."""
-    address, secret_file, number = sys.argv[1:]
-    secret = Path(secret_file).read_text().strip()
+    address, secret, number = sys.argv[1:]
     tally, gate = Tally(int(number)), asyncio.Semaphore(AT_ONCE)
     nodes = [Node(f"n{each}", tally) for each in range(1, int(number) + 1)]
-    await asyncio.gather(*(node.run(address, secret, gate) for node in nodes))
+    await asyncio.gather(*(node.run(address, Path(secret), gate) for node in nodes))
 
 
 asyncio.run(main())
