@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from contextlib import suppress
 from typing import NamedTuple
 
-from pliant.nodectl.host import cgroup
+from pliant.nodectl.host import cgroup, procfs
 from pliant.nodectl.host.cpus import cpus_of_slots, parse_cpus, places
 from pliant.nodectl.host.hierarchies import base, enable_controllers
 
@@ -90,13 +91,16 @@ def _version(controller: str, files: Collection[str]) -> str:
     where = base(controller)
     if where is None:
         return ""
-    group = f"{where.folder}/{cgroup.JOB_PREFIX}probe-{os.getpid()}"
-    if not cgroup.make_group(group):
+    # Named like the group of a shim, so that other controllers remove it only if this one is dead.
+    own = procfs.ProcessIdentity.of(os.getpid())
+    group = cgroup.group_of(where, own) if own is not None else ""
+    if not group or not cgroup.make_group(group):
         return ""
     try:
         usable = any(os.access(f"{group}/{file}", os.W_OK) for file in files)
     finally:
-        os.rmdir(group)
+        with suppress(OSError):
+            os.rmdir(group)
     return f"cgroup v{where.version}" if usable else ""
 
 

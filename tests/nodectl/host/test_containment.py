@@ -49,5 +49,22 @@ def test_the_probe_finds_the_version_and_removes_its_groups() -> None:
     where = base("memory")
     assert where is not None
     assert describe(SlotCpus(1), bind=True).memory == f"cgroup v{where.version}"
-    mark = f"{cgroup.JOB_PREFIX}probe-{os.getpid()}"
-    assert not [b for b in cgroup.bases() if mark in os.listdir(b.folder)]
+    mark = f"{cgroup.SHIM_PREFIX}{os.getpid()}-"
+    names = [name for b in cgroup.bases() for name in os.listdir(b.folder)]
+    assert not [name for name in names if name.startswith(mark)]
+
+
+def test_a_sweep_of_another_controller_leaves_the_group_of_the_probe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if base("cpuset") is None:
+        pytest.skip("no cpuset can be made here")
+    make = cgroup.make_group
+
+    def make_and_sweep(folder: str) -> bool:
+        made = make(folder)
+        cgroup.sweep()
+        return made and os.path.isdir(folder)
+
+    monkeypatch.setattr(cgroup, "make_group", make_and_sweep)
+    assert describe(SlotCpus(1), bind=True).cpus.startswith("cpuset")

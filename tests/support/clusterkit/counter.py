@@ -11,10 +11,19 @@ from clusterkit.programs import submit_program
 class Counter:
     """The counting program as a job, with the files that steer it."""
 
-    def __init__(self, cluster: Cluster, folder: Path, sizes: str = "1-6", prefer: int = 2) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        folder: Path,
+        sizes: str = "1-6",
+        prefer: int = 2,
+        bind: str = "rank",
+    ) -> None:
         self.cluster, self.folder = cluster, folder
         self.output = folder / "out"
-        self.id = submit_program(cluster, "counter.py", folder, sizes=sizes, prefer=prefer)
+        self.id = submit_program(
+            cluster, "counter.py", folder, sizes=sizes, prefer=prefer, bind=bind
+        )
 
     def shut(self, gate: str) -> None:
         """Hold the program back: ``hold``, ``hold-offer``, ``hold-join``."""

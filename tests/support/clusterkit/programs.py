@@ -20,6 +20,7 @@ def submit_program(
     sizes: str,
     prefer: int,
     resources: Sequence[str] = (),
+    bind: str = "rank",
 ) -> int:
     """Submit a program with a new folder of its own; return the number of the job.
 
@@ -35,5 +36,6 @@ def submit_program(
         prefer=prefer,
         type="mpi",
         resources=resources,
+        bind=bind,
         stdout=str(folder / "out"),
     )
