@@ -13,7 +13,12 @@ from pliant.core.support.errors import PliantError
 from pliant.protos.identity import authority, cluster_files
 from pliant.protos.identity.admitted_nodes import FILE as ADMITTED_FILE
 from pliant.protos.identity.admitted_nodes import AdmittedNodes
-from pliant.protos.identity.certificates import format_certificates, key_fingerprint
+from pliant.protos.identity.certificates import (
+    ends_at,
+    format_certificates,
+    key_fingerprint,
+    renew_at,
+)
 from pliant.protos.identity.errors import JoinTokenError
 from pliant.protos.identity.names import Identity, Role
 from pliant.protos.joining.messages import Greeting, JoinAnswer, decode_request
@@ -59,6 +64,20 @@ class Admission:
         except (PliantError, OSError) as error:
             log.error("the certificates for joining nodes stay as they were: %s", error)
 
+    def ending_soon(self) -> list[str]:
+        """Return which certificates of the server should be renewed, as lines for its log."""
+        now, lines = self._clock(), []
+        for what, certificate, command in (
+            ("the root", self._identity.roots[-1], "pliant cluster roll-over start"),
+            ("the issuing authority", self._identity.issuer, "pliant cluster renew"),
+            ("the server", self._identity.server[0], "pliant cluster renew"),
+        ):
+            if now >= renew_at(certificate):
+                days = (ends_at(certificate) - now) / authority.DAY_S
+                when = f"ends in {days:.0f} days" if days > 0 else "has ended"
+                lines.append(f"the certificate of {what} {when}: run `{command}`")
+        return lines
+
     @property
     def context(self) -> ssl.SSLContext:
         """Return the TLS settings of the listener."""
@@ -66,7 +85,9 @@ class Admission:
 
     def greeting(self) -> bytes:
         """Return the line that every host gets first."""
-        return Greeting(self._cluster, self._clock(), self._roots, self._certificates).encode()
+        return Greeting(
+            self._identity.cluster, self._clock(), self._roots, self._certificates
+        ).encode()
 
     def admit(self, line: bytes, peer: str, reached: str) -> bytes:
         """Return the answer to the request of a host that becomes a node.
@@ -128,7 +149,7 @@ class Admission:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.num_tickets = 0  # nothing is resumed
         _load_into(context, contents[cluster_files.SERVER_KEY] + contents[cluster_files.SERVER])
-        self._cluster, self._context = identity.cluster, context
+        self._identity, self._context = identity, context
         self._roots = contents[cluster_files.ROOTS]
         self._certificates = contents[cluster_files.SERVER]
 

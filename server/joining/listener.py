@@ -35,6 +35,7 @@ TIME_LIMIT_S = 15.0
 HANDSHAKE_LIMIT_S = 5.0
 _CLOSE_LIMIT_S = 2.0
 _STOP_LIMIT_S = 5.0
+_WARNING_INTERVAL_S = 86_400.0
 
 
 class JoiningListener:
@@ -85,12 +86,21 @@ class JoiningListener:
         with listening:
             accepting = asyncio.create_task(self._accept(listening))
             stopping = asyncio.create_task(self._stop.wait())
+            warning = asyncio.create_task(self._warn_of_ends())
             await asyncio.wait([accepting, stopping], return_when=asyncio.FIRST_COMPLETED)
-            for task in (accepting, *self._tasks):
+            for task in (accepting, warning, *self._tasks):
                 task.cancel()
             await asyncio.gather(accepting, *self._tasks, return_exceptions=True)
         if not self._stop.is_set():
             accepting.result()  # raises why it has ended
+
+    async def _warn_of_ends(self) -> None:
+        """Say once a day which certificates should be renewed. Without them the cluster stops."""
+        while True:
+            self._admission.refresh()
+            for line in self._admission.ending_soon():
+                log.warning("%s", line)
+            await asyncio.sleep(_WARNING_INTERVAL_S)
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()

@@ -39,6 +39,7 @@ from pliant.protos.identity.node_files import load_node_identity
 from pliant.protos.joining.join_token import JoinToken
 from pliant.protos.joining.messages import Greeting
 from pliant.protos.joining.token_store import MAX_LIFETIME_S
+from testkit import wait_until
 from tlskit.joining import JoiningServer
 
 from .conftest import StartServer
@@ -253,6 +254,24 @@ def test_an_issuer_that_has_expired_issues_nothing(
     with pytest.raises(JoinError, match="the certificate of the issuing authority was valid until"):
         joining.join(token, clock=lambda: late)
     assert [each.node for each in joining.tokens.pending(now=late)] == ["n7"]
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"),
+    [
+        (0, ""),
+        (200, "the server ends in 165 days: run `pliant cluster renew`"),
+        (400, "the issuing authority has ended"),
+        (6 * 365, "the root ends in 1460 days: run `pliant cluster roll-over start`"),
+    ],
+)
+def test_the_log_asks_to_renew_certificates(
+    start_server: StartServer, caplog: pytest.LogCaptureFixture, days: int, expected: str
+) -> None:
+    later = time.time() + days * authority.DAY_S
+    start_server(clock=lambda: later)
+    wait_until(lambda: expected in caplog.text)
+    assert bool(expected) == ("run `" in caplog.text)
 
 
 def test_what_the_server_cannot_write_uses_no_token_up(
