@@ -152,6 +152,8 @@ class SpooledExit:
     cut_off: bool = False
     #: Whether it was not started because of a fault of the node.
     node_fault: bool = False
+    #: Whether it was not started because this node cannot start processes of the job's user.
+    user_refused: bool = False
 
     def to_record(self) -> dict[str, Any]:
         """Return the exit as it is saved in the spool and sent to the controller."""

@@ -312,6 +312,7 @@ def _exit(end: node_pb2.RankExit) -> Exit:
         reason=end.reason,
         cut_off=end.cut_off,
         node_fault=end.node_fault,
+        user_refused=end.user_refused,
     )
 
 

@@ -521,6 +521,7 @@ class RankExit(_message.Message):
     AT_FIELD_NUMBER: _builtins.int
     CUT_OFF_FIELD_NUMBER: _builtins.int
     NODE_FAULT_FIELD_NUMBER: _builtins.int
+    USER_REFUSED_FIELD_NUMBER: _builtins.int
     rank: _builtins.int
     """in its world"""
     processor: _builtins.int
@@ -536,6 +537,8 @@ class RankExit(_message.Message):
     """ended, or not started, because the node had lost its server"""
     node_fault: _builtins.bool
     """never started, for a reason of the node: it can start none now"""
+    user_refused: _builtins.bool
+    """never started: the node cannot start processes of this user"""
     def __init__(
         self,
         *,
@@ -547,10 +550,11 @@ class RankExit(_message.Message):
         at: _builtins.float = ...,
         cut_off: _builtins.bool = ...,
         node_fault: _builtins.bool = ...,
+        user_refused: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "code", b"code", "cut_off", b"cut_off", "node_fault", b"node_fault", "processor", b"processor", "rank", b"rank", "reason", b"reason", "signal", b"signal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "code", b"code", "cut_off", b"cut_off", "node_fault", b"node_fault", "processor", b"processor", "rank", b"rank", "reason", b"reason", "signal", b"signal", "user_refused", b"user_refused"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

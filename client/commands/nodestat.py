@@ -129,8 +129,13 @@ def nodes_table(nodes: Sequence[dict[str, Any]]) -> str:
         for node in nodes
     ]
     heads = list(_HEADS)
+    helpers = [bool(node.get("root_helper")) for node in nodes]
     # Most clusters have no devices and no properties, so the columns are shown only if needed.
     more = {
+        # Without any root helper, all jobs run as one account, as on a machine for one user.
+        "jobs run as": [
+            ("their users" if each else "one account") if any(helpers) else "" for each in helpers
+        ],
         "devices": [_devices(node.get("gres") or {}) for node in nodes],
         "properties": [",".join(node.get("properties") or []) for node in nodes],
     }

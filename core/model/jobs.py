@@ -114,11 +114,14 @@ class Exit(NamedTuple):
     cut_off: bool = False
     #: The process was never started, because its node cannot start processes at present.
     node_fault: bool = False
+    #: The process was never started, because its node cannot start processes of the job's user.
+    user_refused: bool = False
 
     @property
     def clean(self) -> bool:
         """Return whether the process ended without a signal and with exit code 0."""
-        return self.code == 0 and self.signal == 0 and not (self.cut_off or self.node_fault)
+        was_prevented = self.cut_off or self.node_fault or self.user_refused
+        return self.code == 0 and self.signal == 0 and not was_prevented
 
 
 class HistoryEntry(NamedTuple):
@@ -159,6 +162,8 @@ class Completion:
     final: JobState | None = None
     #: Whether the job is requeued instead.
     requeue: bool = False
+    #: Whether the requeued job is held, because it cannot start before somebody changes something.
+    hold: bool = False
 
 
 @dataclass(slots=True)

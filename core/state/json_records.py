@@ -106,6 +106,7 @@ def job_to_record(job: Job) -> Record:
         "checkpoint": list(job.checkpoint) if job.checkpoint else None,
         "parked": job.suspended_by_strategy,
         "again": job.completion.requeue if job.completion is not None else False,
+        "hold": job.completion.hold if job.completion is not None else False,
         "had": job.size_before_loss,
         "used_s": job.used_s,
         "outlives_s": job.isolation_grace_s,
@@ -318,7 +319,7 @@ def _completion_from_record(record: Mapping[str, Any]) -> Completion | None:
     final = JobState(record["ending"]) if record["ending"] else None
     requeue = record.get("again", False)
     if record["state"] == JobState.COMPLETING or final or requeue:
-        return Completion(final, requeue)
+        return Completion(final, requeue, record.get("hold", False))
     return None
 
 

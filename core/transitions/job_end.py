@@ -56,10 +56,21 @@ def _processors(job: Job | None, exits: tuple[Exit, ...]) -> ProcessorMap:
     return job.allocation if job is not None and where == job.ranks else from_indices(where)
 
 
-def end(state: CoreState, job: Job, final: JobState, reason: str, *, requeue: bool = False) -> None:
-    """End an active job: decide its final state and kill its processes. It may be requeued then."""
+def end(
+    state: CoreState,
+    job: Job,
+    final: JobState,
+    reason: str,
+    *,
+    requeue: bool = False,
+    hold: bool = False,
+) -> None:
+    """End an active job: decide its final state and kill its processes.
+
+    It may be requeued then, and held.
+    """
     again = job.ending is not None
-    _complete(state, job, final, reason, requeue=requeue)
+    _complete(state, job, final, reason, requeue=requeue, hold=hold)
     state.emit(Kill(job.id, job.run, NONE, state.limits.kill_grace_s))
     if not again:
         arm_end(state, job)
@@ -109,7 +120,10 @@ def close_if_gone(state: CoreState, job: Job) -> None:
         return
     if job.completion is not None and job.completion.requeue:
         if not job.isolated:  # else `fencing` calls this function again
-            restart_after_loss.start_next_run(state, job)
+            if job.completion.hold:
+                _requeue_and_hold(state, job)
+            else:
+                restart_after_loss.start_next_run(state, job)
         return
     restart_after_loss.drop_kept(state, job)
     final = job.ending or JobState.COMPLETED
@@ -127,6 +141,15 @@ def close_if_gone(state: CoreState, job: Job) -> None:
         signal=job.signal,
     )
     state.emit(Ended(job.id))
+
+
+def _requeue_and_hold(state: CoreState, job: Job) -> None:
+    """Hold a job whose last process has exited, until somebody releases it."""
+    reason = job.reason
+    restart_after_loss.drop_kept(state, job)
+    suspend.requeue(state, job, reason)
+    state.step(job, JobState.HELD, reason)
+    state.note("job.held", reason, job)
 
 
 def describe(exit: Exit) -> str:
@@ -195,6 +218,12 @@ def _own_exits(state: CoreState, job: Job, exits: Sequence[Exit]) -> None:
     """Handle exits of ranks. The exit code of a job is the highest of its last allocation."""
     cut_off = next((exit for exit in exits if exit.cut_off), None)
     if cut_off is not None and _ended_in_isolation(state, job, cut_off):
+        return
+    refused = next((exit for exit in exits if exit.user_refused), None)
+    if refused is not None and job.ending is None:
+        what = f"{describe(refused)}; `jobctl release {job.id}` tries again"
+        state.note("job.failed", what, job)
+        end(state, job, JobState.FAILED, what, requeue=True, hold=True)
         return
     if any(exit.node_fault for exit in exits) and _not_started(state, job, exits):
         return
@@ -297,7 +326,13 @@ def _stage(job: Job) -> str:
 
 
 def _complete(
-    state: CoreState, job: Job, final: JobState | None, reason: str, *, requeue: bool = False
+    state: CoreState,
+    job: Job,
+    final: JobState | None,
+    reason: str,
+    *,
+    requeue: bool = False,
+    hold: bool = False,
 ) -> None:
     completion = job.completion
     if completion is None:
@@ -312,5 +347,6 @@ def _complete(
         completion.final, job.reason = final, reason
         state.touch(job)
     lost_node = completion.final is JobState.NODE_FAIL
+    completion.hold |= hold
     completion.requeue |= requeue or (lost_node and restart_after_loss.may_run_again(job))
     restart_after_loss.keep_processors(state, job)

@@ -444,11 +444,21 @@ class Controller:
         world = self._worlds.get(Path(directory).name)
         if world is None or world.ended or world.spool.shim() is not None:
             return
-        self._not_started(world, f"{CANNOT_START}: {reason}", True)
+        self._not_started(world, reason, node_fault=True)
 
-    def _not_started(self, world: LocalWorld, reason: str, node_fault: bool) -> None:
+    def _not_started(
+        self,
+        world: LocalWorld,
+        reason: str,
+        *,
+        node_fault: bool = False,
+        user_refused: bool = False,
+    ) -> None:
         logger.error("cannot start %s: %s", world.name, reason)
-        new = add_missing_exits(world, reason, NOT_USABLE, node_fault=node_fault)
+        reason = f"{CANNOT_START if node_fault else self._settings.name}: {reason}"
+        new = add_missing_exits(
+            world, reason, NOT_USABLE, node_fault=node_fault, user_refused=user_refused
+        )
         world.spool.remove_secrets()
         self._server.report(world.exits_report(new))
         if node_fault:

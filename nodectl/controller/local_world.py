@@ -202,11 +202,17 @@ def _wire_exit(end: SpooledExit) -> wire.RankExit:
         at=end.at,
         cut_off=end.cut_off,
         node_fault=end.node_fault,
+        user_refused=end.user_refused,
     )
 
 
 def refusal_report(
-    order: wire.StartWorld, reason: str, *, cut_off: bool = False, node_fault: bool = False
+    order: wire.StartWorld,
+    reason: str,
+    *,
+    cut_off: bool = False,
+    node_fault: bool = False,
+    user_refused: bool = False,
 ) -> wire.NodeReport:
     """Return a report of exits for an order whose ranks were never started."""
     exits = [
@@ -217,6 +223,7 @@ def refusal_report(
             reason=sanitize_text(reason),
             cut_off=cut_off,
             node_fault=node_fault,
+            user_refused=user_refused,
         )
         for place in order.ranks
     ]
@@ -228,11 +235,17 @@ def refusal_report(
 
 
 def add_missing_exits(
-    world: LocalWorld, reason: str, code: int = 1, *, node_fault: bool = False
+    world: LocalWorld,
+    reason: str,
+    code: int = 1,
+    *,
+    node_fault: bool = False,
+    user_refused: bool = False,
 ) -> list[SpooledExit]:
     """Add and save an exit for each rank without one; return the added exits."""
+    flags = {"node_fault": node_fault, "user_refused": user_refused}
     missing = [
-        SpooledExit(rank, processor, code, 0, reason, time.time(), node_fault=node_fault)
+        SpooledExit(rank, processor, code, 0, reason, time.time(), **flags)
         for rank, processor in world.request.ranks
         if rank not in world.exits
     ]

@@ -60,6 +60,10 @@ class OrderError(Exception):
     """An order that no node can carry out; the text says why."""
 
 
+class UserRefusedError(OrderError):
+    """An order for a user whose processes this node cannot start; the text says why."""
+
+
 class NotStartedError(Exception):
     """No rank of a world is started here; the text says why."""
 
@@ -110,8 +114,9 @@ def create_world(
         spool = Spool.create(folder, request, *secrets, access=files)
         return LocalWorld(request, spool, helper=users.helper if users is not None else None)
     except (OrderError, LaunchOrderError, ValueError) as error:
-        reason = f"{settings.name}: {error}"
-        raise NotStartedError(reason, refusal_report(order, reason)) from error
+        reason, refused = f"{settings.name}: {error}", isinstance(error, UserRefusedError)
+        report = refusal_report(order, reason, user_refused=refused)
+        raise NotStartedError(reason, report) from error
     except OSError as error:
         reason = f"{CANNOT_START}: {describe(f'spool {folder}', error)}"
         report = refusal_report(order, reason, node_fault=True)
@@ -207,13 +212,13 @@ def _check_own_user(order: wire.StartWorld) -> None:
     """Refuse to run a job of another user as the user of this controller.
 
     Raises:
-        OrderError: it is one.
+        UserRefusedError: it is one.
         LaunchOrderError: the signed order is damaged.
     """
     if order.signed_order:
         uid = decode(order.signed_order[:-SIGNATURE_BYTES]).uid
         if uid != os.getuid():
-            raise OrderError(
+            raise UserRefusedError(
                 f"the job belongs to user {uid}, and no root helper runs here that could start it: "
                 "start `pliant node helper` as root, then the controller again"
             )
@@ -230,10 +235,13 @@ def _make_user_request(
 
     Raises:
         OrderError: no node can carry out the order.
+        UserRefusedError: the server has not signed it.
         LaunchOrderError: the signed order is damaged.
     """
     if not order.signed_order:
-        raise OrderError("the server has not signed the order: its host does not know the user")
+        raise UserRefusedError(
+            "the server has not signed the order: its host does not know the user"
+        )
     signed = decode(order.signed_order[:-SIGNATURE_BYTES])  # the helper verifies it
     request = make_request(order, settings, users.folder(order.job, order.run), boot, access)
     request.uid, request.by_helper = signed.uid, True

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pliant.nodectl.controller.local_world import LocalWorld
 from pliant.nodectl.controller.shim_listener import ShimListener
@@ -51,6 +51,8 @@ _MORE_CONNECTIONS = 4
 _RETURN_S, _POLL_S = 15.0, 0.5
 #: Refusals for which another node, or a later start on this one, may have another answer.
 _NODE_FAULTS = {"worlds", "rate", "record", "start", "job-folder", "message"}
+#: Refusals that an administrator can end, for this user.
+_USER_REFUSALS = {"unknown-user", "user", "group"}
 _PEER = struct.Struct("3i")
 
 
@@ -77,6 +79,15 @@ def describe_mode(helper: HelperClient | None, node: str, user: str) -> str:
     return f"jobs run as their users (root helper {helper.path})"
 
 
+class OnFailed(Protocol):
+    """Handles that a world was not started."""
+
+    def __call__(
+        self, world: LocalWorld, reason: str, *, node_fault: bool = ..., user_refused: bool = ...
+    ) -> None:
+        """Handle it."""
+
+
 class UserWorldCallbacks(NamedTuple):
     """Functions that `UserWorlds` calls."""
 
@@ -84,8 +95,8 @@ class UserWorldCallbacks(NamedTuple):
     on_message: Callable[[dict[str, Any], asyncio.StreamWriter], None]
     #: A world has a shim.
     on_started: Callable[[LocalWorld], None]
-    #: A world was not started: why, and whether that is a fault of this node.
-    on_failed: Callable[[LocalWorld, str, bool], None]
+    #: A world was not started, for a reason. The keys are those of `add_missing_exits`.
+    on_failed: OnFailed
 
 
 def make_user_worlds(
@@ -159,21 +170,27 @@ class UserWorlds:
         try:
             shim = await asyncio.to_thread(self.helper.start, order.signed_order, content)
         except HelperRefusedError as error:
-            self._fail(world, str(error), error.refusal in _NODE_FAULTS)
+            self._fail(world, error)
             return
         except HelperUnavailableError as error:
             found = await self._find_within(world.name, _RETURN_S)
             if found is None:
-                self._fail(world, str(error), True)
+                self._fail(world, error)
                 return
             shim = found
         self._note_shim(world, shim)
         if not world.ended:
             self._callbacks.on_started(world)
 
-    def _fail(self, world: LocalWorld, reason: str, node_fault: bool) -> None:
+    def _fail(self, world: LocalWorld, error: HelperRefusedError | HelperUnavailableError) -> None:
+        refusal = error.refusal if isinstance(error, HelperRefusedError) else None
         if not world.ended:
-            self._callbacks.on_failed(world, reason, node_fault)
+            self._callbacks.on_failed(
+                world,
+                str(error),
+                node_fault=refusal is None or refusal in _NODE_FAULTS,
+                user_refused=refusal in _USER_REFUSALS,
+            )
 
     async def find_shim(self, world: LocalWorld) -> None:
         """Look for the shim of a world that an earlier controller asked the helper to start."""

@@ -141,3 +141,20 @@ def test_joining_ranks_are_taken_back() -> None:
     assert (rig.state(1), rig.job(1).size, rig.stage(1)) == (JobState.RUNNING, 2, None)
     assert rig.core.nodes[node].state is NodeState.DRAINED
     assert rig.take(commands.SendWithdraw)
+
+
+def test_a_job_whose_user_a_node_refuses_is_held_with_the_reason() -> None:
+    rig = Rig({"n1": 2, "n2": 2})
+    rig.submit(1, "4")
+    why = "n2: this host has no account with user id 6000"
+    exits = tuple(Exit(p, 126, 0, why, user_refused=True) for p in (2, 3))
+    rig.do(events.ProcessesExited(JobId(1), 1, FIRST_START, exits))
+    others = tuple(Exit(p, 0, 15, "") for p in (0, 1))
+    rig.do(events.ProcessesExited(JobId(1), 1, FIRST_START, others))
+    job = rig.job(1)
+    assert (rig.state(1), job.run, job.occupied, job.reserved) == (JobState.HELD, 2, 0, 0)
+    assert why in job.reason
+    assert "jobctl release 1" in job.reason
+    assert all(node.state is NodeState.UP for node in rig.core.nodes.values())
+    rig.do(events.JobReleased(JobId(1)))
+    assert rig.state(1) is JobState.STARTING

@@ -146,6 +146,24 @@ def _runs(text: str) -> bool:
     )
 
 
+@pytest.mark.case(58)
+def test_a_job_whose_user_was_removed_is_held(site: Site) -> None:
+    output = site.output / "held"
+    client = site.as_user(ALICE)
+    job = client.submit("/bin/true", sizes=1, stdout=str(output), chdir="/", hold=True)
+    accounts = site.base / "passwd"
+    before = accounts.read_text()
+    accounts.write_text("".join(each for each in before.splitlines(True) if "alice" not in each))
+    client.release(job)
+    site.wait(ALICE, job, lambda state, _: state == "HELD", "the job to be held")
+    wait_until(lambda: "has not signed" in client.job(job).reason, what="the reason")
+    assert not output.exists()
+    assert [node.state for node in client.nodes()] == ["UP"]
+    accounts.write_text(before)
+    client.release(job)
+    site.wait(ALICE, job, lambda state, _: state == "COMPLETED", "its end")
+
+
 def test_single_jobs_of_two_users(site: Site) -> None:
     jobs = {}
     for uid in (ALICE, BOB):

@@ -146,6 +146,7 @@ def test_two_worlds_of_a_job_share_its_folder(helper: Helper) -> None:
     assert (folder / "7.1.4" / "token").exists()
 
 
+@pytest.mark.case(60)
 def test_a_user_cannot_make_the_helper_remove_files_of_others(
     helper: Helper, controller: FakeController
 ) -> None:

@@ -70,6 +70,7 @@ def _lifetime(shift: int) -> dict[str, int]:
     return {"issued": now, "expires": now + 120}
 
 
+@pytest.mark.case(59)
 @pytest.mark.parametrize("name", BAD_ORDERS)
 def test_a_bad_order(shared: Helper, name: str) -> None:
     kind, changes = BAD_ORDERS[name]
@@ -110,12 +111,14 @@ def test_secrets_that_were_not_signed(shared: Helper, secret: str) -> None:
     is_refused(shared, "digest", shared.sign(request), request, **{secret: b"other"})
 
 
+@pytest.mark.case(58)
 @pytest.mark.parametrize("uid", [0, 1, 999])
 def test_users_of_the_system(shared: Helper, uid: int) -> None:
     request = shared.request(uid)
     is_refused(shared, "user", shared.sign(request), request)
 
 
+@pytest.mark.case(58)
 def test_a_user_whom_the_host_does_not_know(shared: Helper) -> None:
     request = shared.request(6000)
     is_refused(shared, "unknown-user", shared.sign(request), request)
@@ -132,6 +135,7 @@ def test_a_world_whose_name_is_a_path(shared: Helper, world: str) -> None:
     is_refused(shared, "format", shared.sign(request), request)
 
 
+@pytest.mark.case(59)
 def test_an_order_is_carried_out_once_also_after_a_restart(
     helper: Helper, controller: FakeController
 ) -> None:
@@ -147,6 +151,7 @@ def test_an_order_is_carried_out_once_also_after_a_restart(
     is_refused(helper, "replayed", order, request)
 
 
+@pytest.mark.case(59)
 def test_an_older_generation_is_refused_also_after_a_restart(
     helper: Helper, controller: FakeController
 ) -> None:
@@ -186,6 +191,7 @@ def test_the_folder_of_another_users_job(helper: Helper) -> None:
     assert helper.started() == ["7.1.0"]
 
 
+@pytest.mark.case(60)
 @pytest.mark.parametrize("kind", ["link", "file", "hard link", "fifo", "open", "other user"])
 def test_something_else_in_place_of_the_jobs_folder(helper: Helper, kind: str) -> None:
     path, victim = helper.run / "jobs" / "7.1", helper.base / "victim"
@@ -218,6 +224,7 @@ def test_something_else_in_place_of_the_jobs_folder(helper: Helper, kind: str) -
     assert not Path(request.stdout).exists()
 
 
+@pytest.mark.case(60)
 @pytest.mark.parametrize("kind", ["link", "hard link", "fifo", "folder"])
 def test_something_else_in_place_of_the_output(
     helper: Helper, controller: FakeController, kind: str
@@ -243,6 +250,7 @@ def test_something_else_in_place_of_the_output(
     assert victim.stat().st_uid == 0
 
 
+@pytest.mark.case(60)
 def test_a_log_that_the_user_has_replaced(helper: Helper, controller: FakeController) -> None:
     victim = helper.base / "victim"
     victim.write_text("of root\n")
