@@ -98,7 +98,7 @@ def test_records_keep_the_keys_of_earlier_versions() -> None:
     stored = read("stored_records.json")
     job, node = job_from_record(stored["job"]), node_from_record(stored["node"])
     others: dict[str, Any] = {"begun": None, "preparing": [], "reason": ""} | NO_PROPOSAL
-    later = {"account": "", "phase_since": stored["job"]["since"]}
+    later = {"account": "", "hold": False, "phase_since": stored["job"]["since"]}
     expected = stored["job"] | {"resize": stored["job"]["resize"] | others} | later
     assert json.loads(json.dumps(job_to_record(job))) == expected
     assert list(job_to_record(job)["resize"]) == list(stored["job"]["resize"])
