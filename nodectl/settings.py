@@ -68,6 +68,20 @@ class ControllerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 RELOADED = frozenset({"transport", "interface", "bind", "most_processes", "log_level"})
 
 
+def reload(
+    old: ControllerSettings, new: ControllerSettings
+) -> tuple[ControllerSettings, list[str], list[str]]:
+    """Return the settings of a running controller after a change.
+
+    Returns:
+        The settings, the keys that were applied, and those whose change needs a restart.
+    """
+    changed = [key for key in new.__struct_fields__ if getattr(new, key) != getattr(old, key)]
+    taken = {key: getattr(new, key) for key in changed if key in RELOADED}
+    others = [key for key in changed if key not in RELOADED]
+    return msgspec.structs.replace(old, **taken), list(taken), others
+
+
 def state_folder() -> Path:
     """Return the folder of files that daemons keep between starts."""
     return _folder(os.environ.get("PLIANT_STATE_DIR") or "~/.local/state/pliant")

@@ -17,8 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from pliant.faults import failpoint, message
 from pliant.nodectl.controller import confirmed_contact
 from pliant.nodectl.controller.kill_orders import KillWatcher
@@ -52,7 +50,7 @@ from pliant.nodectl.controller.users.user_worlds import UserWorldCallbacks, make
 from pliant.nodectl.controller.world_adoption import clean_up, read_worlds
 from pliant.nodectl.host import cgroup, procfs
 from pliant.nodectl.host.containment import SlotCpus, describe
-from pliant.nodectl.settings import RELOADED, ControllerSettings
+from pliant.nodectl.settings import ControllerSettings, reload
 from pliant.nodectl.spool import NOT_USABLE, SpooledExit
 from pliant.protos import node_pb2 as wire
 from pliant.protos.versions import ProtocolError
@@ -155,13 +153,8 @@ class Controller:
         Returns:
             The keys that were applied, and those whose change needs a restart of the controller.
         """
-        old = self._settings
-        changed = [
-            key for key in settings.__struct_fields__ if getattr(settings, key) != getattr(old, key)
-        ]
-        taken = {key: getattr(settings, key) for key in changed if key in RELOADED}
-        self._settings = msgspec.structs.replace(old, **taken)
-        return list(taken), [key for key in changed if key not in RELOADED]
+        self._settings, taken, others = reload(self._settings, settings)
+        return taken, others
 
     # ------------------------------------------------------------------ taking over
 
@@ -406,9 +399,8 @@ class Controller:
     def _report_exits(self, world: LocalWorld, exits: list[dict[str, Any]]) -> None:
         new = world.add_exits(SpooledExit.from_record(end) for end in exits)
         if new:
-            share_cpus(
-                world, self._worlds.values(), self._slots
-            )  # before the processors may be given to another job
+            # Before the processors may be given to another job.
+            share_cpus(world, self._worlds.values(), self._slots)
             self._server.report(world.exits_report(new))
         if world.all_ended:
             self._end(world)
@@ -447,18 +439,11 @@ class Controller:
         self._not_started(world, reason, node_fault=True)
 
     def _not_started(
-        self,
-        world: LocalWorld,
-        reason: str,
-        *,
-        node_fault: bool = False,
-        user_refused: bool = False,
+        self, world: LocalWorld, reason: str, *, node_fault: bool = False, **more: bool
     ) -> None:
         logger.error("cannot start %s: %s", world.name, reason)
         reason = f"{CANNOT_START if node_fault else self._settings.name}: {reason}"
-        new = add_missing_exits(
-            world, reason, NOT_USABLE, node_fault=node_fault, user_refused=user_refused
-        )
+        new = add_missing_exits(world, reason, NOT_USABLE, node_fault=node_fault, **more)
         world.spool.remove_secrets()
         self._server.report(world.exits_report(new))
         if node_fault:
