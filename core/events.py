@@ -16,8 +16,12 @@ from pliant.core.model.timers import Timer
 from pliant.core.model.views_and_plans import Plan
 from pliant.core.support.fast_dataclass import fast_init
 from pliant.core.values.ids import FIRST_START, CycleId, JobId, NodeName, ResizeId
+from pliant.core.values.negotiation_policy import NegotiationPolicy
 from pliant.core.values.processors import NONE, ProcessorMap
+from pliant.core.values.shares import Shares
 from pliant.core.values.sizes import Sizes
+from pliant.core.values.timeouts import Timeouts
+from pliant.core.values.user_limits import UserLimits
 
 # ------------------------------------------------------------------ users
 
@@ -386,6 +390,16 @@ class PlanFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingsChanged:
+    """An administrator changed the settings of the server."""
+
+    limits: Timeouts
+    policy: NegotiationPolicy
+    shares: Shares
+    user_limits: UserLimits
+
+
+@dataclass(frozen=True, slots=True)
 class TimerFired:
     """A timer of ``SetTimer`` fired."""
 
@@ -426,5 +440,6 @@ Event = (
     | SuspensionHeld
     | PlanReady
     | PlanFailed
+    | SettingsChanged
     | TimerFired
 )

@@ -26,6 +26,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.model.usage import Usage
+from pliant.core.state import processor_limits
 from pliant.core.state.accounting import Accounting
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.invariants import check
@@ -39,12 +40,12 @@ from pliant.core.transitions import (
 )
 from pliant.core.values.ids import CycleId, JobId, NodeName
 from pliant.core.values.negotiation_policy import NegotiationPolicy
-from pliant.core.values.shares import Shares
 from pliant.core.values.timeouts import Timeouts
+from pliant.core.values.user_limits import NO_LIMITS, UserLimits
 
 Handler = Callable[[CoreState, Any], None]
 
-#: The handler of each event. ``Core`` itself handles the three events that are not listed.
+#: The handler of each event. ``Core`` itself handles the four events that are not listed.
 EVENT_HANDLERS: dict[type, Handler] = {
     events.JobSubmitted: submission.on_job_submitted,
     events.JobCancelled: submission.on_job_cancelled,
@@ -115,6 +116,7 @@ class Core:
         silent: bool = False,
         resources: Mapping[str, int] | None = None,
         accounting: Accounting | None = None,
+        user_limits: UserLimits = NO_LIMITS,
     ) -> None:
         """Start without jobs and nodes.
 
@@ -125,32 +127,25 @@ class Core:
             silent: whether to store nothing and to note only errors of plans.
             resources: how much the cluster has of each named resource.
             accounting: counts the usage of users; None if nothing is charged.
+            user_limits: the limits of users.
         """
         self._state = CoreState(
             strategy, limits or Timeouts(), policy or NegotiationPolicy(), silent
         )
         self._state.resources = resources or {}
         self._state.accounting = accounting
+        self._state.user_limits = user_limits
         self._cycle = 0
         self._own: dict[type, Callable[[Any], None]] = {
             events.PlanReady: self._plan_ready,
             events.PlanFailed: self._plan_failed,
             events.TimerFired: self._timer_fired,
+            events.SettingsChanged: self._settings_changed,
         }
 
-    def configure(
-        self,
-        limits: Timeouts,
-        policy: NegotiationPolicy,
-        shares: Shares | None = None,
-        now: float | None = None,
-    ) -> None:
-        """Use other limits and another policy from now on, and other shares if they are given."""
-        state = self._state
-        state.limits, state.policy = limits, policy
-        if state.accounting is not None and shares is not None:
-            state.accounting.configure(shares, state.now if now is None else max(now, state.now))
-            state.plan_due = True
+    def configure(self, limits: Timeouts, policy: NegotiationPolicy) -> None:
+        """Use other limits and another policy from now on."""
+        self._state.limits, self._state.policy = limits, policy
 
     # ---------------------------------------------------------------- events
 
@@ -212,6 +207,18 @@ class Core:
 
     def _plan_failed(self, event: events.PlanFailed) -> None:
         planning.on_plan_failed(self._state, event.reason)
+
+    def _settings_changed(self, event: events.SettingsChanged) -> None:
+        """Use other settings from now on, and plan again."""
+        state = self._state
+        self.configure(event.limits, event.policy)
+        if state.accounting is not None:
+            state.accounting.configure(event.shares, state.now)
+        if event.user_limits != state.user_limits:
+            state.user_limits = event.user_limits
+            processor_limits.note_excess(state)
+            state.rows.stale.update(dict.fromkeys((*state.waiting, *state.active)))
+        state.plan_due = True
 
     def _timer_fired(self, event: events.TimerFired) -> None:
         TIMER_HANDLERS[event.timer.kind](self._state, event.timer)
@@ -283,6 +290,7 @@ class Core:
         if self._state.accounting is not None:
             self._state.accounting.restore(usage)
         server_restart.restore(self._state, nodes, jobs, memory, next_resize)
+        processor_limits.note_excess(self._state)
 
     def recover(self, now: float) -> list[Command]:
         """Return the commands that continue open work after ``restore``."""

@@ -18,6 +18,7 @@ from pliant.core.values.negotiation_policy import Escalation, GrowIf, Negotiatio
 from pliant.core.values.resources import LARGEST, is_name
 from pliant.core.values.shares import Shares, parse_shares
 from pliant.core.values.timeouts import Timeouts
+from pliant.core.values.user_limits import UserLimits, parse_user_limits
 from pliant.protos.address import GRPC_SOCKET, Address, TcpAddress, UnixAddress, parse_address
 from pliant.protos.daemons.config_files import ConfigFileError, read_config
 from pliant.server.access.roles import Roles, RolesFileError, read_roles
@@ -106,6 +107,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     resources: dict[str, int] = {}
     #: Fair order: half-life of usage, shares of users and accounts (``core/values/shares.py``).
     fairshare: dict[str, object] = {}
+    #: Limits for each user (``core/values/user_limits.py``).
+    user_limits: dict[str, object] = {}
     #: Names of users who may act on all jobs and drain nodes.
     operators: tuple[str, ...] = ()
     #: Who may connect to the users' socket: the server's own account, or all users of the host.
@@ -189,6 +192,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def shares(self) -> Shares:
         """Return the settings of fair order."""
         return parse_shares(self.fairshare)
+
+    def limits_of_users(self) -> UserLimits:
+        """Return the limits for each user."""
+        return parse_user_limits(self.user_limits)
 
     def replaced(self, values: Mapping[str, object]) -> Config:
         """Return this configuration with other values for some keys."""
@@ -337,6 +344,10 @@ def _check_shares(config: Config) -> None:
         config.shares()
     except ValueError as error:
         raise ConfigError(f"fairshare.{error}") from None
+    try:
+        config.limits_of_users()
+    except ValueError as error:
+        raise ConfigError(f"user_limits.{error}") from None
 
 
 def _check_resources(resources: Mapping[str, int]) -> None:

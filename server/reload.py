@@ -23,6 +23,7 @@ _RELOADED = frozenset(
         "operators",
         "roles",
         "fairshare",
+        "user_limits",
     }
 )
 

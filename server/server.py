@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Engine
 
 from pliant.core.commands import Command, Note
+from pliant.core.events import SettingsChanged
 from pliant.core.state.accounting import Accounting
 from pliant.core.state_machine import Core
 from pliant.core.values.processors import from_indices
@@ -132,6 +133,7 @@ class Server:
             policy=config.negotiation,
             resources=config.resources,
             accounting=Accounting(config.shares()),
+            user_limits=config.limits_of_users(),
         )
         self._status.resources = config.resources
         self._dispatcher = CommandDispatcher(
@@ -179,6 +181,7 @@ class Server:
             self._job_ids,
         )
         self._submissions.shares = config.shares()
+        self._status.pending.limits = config.limits_of_users()
         self._availability = AvailabilityQueries(
             self._core_loop,
             self._submissions,
@@ -235,10 +238,12 @@ class Server:
         Called in the main thread.
         """
         self._config = config
-        limits, policy = config.limits(), config.negotiation
-        shares, now = config.shares(), self._clock.now()
+        shares, user_limits = config.shares(), config.limits_of_users()
         self._submissions.shares = shares
-        self._core_loop.call(lambda core: core.configure(limits, policy, shares, now))
+        self._status.pending.limits = user_limits
+        self._core_loop.post(
+            SettingsChanged(config.limits(), config.negotiation, shares, user_limits)
+        )
         self._rate_limiter.configure(config.session_rate, config.session_burst)
         self._dispatcher.settings = self._launch_settings()
         try:
@@ -290,6 +295,7 @@ class Server:
         commands = self._core.recover(self._clock.now())
         self._status.publish_nodes(self._core.nodes.values())
         self._status.strategy = self._core.strategy
+        self._status.pending.restore(self._reader.program_sizes())
         for job, summary in [*stored.ended_jobs, *stored.open_jobs]:
             self._status.publish_summary(job.id, summary)
             self._status.publish_jobs([job])

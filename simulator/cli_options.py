@@ -13,6 +13,7 @@ from pliant.simulator.user_options import (
     add_scheduling_options,
     add_workload_options,
     make_shares,
+    make_user_limits,
     with_order,
 )
 
@@ -285,6 +286,7 @@ def make_settings(options: argparse.Namespace) -> "list[Settings]":
         quiet_s=options.quiet,
         failures=NO_FAILURES if failures is None else parse_failures(failures),
         shares=make_shares(options),
+        user_limits=make_user_limits(options),
         by_user=options.by_user,
         check=options.debug,
         keep_jobs=bool(options.jobs_out),

@@ -8,6 +8,7 @@ from pliant.simulator.inputs.errors import SettingsError
 
 if TYPE_CHECKING:
     from pliant.core.values.shares import Shares
+    from pliant.core.values.user_limits import UserLimits
 
 #: The values of --order, as in ``queue_order.QueueOrder``, which --help does not import.
 ORDERS = ("fcfs", "sjf", "ljf", "priority", "fairshare")
@@ -42,6 +43,36 @@ def add_scheduling_options(group: "argparse._ArgumentGroup") -> None:
         metavar="NAME=N,...",
         help="fairshare: shares of accounts; without it, accounts do not count",
     )
+    add(
+        "--user-limit",
+        metavar="N,NAME=N,...",
+        help="processors that each user, or user NAME, may use at once",
+    )
+
+
+def make_user_limits(options: argparse.Namespace) -> "UserLimits":
+    """Return the limits of users.
+
+    Raises:
+        SettingsError: the option is invalid.
+    """
+    from pliant.core.values.user_limits import NO_LIMITS, parse_user_limits
+
+    if options.user_limit is None:
+        return NO_LIMITS
+    settings: dict[str, object] = {}
+    users: dict[str, object] = {}
+    for part in options.user_limit.split(","):
+        name, _, number = part.strip().rpartition("=")
+        if not (number.isascii() and number.isdigit()) or int(number) < 1:
+            raise SettingsError(
+                f"--user-limit {options.user_limit!r}: write N, NAME=N or both, as in 16,alice=32"
+            )
+        if name:
+            users[name] = {"running_processors": int(number)}
+        else:
+            settings["running_processors"] = int(number)
+    return parse_user_limits({**settings, "users": users})
 
 
 def add_output_options(group: "argparse._ArgumentGroup") -> None:

@@ -5,7 +5,7 @@ from pliant.core.events import ResizeRequested
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.placement import grow, keep_first
-from pliant.core.state import named_resources, node_amounts
+from pliant.core.state import named_resources, node_amounts, processor_limits
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.view_cache import node_view
 from pliant.core.support.plural import plural
@@ -77,7 +77,8 @@ def _why_not_this_size(state: CoreState, job: Job, event: ResizeRequested) -> st
     more = event.size - job.size
     if more > 0 and event.release:
         return "release names processors to give back, but the new size is larger"
-    if problem := _lacking_processors(state, job, more):
+    problem = _lacking_processors(state, job, more) or _over_limit(state, job, event.size)
+    if problem:
         return problem
     if lack := more > 0 and named_resources.lacking(state, job, event.size):
         return f"job {job.id} needs more of resource {lack} for that than is free"
@@ -87,6 +88,17 @@ def _why_not_this_size(state: CoreState, job: Job, event: ResizeRequested) -> st
         named = plural(count(event.release), "processor")
         return f"release names {named}, the new size gives back {-more}"
     return ""
+
+
+def _over_limit(state: CoreState, job: Job, size: int) -> str:
+    if not processor_limits.exceeds(state, job, size):
+        return ""
+    user = job.spec.user
+    return (
+        f"{size} processors would take {user} over the limit of "
+        f"{state.user_limits.of(user).running_processors} running processors: wait until other "
+        "jobs have ended, or raise user_limits in the configuration"
+    )
 
 
 def _lacking_processors(state: CoreState, job: Job, more: int) -> str:

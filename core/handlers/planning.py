@@ -12,7 +12,7 @@ from pliant.core.model.jobs import Job, Promise
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.model.views_and_plans import Acceptance, Offer, Plan, Start
-from pliant.core.state import named_resources, node_amounts
+from pliant.core.state import named_resources, node_amounts, processor_limits
 from pliant.core.state.core_state import PLAN_REFUSED, CoreState
 from pliant.core.state.views import view
 from pliant.core.support.plural import plural
@@ -135,6 +135,8 @@ def _explain(state: CoreState, plan: Plan) -> None:
     named = {**plan.reasons, **named_resources.reasons(state)} if state.needing else plan.reasons
     if state.node_bound:
         named = {**named, **node_amounts.reasons(state)}
+    if state.user_limits.limits_processors:
+        named = {**named, **processor_limits.reasons(state)}
     for job_id, reason in named.items():
         state.explain_wait(job_id, reason)
     if plan.behind:
@@ -212,6 +214,8 @@ def _expand(
         _refuse(state, what, "the processors are not free")
     elif lack := named_resources.lacking(state, job, count(offer.processors)):
         return not _taken_by_others(state, job, offer.processors, what, lack)
+    elif processor_limits.exceeds(state, job, count(offer.processors)):
+        return not _room_taken(state, job, offer.processors, what)
     elif job.spec.node_needs and (lack := node_amounts.lacking(state, job, added, donors)):
         _refuse(state, what, lack)
     elif later:
@@ -234,6 +238,15 @@ def _taken_by_others(
     if count(processors) <= state.rows.limits.get(job.id, maxsize):
         return True
     _refuse(state, what, f"too little of resource {lack} is free")
+    return False
+
+
+def _room_taken(state: CoreState, job: Job, processors: ProcessorMap, what: str) -> bool:
+    """Return whether other parts of the plan have used up what the user of a job may have."""
+    if count(processors) <= processor_limits.max_processors(state, job):
+        return True
+    limit = state.user_limits.of(job.spec.user).running_processors
+    _refuse(state, what, f"its user may have {limit} processors at once")
     return False
 
 
@@ -285,6 +298,8 @@ def _start(
         _refuse(state, what, "the processors are neither free nor given by this plan")
     elif lack := named_resources.lacking(state, job, count(start.processors)):
         return not _taken_by_others(state, job, start.processors, what, lack)
+    elif processor_limits.exceeds(state, job, count(start.processors)):
+        return not _room_taken(state, job, start.processors, what)
     elif job.spec.node_needs and (
         lack := node_amounts.lacking(state, job, start.processors, donors)
     ):

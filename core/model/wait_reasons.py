@@ -37,6 +37,8 @@ class WaitCode(StrEnum):
     SUSPENDING = "suspending"
     #: Too little of a named resource (``name``) is free, or earlier jobs wait for it: ``amount``.
     RESOURCE = "resource"
+    #: Its user (``user``) may have no more processors at once: ``limit`` of them.
+    USER_LIMIT = "user_limit"
     #: Too few processors of nodes that fit it are within reach (``needs``: what it needs of them).
     #: Live: ``reach``, how many are.
     NODES = "nodes"
@@ -80,6 +82,7 @@ _SENTENCES = {
     WaitCode.LOOKAHEAD: "accepted; starts when job {job} ends",
     WaitCode.SUSPENDING: "needs at least {needed}; jobs that are leaving free enough for it",
     WaitCode.RESOURCE: "waits for {amount} of resource {name}",
+    WaitCode.USER_LIMIT: "waits for other jobs of {user}, who may use {limit} processors at once",
     WaitCode.NODES: "needs at least {needed} of nodes that fit it ({needs}); {reach} can be given "
     "to it now",
 }
@@ -89,6 +92,7 @@ _REQUIRED = {
     WaitCode.UNSETTLED: ("why",),
     WaitCode.LOOKAHEAD: ("job",),
     WaitCode.RESOURCE: ("name", "amount"),
+    WaitCode.USER_LIMIT: ("user", "limit"),
     WaitCode.NODES: ("needs",),
 }
 _CODES = {code.value: code for code in WaitCode}

@@ -24,6 +24,7 @@ from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.negotiation_policy import NegotiationPolicy
 from pliant.core.values.processors import NONE, ProcessorMap
 from pliant.core.values.timeouts import Timeouts
+from pliant.core.values.user_limits import NO_LIMITS, UserLimits
 
 #: The kind of the note about a part of a plan that does not fit.
 PLAN_REFUSED = "plan.refused"
@@ -69,6 +70,9 @@ class CoreState:
     node_bound: dict[JobId, Job] = field(default_factory=dict)
     #: How much the cluster has of each of these resources.
     resources: Mapping[str, int] = field(default_factory=dict)
+    #: The limits of users, and who had more than the limit of processors when it was set.
+    user_limits: UserLimits = NO_LIMITS
+    excess: Mapping[str, int] = field(default_factory=dict)
     #: The usage of users. None if nothing is charged.
     accounting: Accounting | None = None
     ledger: ProcessorLedger = field(default_factory=ProcessorLedger)

@@ -14,6 +14,7 @@ from pliant.core.model.resize import PROPOSED, Releasing
 from pliant.core.model.views_and_plans import View
 from pliant.core.state import node_amounts
 from pliant.core.state.core_state import CoreState
+from pliant.core.state.processor_limits import used
 from pliant.core.state.views import fresh_view, view
 from pliant.core.support.errors import PliantError
 from pliant.core.values.processors import NONE, ProcessorMap, count, format_ranges, indices
@@ -32,6 +33,7 @@ def check(state: CoreState) -> None:
     _spares_stand_in_for_lost_nodes(state)
     _view_is_fresh(state)
     _usage_is_charged(state)
+    _limits_hold(state)
     for job in state.jobs.values():
         problem = next(_problems(state, job), "")
         if problem:
@@ -134,6 +136,14 @@ def _sums_are_right(state: CoreState) -> None:
         raise InvariantError("the ledger's spare nodes are wrong")
     if state.ledger.nodes != by_first:
         raise InvariantError("the nodes are not in order of their processors")
+
+
+def _limits_hold(state: CoreState) -> None:
+    """Check that no user has more processors than the limit, or than when it was lowered."""
+    for user, processors in used(state).items() if state.user_limits.limits_processors else ():
+        limit = state.user_limits.of(user).running_processors
+        if limit is not None and processors > max(limit, state.excess.get(user, 0)):
+            raise InvariantError(f"user {user} has {processors} processors, the limit is {limit}")
 
 
 def _usage_is_charged(state: CoreState) -> None:

@@ -118,6 +118,7 @@ class ViewCache:
         "place",
         "promised",
         "quiet",
+        "rooms",
         "running",
         "stale",
         "waiting",
@@ -140,6 +141,8 @@ class ViewCache:
         self.capacity = (0, 0)
         #: How many processors each job that needs named resources may have now.
         self.limits: dict[JobId, int] = {}
+        #: How many more processors each user with a limit may have, see ``processor_limits``.
+        self.rooms: dict[str, int] = {}
         #: (version of ``nodes``, processors without and with suspected nodes) that a job with these
         #: needs could have, see ``state/node_amounts.py``.
         self.node_capacity: dict[NodeNeeds, tuple[int, int, int]] = {}

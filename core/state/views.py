@@ -13,7 +13,7 @@ from pliant.core.model.views_and_plans import (
     View,
     WaitingJob,
 )
-from pliant.core.state import named_resources, node_amounts
+from pliant.core.state import named_resources, node_amounts, processor_limits
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.view_cache import node_view
 from pliant.core.values.ids import JobId
@@ -82,6 +82,7 @@ def fresh_view(state: CoreState) -> View:
     """Return the view made without the cache. ``view`` must equal it."""
     ledger, accounting = state.ledger, state.accounting
     state.rows.limits = named_resources.limits(state)
+    state.rows.rooms = processor_limits.rooms(state)
     queue = sorted(state.waiting.values(), key=lambda job: (job.spec.submit, job.id))
     shown = [waiting(job, *_capacity(state, job.id)) for job in queue if not job.reserved]
     nodes = sorted(state.nodes.values(), key=lambda node: node.first)
@@ -108,6 +109,8 @@ def fresh_view(state: CoreState) -> View:
 def _capacity(state: CoreState, job_id: JobId) -> tuple[int, int]:
     """Return how many processors a job may have, without and with suspected nodes."""
     most = state.rows.limits.get(job_id, maxsize)
+    if state.user_limits.limits_processors:
+        most = min(most, processor_limits.max_processors(state, state.jobs[job_id]))
     total, expected = state.ledger.capacity
     if state.node_bound and job_id in state.node_bound:
         alone, later = node_amounts.capacity(state, state.node_bound[job_id])
@@ -130,6 +133,12 @@ def _find_stale(state: CoreState) -> None:
         changed = limits.items() ^ rows.limits.items()
         rows.limits = limits
         rows.stale.update(dict.fromkeys(sorted({job_id for job_id, _ in changed})))
+    if state.user_limits.limits_processors or rows.rooms:
+        rooms = processor_limits.rooms(state)
+        if rooms != rows.rooms:
+            changed_users = {user for user, _ in rooms.items() ^ rows.rooms.items()}
+            rows.rooms = rooms
+            rows.stale.update(processor_limits.jobs_of(state, changed_users))
     if rows.quiet:
         over = [job_id for job_id, until in rows.quiet.items() if until <= state.now]
         for job_id in over:

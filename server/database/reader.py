@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, func, literal, select
 
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import FINAL_STATES
@@ -110,6 +110,14 @@ class Reader:
         for row in self._rows(query.limit(1)):
             raise row_codecs.unreadable_row("job", row._mapping, "program")
         return self._jobs(still)
+
+    def program_sizes(self) -> dict[JobId, int]:
+        """Return the bytes of the arguments and environment of each job that has not ended."""
+        table = tables.job.c
+        parts = (func.json_extract(table.program, f"$.{name}") for name in ("argv", "env"))
+        size = sum((func.coalesce(func.length(part), 0) for part in parts), literal(0))
+        query = select(table.id, size.label("size")).where(table.state.not_in(_FINAL))
+        return {JobId(row.id): int(row.size) for row in self._rows(query)}
 
     def last_event_time(self) -> float | None:
         """Return the time of the latest event, None if no job is open."""

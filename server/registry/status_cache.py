@@ -24,6 +24,7 @@ from pliant.core.values.processors import ProcessorMap, block, count
 from pliant.server.registry.job_program import Summary
 from pliant.server.registry.node_map import Host, NodeMap
 from pliant.server.registry.node_status import NodeStatusCache
+from pliant.server.registry.pending_jobs import PendingJobs
 
 #: Ended jobs stay in the cache this long, seconds. Older ones are read from the database.
 ENDED_JOBS_KEPT_S = 3600.0
@@ -73,6 +74,8 @@ class StatusCache:
         self._idle_memory: dict[NodeName, int] = {}
         #: The nodes that start jobs as their users.
         self._root_helpers: set[NodeName] = set()
+        #: The jobs that have not started, for the limits of users.
+        self.pending = PendingJobs()
         self.strategy = ""
         #: How much the cluster has of each named resource.
         self.resources: Mapping[str, int] = {}
@@ -105,7 +108,9 @@ class StatusCache:
                 self._jobs[job] = entry
                 if not entry.final:
                     self._open[job] = entry
+                    self.pending.update(job, entry.info["user"], entry.info["state"])
                     continue
+                self.pending.forget(job)
                 self._open.pop(job, None)
                 self._progress.pop(job, None)
                 if before is None or not before.final:

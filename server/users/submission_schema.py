@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -149,6 +150,11 @@ class Submission:
             node_needs=self.node_needs,
             account=self.account,
         )
+
+    @property
+    def program_bytes(self) -> int:
+        """Return how many bytes the arguments and the environment have as JSON."""
+        return sum(len(json.dumps(part)) for part in (self.request.argv, self.request.env))
 
     def program(self, spec: JobSpec) -> Program:
         """Return the part of the job for the nodes."""

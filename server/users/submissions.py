@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from pliant.core.events import JobSubmitted
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
+from pliant.core.support.plural import plural
 from pliant.core.values.ids import JobId
 from pliant.core.values.shares import AccountError, Shares
 from pliant.faults import failpoint
@@ -80,38 +81,53 @@ class Submissions:
             account = self.shares.account_for(user, submission.request.account)
         except AccountError as error:
             raise UserRequestError(str(error), kind="refused", field="account") from None
+        limit = self._status.pending.limits.of(user).running_processors
+        if limit is not None and submission.sizes.min > limit:
+            raise UserRequestError(
+                f"sizes {submission.sizes} can never be satisfied: {user} may use "
+                f"{plural(limit, 'processor')} at once (user_limits.running_processors)",
+                kind="refused",
+                field="sizes",
+            )
         return replace(submission, account=account)
 
-    async def submit(self, raw: Any, user: str, uid: int) -> int:
+    async def submit(self, raw: Any, user: str, uid: int, *, exempt: bool = False) -> int:
         """Store a job and return its number. The job is durable when this returns.
 
         Args:
             raw: the submission as the client sent it.
             user: the name of its owner.
             uid: of its owner.
+            exempt: whether the limits for all users do not hold for this one.
 
         Raises:
-            UserRequestError: if it is invalid, or cannot be stored.
+            UserRequestError: if it is invalid, exceeds a limit, or cannot be stored.
         """
         submission = self.check(raw, user)
         request = submission.request
+        pending, size = self._status.pending, submission.program_bytes
+        if refusal := pending.admit(user, size, time.monotonic(), exempt=exempt):
+            raise UserRequestError(refusal, kind="refused")
         spec = submission.spec(JobId(self._job_ids.next()), user, uid, self._clock.now())
         program = submission.program(spec)
         job = new_job(Job(spec, JobState.HELD if request.hold else JobState.PENDING))
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         change = insert_job(job, program, request.key)
         new = _New(job, program, change, JobSubmitted(spec, request.hold), stored)
+        pending.add(job.id, user, size)
         self._waiting.append(new)
         if self._storing is None:
             self._storing = asyncio.create_task(self._store_waiting())
         try:
             await stored  # no timeout here: a job must not be stored after it was refused
         except IntegrityError:
+            pending.forget(job.id)
             known = await self._job_with_key(uid, request.key) if request.key else None
             if known is None:
                 raise
             return known
         except Exception as error:
+            pending.forget(job.id)
             raise UserRequestError(
                 f"the job database cannot be written ({sqlite_message(error)}): try again later",
                 kind="unavailable",

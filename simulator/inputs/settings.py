@@ -6,6 +6,7 @@ from typing import Literal
 
 from pliant.core.support.limits import MAX_PROCESSORS
 from pliant.core.values.shares import Shares
+from pliant.core.values.user_limits import NO_LIMITS, UserLimits
 from pliant.simulator.inputs.answer_models import parse_answers
 from pliant.simulator.inputs.costs import FREE, SAVE, Cost
 from pliant.simulator.inputs.errors import SettingsError
@@ -72,6 +73,8 @@ class Settings:
     keep_jobs: bool = True
     #: The shares of users, for strategies that use them (``Strategy.uses_usage``).
     shares: Shares = field(default_factory=Shares)
+    #: The limits of users; only those of processors count.
+    user_limits: UserLimits = NO_LIMITS
     #: Whether the metrics have a part for each user.
     by_user: bool = False
     #: Whether the result has the processors that each job held, for pictures.

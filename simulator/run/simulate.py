@@ -77,6 +77,12 @@ def _check(jobs: Sequence[SimJob], settings: Settings) -> None:
                 f"job {job.id} needs {job.sizes.min} processors, the machine has {settings.total}: "
                 "simulate a larger one (processors), or leave the job out"
             )
+        limit = settings.user_limits.of(job.user).running_processors
+        if limit is not None and job.sizes.min > limit:
+            raise WorkloadError(
+                f"job {job.id} needs {job.sizes.min} processors, and user {job.user or '-'} may "
+                f"use {limit}: raise the limit (user_limits), or leave the job out"
+            )
         _check_phases(job)
     _check_nodes(jobs, settings)
 

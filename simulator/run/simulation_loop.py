@@ -87,6 +87,7 @@ class Engine:
             limits,
             silent=on_note is None,
             accounting=Accounting(settings.shares, keep_phases=False) if counts else None,
+            user_limits=settings.user_limits,
         )
         self.machine = SimulatedNodes(settings)
         self._queue = EventQueue()

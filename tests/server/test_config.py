@@ -33,6 +33,15 @@ from testkit import run_python
         ({"fairshare": {"shares": {"bob": -1}}}, "fairshare.shares.bob: expected a number"),
         ({"fairshare": {"account": {}}}, "fairshare.account: unknown key"),
         ({"fairshare": 3}, "fairshare: expected object, got int"),
+        (
+            {"user_limits": {"pending_jobs": -1}},
+            "user_limits.pending_jobs: expected a whole number",
+        ),
+        ({"user_limits": {"pending": 1}}, "user_limits.pending: unknown key"),
+        (
+            {"user_limits": {"users": {"bob": {"submissions_per_s": 0}}}},
+            "user_limits.users.bob.submissions_per_s: expected a number above 0",
+        ),
         ({"ofer_timeout_s": 1}, "ofer_timeout_s: unknown key, did you mean offer_timeout_s?"),
         ({"xyzzy": 1}, "xyzzy: unknown key; known: state_dir"),
         ({"negotiation": {"round": 1}}, "negotiation.round: unknown key, did you mean rounds?"),

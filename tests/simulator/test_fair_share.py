@@ -10,11 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corekit.simkit import job, rigid, run
+from pliant.core.model.lifecycle import JobState
 from pliant.core.values.shares import Account, Shares
+from pliant.core.values.user_limits import UserLimit, UserLimits
 from pliant.simulator import Settings, SimJob, simulate
 from pliant.simulator.inputs.errors import SettingsError
 from pliant.simulator.inputs.models.users import give_users, parse_users
-from pliant.simulator.inputs.workload import Workload
+from pliant.simulator.inputs.workload import Workload, WorkloadError
 from pliant.simulator.run.simulation_loop import Engine
 
 
@@ -93,6 +95,34 @@ def test_the_usage_of_all_users_is_the_sum_of_processor_seconds(
     for record in engine.jobs.records:
         held[users[record.id]] += record.area
     assert used == pytest.approx(held)
+
+
+@given(workloads(), st.sampled_from(("fcfs+easy", "equipartition", "easy-avg", "egs", "max-fit")))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_user_has_more_processors_than_the_limit(jobs: list[SimJob], strategy: str) -> None:
+    limits = UserLimits(UserLimit(running_processors=3), {"b": UserLimit(running_processors=5)})
+    found = run(jobs, strategy=strategy, user_limits=limits)
+    users = {each.id: each.user for each in jobs}
+    changes = sorted(
+        change
+        for span in found.spans
+        for change in (
+            (span.end, 0, users[span.job], -len(span.processors)),
+            (span.start, 1, users[span.job], len(span.processors)),
+        )
+    )
+    used = {"a": 0, "b": 0}
+    for _, _, user, change in changes:
+        used[user] += change
+        assert used["a"] <= 3
+        assert used["b"] <= 5
+    assert all(record.state is JobState.COMPLETED for record in found.jobs)
+
+
+def test_a_job_that_its_user_may_never_run_is_refused() -> None:
+    limits = UserLimits(UserLimit(running_processors=3))
+    with pytest.raises(WorkloadError, match="user_limits"):
+        run([rigid(1, 0, 4, 1.0, user="a")], user_limits=limits)
 
 
 def test_counting_usage_changes_nothing_for_other_orders() -> None:

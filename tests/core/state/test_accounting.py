@@ -13,6 +13,7 @@ from pliant.core.model.negotiation import Verb
 from pliant.core.model.usage import Phase
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.shares import Shares
+from pliant.core.values.user_limits import NO_LIMITS
 
 
 def used(rig: Rig, user: str = "ann") -> float:
@@ -122,7 +123,8 @@ def test_other_half_lives_count_from_now_on() -> None:
     rig.wait(10)
     rig.exit(1)
     rig.wait(100)
-    rig.core.configure(rig.limits, rig.core.state.policy, Shares(50.0), rig.now)
+    policy = rig.core.state.policy
+    rig.do(events.SettingsChanged(rig.limits, policy, Shares(50.0), NO_LIMITS))
     assert used(rig) == 20.0
     rig.wait(50)
     assert used(rig) == pytest.approx(10.0)

@@ -35,6 +35,7 @@ from pliant.core.values.resources import parse_needs
 from pliant.core.values.shares import Shares
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.core.values.speedup import LINEAR, Speedup
+from pliant.core.values.user_limits import NO_LIMITS, UserLimits
 from pliant.strategies import Strategy, load_strategy
 
 C = TypeVar("C")
@@ -66,7 +67,9 @@ class Rig:
         policy: NegotiationPolicy | None = None,
         resources: Mapping[str, int] | None = None,
         shares: Shares | None = None,
+        user_limits: UserLimits = NO_LIMITS,
     ) -> None:
+        self.user_limits = user_limits
         self.shares = shares or Shares(math.inf)
         #: Accounting rows and usage, as a server would have stored them.
         self.phases: list[Phase] = []
@@ -93,6 +96,7 @@ class Rig:
             policy=self.policy,
             resources=self.resources,
             accounting=Accounting(self.shares),
+            user_limits=self.user_limits,
         )
 
     # ---------------------------------------------------------------- driving

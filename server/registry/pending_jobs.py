@@ -1,0 +1,110 @@
+"""Jobs that have not started, by user, and whether a user may submit another one.
+
+This is the only place that checks the limits of submissions. The limit of running processors is
+checked by the core (``core/state/processor_limits.py``).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from pliant.core.model.lifecycle import JobState
+from pliant.core.values.ids import JobId
+from pliant.core.values.user_limits import NO_LIMITS, UserLimit, UserLimits
+from pliant.server.support.rate_limit import TokenBucket
+
+_NOT_STARTED = frozenset({JobState.PENDING.value, JobState.HELD.value})
+
+
+class PendingJobs:
+    """Counts of jobs and bytes for each user. Every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: Replaced when the configuration is read again.
+        self.limits: UserLimits = NO_LIMITS
+        #: Bytes of the arguments and the environment of each job that has not ended.
+        self._bytes: dict[JobId, int] = {}
+        #: The owners of the jobs that have not started.
+        self._owners: dict[JobId, str] = {}
+        self._jobs: dict[str, int] = {}
+        self._sums: dict[str, int] = {}
+        self._buckets: dict[str, TokenBucket] = {}
+
+    def restore(self, sizes: Mapping[JobId, int]) -> None:
+        """Set the bytes of stored jobs, before these are published."""
+        with self._lock:
+            self._bytes.update(sizes)
+
+    def admit(self, user: str, size: int, now: float, *, exempt: bool) -> str:
+        """Return why a user may not submit another job, or an empty text.
+
+        Args:
+            user: who submits it.
+            size: bytes of its arguments and environment.
+            now: seconds on a monotonic clock.
+            exempt: whether only limits hold that are stated for this user by name.
+        """
+        limits = self.limits
+        limit = limits.users.get(user, UserLimit()) if exempt else limits.of(user)
+        with self._lock:
+            jobs, total = self._jobs.get(user, 0), self._sums.get(user, 0) + size
+            if limit.pending_jobs is not None and jobs >= limit.pending_jobs:
+                return (
+                    f"{user} has {jobs} jobs that have not started, and the limit is "
+                    f"{limit.pending_jobs} (user_limits.pending_jobs): wait until some have "
+                    "started, or cancel some with jobdel"
+                )
+            if limit.pending_bytes is not None and total > limit.pending_bytes:
+                return (
+                    f"the arguments and environments of {user}'s jobs that have not started would "
+                    f"have {total} bytes, and the limit is {limit.pending_bytes} "
+                    "(user_limits.pending_bytes): wait until some have started, or export fewer "
+                    "variables with jobsub --export"
+                )
+            rate = limit.submissions_per_s
+            if rate is not None:
+                bucket = self._buckets.setdefault(user, TokenBucket(limit.burst, now))
+                if not bucket.take(rate, limit.burst, now):
+                    wait_s = (1.0 - bucket.tokens) / rate
+                    return (
+                        f"{user} may submit {rate:g} jobs per second, {limit.burst:g} at once "
+                        f"(user_limits.submissions_per_s): submit again in {wait_s:.1f} s"
+                    )
+        return ""
+
+    def add(self, job: JobId, user: str, size: int) -> None:
+        """Count a job that is being stored."""
+        with self._lock:
+            self._bytes[job] = size
+            self._count(job, user)
+
+    def update(self, job: JobId, user: str, state: str) -> None:
+        """Count a job in its present state."""
+        with self._lock:
+            if state in _NOT_STARTED:
+                self._count(job, user)
+            else:
+                self._drop(job)
+
+    def forget(self, job: JobId) -> None:
+        """Drop a job that has ended, or that was not stored."""
+        with self._lock:
+            self._drop(job)
+            self._bytes.pop(job, None)
+
+    def _count(self, job: JobId, user: str) -> None:
+        if job not in self._owners:
+            self._owners[job] = user
+            self._jobs[user] = self._jobs.get(user, 0) + 1
+            self._sums[user] = self._sums.get(user, 0) + self._bytes.get(job, 0)
+
+    def _drop(self, job: JobId) -> None:
+        user = self._owners.pop(job, None)
+        if user is None:
+            return
+        self._jobs[user] -= 1
+        self._sums[user] -= self._bytes.get(job, 0)
+        if not self._jobs[user]:
+            del self._jobs[user], self._sums[user]

@@ -1,0 +1,50 @@
+"""Limits of users on a real cluster: refusals, waiting jobs, a restart and SIGHUP."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clusterkit.cluster import Cluster
+from clusterkit.shared import running_cluster
+from pliant.client.errors import RequestError
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+SETTINGS = "user_limits: {pending_jobs: 2, running_processors: 3}\n"
+#: Runs until a file is there.
+WAIT = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.02)"
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Cluster]:
+    with running_cluster("fcfs", SETTINGS, slots=4) as cluster:
+        yield cluster
+
+
+def submit(cluster: Cluster, file: Path) -> int:
+    return cluster.client.submit(
+        sys.executable, "-c", WAIT, str(file), sizes="2", stdout="/dev/null"
+    )
+
+
+def test_limits_hold_over_a_restart(shared: Cluster, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    first, second, third = (submit(shared, gate) for _ in range(3))
+    why = "waits for other jobs of"
+    shared.wait_for(first, lambda job: job.state == "RUNNING", "RUNNING")
+    shared.wait_for(second, lambda job: why in job.reason, "its reason")
+    with pytest.raises(RequestError, match="pending_jobs"):
+        submit(shared, gate)
+    with pytest.raises(RequestError, match="running_processors"):
+        shared.client.submit("true", sizes="4")
+    shared.kill("server")
+    shared.up()
+    with pytest.raises(RequestError, match="pending_jobs"):
+        submit(shared, gate)
+    gate.touch()
+    for number in (first, second, third):
+        assert shared.client.wait(number).state == "COMPLETED"
