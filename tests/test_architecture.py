@@ -101,7 +101,8 @@ ORDER = {
         resize_check
     """,
     "server": """
-        locks shutdown support security registry
+        locks shutdown support security
+        registry
         access
         config database
         reload execution

@@ -10,7 +10,7 @@ from pliant.core.state_machine import EVENT_HANDLERS, TIMER_HANDLERS
 
 
 def test_each_event_has_a_handler() -> None:
-    own = {events.PlanReady, events.PlanFailed, events.TimerFired}
+    own = {events.PlanReady, events.PlanFailed, events.TimerFired, events.SettingsChanged}
     assert set(EVENT_HANDLERS) | own == set(get_args(events.Event))
 
 
