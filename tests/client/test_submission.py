@@ -4,6 +4,7 @@ import os
 import stat
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -194,3 +195,24 @@ def test_umask_is_read_and_not_changed() -> None:
         assert stat.S_IMODE(os.umask(0o027)) == 0o027
     finally:
         os.umask(before)
+
+
+def test_what_a_job_needs_of_its_nodes() -> None:
+    words = ["/bin/true"]
+    assert not {"memory_bytes", "gres", "constraint"} & build_job(words).keys()
+    job = build_job(
+        words, mem_per_cpu="4G", gpus=2, gres=["fpga"], constraint="a|b", nodelist="n[1-3]"
+    )
+    assert (job["memory_bytes"], job["gres"]) == (4 << 30, {"fpga": 1, "gpu": 2})
+    assert (job["constraint"], job["nodelist"], "exclude" in job) == ("a|b", "n[1-3]", False)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"mem_per_cpu": "x"}, "--mem-per-cpu: 'x' is not"),
+        ({"gpus": 1, "gres": ["gpu:2"]}, "name them once"),
+        ({"gres": ["1"]}, "--gres"),
+        ({"constraint": "a&"}, "--constraint: 'a&' is not"),
+        ({"nodelist": "n["}, "--nodelist"),
+        ({"exclude": "n["}, "--exclude"),
+    ]
+    for options, reason in wrong:
+        with pytest.raises(UsageError, match=reason):
+            build_job(words, **options)

@@ -46,6 +46,18 @@ def check(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> tupl
         ("slots: " + "[" * 5000, "line 1: nested deeper than 16 levels"),
         ('cluster: "a\\nb"', "cluster: 'a\\nb' has characters that cannot be printed"),
         ("- a", "expected keys and values, got list"),
+        ("gres: {gpu: many}", "gres[...]: expected int, got str"),
+        ("gres: {gpu: -1}", "gres.gpu: expected 0 to 1000000, got -1"),
+        ("gres: {memory: 1}", "gres: 'memory' is no name; write letters, digits, '.', '_' and '-'"),
+        (
+            "properties: ['a b']",
+            "properties: 'a b' is no property; write letters, digits, '.', '_' and '-'",
+        ),
+        (
+            "memory: much",
+            "memory: 'much' is not an amount of memory; write a number with a unit, as in 500M or "
+            "4G (without a unit: megabytes)",
+        ),
     ],
 )
 def test_a_wrong_setting_is_named(
@@ -201,3 +213,11 @@ def test_numbers_are_digits(number: str, capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit, match="2"):
         main(["--slots", number, "--check"])
     assert "write digits" in capsys.readouterr().err
+
+
+def test_a_node_is_described_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--memory", "64G", "--gres", "gpu:4,fpga", "--properties", "fast,a100", "--check"]
+    assert main(words) == 0
+    with pytest.raises(SystemExit):
+        main(["--gres", "gpu:x", "--check"])
+    assert "not a generic resource" in capsys.readouterr().err

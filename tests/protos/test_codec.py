@@ -148,7 +148,17 @@ def test_nodes_and_ends() -> None:
     assert event.worlds[0].live == from_indices([1, 3])
     assert not event.spare
     assert node_from_proto(node_pb2.Register(name="n", slots=2, spare=True)).spare
-    for wrong in (node_pb2.Register(slots=1), node_pb2.Register(name="n")):
+    gpus = node_pb2.Register(name="n", slots=2, gres={"gpu": 2}, properties=["fast", "a100"])
+    described = node_from_proto(gpus)
+    assert (described.gres, described.properties) == ((("gpu", 2),), ("a100", "fast"))
+    for wrong in (
+        node_pb2.Register(slots=1),
+        node_pb2.Register(name="n"),
+        node_pb2.Register(name="n", slots=1, gres={"a b": 1}),
+        node_pb2.Register(name="n", slots=1, gres={"gpu": 1 << 40}),
+        node_pb2.Register(name="n", slots=1, properties=["a b"]),
+        node_pb2.Register(name="n", slots=1, properties=[f"p{n}" for n in range(100)]),
+    ):
         with pytest.raises(CodecError):
             node_from_proto(wrong)
     ends = node_pb2.RanksExited(job=1, exits=[node_pb2.RankExit(processor=3, code=2, signal=9)])

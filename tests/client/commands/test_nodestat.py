@@ -60,6 +60,17 @@ class TestNodestat:
         found = [node["name"] for node in json.loads(capsys.readouterr().out)]
         assert found == ["7", "a", "n1", "n1b", "n2", "n10"]
 
+    def test_devices_and_properties_have_columns_if_there_are_some(
+        self, nodes: Any, capsys: Capture
+    ) -> None:
+        fast = NODE | {"gres": {"gpu": 4, "fpga": 0}, "properties": ["fast", "a100"]}
+        nodes.answers["nodes"] = {"nodes": [fast, NODE | {"name": "n2"}]}
+        assert main(["n[1-2]"]) == 0
+        head, first, second = capsys.readouterr().out.splitlines()
+        assert head.split()[-3:] == ["devices", "properties", "reason"]
+        assert first.split()[-2:] == ["gpu:4", "fast,a100"]
+        assert second.split()[-2:] == ["-", "-"]
+
     def test_a_node_that_is_not_there(self, capsys: Capture) -> None:
         assert main(["n9"]) == 1
         assert capsys.readouterr() == ("", "nodestat: there is no node n9\n")
