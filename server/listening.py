@@ -137,9 +137,9 @@ class Services:
         found = server.start(list(endpoints.values()), on_fault, background)
         by_name = dict(zip(endpoints, found, strict=True))
         if self._tls is not None:
-            by_name["joining"] = self._start_joining(meta, by_name["nodes"], on_fault)
             if self._config.listen_users:
                 by_name["users"] = self._listen_for_login_hosts(self._tls.files, meta)
+            by_name["joining"] = self._start_joining(meta, by_name, on_fault)
         ports = {
             _PORTS[name]: str(each.port)
             for name, each in by_name.items()
@@ -159,16 +159,21 @@ class Services:
             self._joining.stop()
 
     def _start_joining(
-        self, meta: Mapping[str, str], nodes: Address, on_fault: Callable[[str], None]
+        self,
+        meta: Mapping[str, str],
+        by_name: Mapping[str, Address],
+        on_fault: Callable[[str], None],
     ) -> Address:
+        from pliant.protos.identity.names import Role
         from pliant.server.joining.admission import Admission
         from pliant.server.joining.listener import JoiningListener
 
-        def servers(reached: str) -> Sequence[str]:
-            if not isinstance(nodes, TcpAddress):
+        def servers(reached: str, role: Role) -> Sequence[str]:
+            address = by_name.get("users" if role is Role.LOGIN_AGENT else "nodes")
+            if not isinstance(address, TcpAddress):
                 return ()
-            host = reached if _is_wildcard(nodes.host) else nodes.host
-            return (str(TcpAddress(host, nodes.port)),)
+            host = reached if _is_wildcard(address.host) else address.host
+            return (str(TcpAddress(host, address.port)),)
 
         self._joining = JoiningListener(Admission(self._config.identity, servers))
         candidates = _candidates(self._config.joining_address, meta.get(_PORTS["joining"]))

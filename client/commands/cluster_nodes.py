@@ -1,4 +1,7 @@
-"""``pliant cluster token``, ``tokens``, ``withdraw``, ``nodes`` and ``revoke``."""
+"""``pliant cluster token``, ``tokens``, ``withdraw``, ``nodes`` and ``revoke``.
+
+They are for nodes, and for login agents.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,7 @@ from pliant.client.terminal.tables import clean, table
 if TYPE_CHECKING:
     from pliant.protos.identity.admitted_nodes import AdmittedNode
     from pliant.protos.identity.cluster_files import ClusterIdentity
+    from pliant.protos.identity.names import Role
     from pliant.protos.joining.token_store import StoredToken
 
 _MAX_SLOTS = 1_000_000
@@ -34,8 +38,10 @@ _WILDCARDS = ("0.0.0.0", "::", "")
 
 def add_node_actions(actions: Any) -> None:
     """Add the actions of this module to the parser of ``pliant cluster``."""
-    token = add_action(actions, "token", "make a token with which a host joins as a node", _token)
-    token.add_argument("--node", required=True, metavar="NAME", help="the name of the node")
+    token = add_action(actions, "token", "make a token with which a host joins", _token)
+    which = token.add_mutually_exclusive_group(required=True)
+    which.add_argument("--node", metavar="NAME", help="the name of the node")
+    which.add_argument("--login-agent", metavar="NAME", help="the name of the login agent")
     token.add_argument(
         "--ttl", default="10m", metavar="TIME", help="how long it is good, at most 7d (10m)"
     )
@@ -54,11 +60,23 @@ def add_node_actions(actions: Any) -> None:
     add_action(actions, "tokens", "list tokens that can still be used", _tokens)
     withdraw = add_action(actions, "withdraw", "make tokens unusable", _withdraw)
     withdraw.add_argument("tokens", nargs="+", metavar="token", help="its id, or name of its node")
-    add_action(actions, "nodes", "list nodes that have joined", _nodes)
+    nodes = add_action(actions, "nodes", "list nodes that have joined", _nodes)
+    _add_role_option(nodes)
     revoke = add_action(
         actions, "revoke", "exclude nodes: the server closes their connections", _revoke
     )
     revoke.add_argument("names", nargs="+", metavar="node", help="a node")
+    _add_role_option(revoke)
+
+
+def _add_role_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--login-agents", action="store_true", help="login agents instead of nodes")
+
+
+def _role(is_agent: bool) -> Role:
+    from pliant.protos.identity.names import Role
+
+    return Role.LOGIN_AGENT if is_agent else Role.NODE
 
 
 def _token(options: argparse.Namespace) -> int:
@@ -69,17 +87,22 @@ def _token(options: argparse.Namespace) -> int:
     from pliant.protos.identity.cluster_files import load_identity
     from pliant.protos.identity.names import check_name
 
-    check_name("--node", options.node)
+    role = _role(options.login_agent is not None)
+    name = options.login_agent if options.node is None else options.node
+    check_name(f"--{role}", name)
+    if role is not _role(False) and options.slots is not None:
+        raise UsageError("--slots: only nodes have slots; leave it out")
     try:
         lifetime_s = parse_span(options.ttl)
     except ValueError as error:
         raise UsageError(f"--ttl: {error}") from None
     directory, now = changed_directory_of(options), time.time()
     found = load_identity(directory)
-    _check_unused(_admitted(directory).find(options.node), now)
+    _check_unused(_admitted(directory, role).find(name), role, now)
     address = options.server or _joining_address(found)
     token = _store(directory).create(
-        options.node,
+        name,
+        role=role,
         max_slots=options.slots,
         lifetime_s=lifetime_s,
         fingerprints=[fingerprint(root) for root in found.roots],
@@ -87,27 +110,29 @@ def _token(options: argparse.Namespace) -> int:
         now=now,
     )
     if options.json:
-        record = {"token": token.format(), "id": token.id, "node": options.node}
+        record = {"token": token.format(), "id": token.id, "node": name}
         print_json({**record, "expires": now + lifetime_s, "server": address})
         return 0
     print_text(token.format())
     slots = "any number of slots" if options.slots is None else f"{options.slots} slots at most"
+    limit = f", with {slots}," if role is _role(False) else ""
     sys.stdout.flush()
     # Not on stdout, so that a script gets the token alone.
     sys.stderr.write(
         f"On the host, run `pliant node join TOKEN` within {format_duration(lifetime_s)}. It "
-        f"becomes node {options.node}, with {slots}, of the server at {clean(address)}.\n"
+        f"becomes {role} {name}{limit} of the server at {clean(address)}.\n"
     )
     return 0
 
 
-def _check_unused(node: AdmittedNode | None, now: float) -> None:
-    """Refuse the name of a node that has joined and can still connect."""
+def _check_unused(node: AdmittedNode | None, role: Role, now: float) -> None:
+    """Refuse the name of a node or login agent that has joined and can still connect."""
     if node is not None and node.revoked_at is None and now < node.ends:
         raise ClientError(
-            f"node {node.name} has joined already (its certificate is valid until "
+            f"{role} {node.name} has joined already (its certificate is valid until "
             f"{format_day(node.ends)}): to let it join again, or to give its name to another host, "
-            f"first run `pliant cluster revoke {node.name}`"
+            f"first run `pliant cluster revoke {node.name}"
+            f"{'' if role is _role(False) else ' --login-agents'}`"
         )
 
 
@@ -149,10 +174,10 @@ def _tokens(options: argparse.Namespace) -> int:
         print_json({"tokens": [_token_record(each) for each in pending]})
         return 0
     rows = [
-        (each.id, each.node, _slots(each.max_slots), format_duration(each.expires - now))
+        (each.id, each.node, each.role, _slots(each.max_slots), format_duration(each.expires - now))
         for each in pending
     ]
-    print_lines(table(("ID", "NODE", "SLOTS", "EXPIRES IN"), rows).splitlines())
+    print_lines(table(("ID", "NODE", "ROLE", "SLOTS", "EXPIRES IN"), rows).splitlines())
     return 0
 
 
@@ -164,7 +189,7 @@ def _withdraw(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"withdrawn": [_token_record(each) for each in done]})
         return 0
-    print_lines([f"token {each.id} of node {each.node} is withdrawn" for each in done])
+    print_lines([f"token {each.id} of {each.role} {each.node} is withdrawn" for each in done])
     return 0
 
 
@@ -176,7 +201,7 @@ def _nodes(options: argparse.Namespace) -> int:
 
     directory, now = directory_of(options), time.time()
     found = load_identity(directory)
-    nodes = _admitted(directory).read()
+    nodes = _admitted(directory, _role(options.login_agents)).read()
     records = [_node_record(each, now) for each in nodes.values()]
     if options.json:
         print_json({"nodes": records})
@@ -202,18 +227,19 @@ def _revoke(options: argparse.Namespace) -> int:
     import time
 
     directory, now = _existing(changed_directory_of(options)), time.time()
-    admitted, done = _admitted(directory), []
+    role = _role(options.login_agents)
+    admitted, done = _admitted(directory, role), []
     for name in options.names:
         done.append(admitted.revoke(name, now=now))
         # Also those that are still open: whoever has one could join under this name.
-        _store(directory).forget(name, now=now)
+        _store(directory).forget(name, now=now, role=role)
     if options.json:
         print_json({"nodes": [_node_record(each, now) for each in done]})
         return 0
     print_lines(
         [
-            f"node {each.name} is revoked: the server refuses it from now on; to let it join "
-            f"again: `pliant cluster token --node {each.name}`"
+            f"{role} {each.name} is revoked: the server refuses it from now on; to let it join "
+            f"again: `pliant cluster token --{role} {each.name}`"
             for each in done
         ]
     )
@@ -234,10 +260,11 @@ def _store(directory: Path) -> Any:
     return TokenStore(directory / FILE)
 
 
-def _admitted(directory: Path) -> Any:
-    from pliant.protos.identity.admitted_nodes import FILE, AdmittedNodes
+def _admitted(directory: Path, role: Role) -> Any:
+    from pliant.protos.identity.admitted_nodes import AGENTS_FILE, FILE, AdmittedNodes
 
-    return AdmittedNodes(directory / FILE)
+    name = FILE if role is _role(False) else AGENTS_FILE
+    return AdmittedNodes(directory / name, role=role)
 
 
 def _slots(number: int | None) -> str:
@@ -245,7 +272,7 @@ def _slots(number: int | None) -> str:
 
 
 def _token_record(token: StoredToken) -> dict[str, Any]:
-    record = {"id": token.id, "node": token.node, "slots": token.max_slots}
+    record = {"id": token.id, "node": token.node, "role": token.role, "slots": token.max_slots}
     return {**record, "expires": token.expires}
 
 

@@ -22,7 +22,7 @@ _MAX_TOKEN_TEXT = 4096
 
 def add_identity_actions(actions: Any) -> None:
     """Add the actions of this module to the parser of ``pliant node``."""
-    join = _add_action(actions, "join", "make this host a node, with a token", _join)
+    join = _add_action(actions, "join", "make this host a node or login host, with a token", _join)
     join.add_argument(
         "token", help="from `pliant cluster token` on the server's host; - reads it from stdin"
     )
@@ -74,9 +74,12 @@ def _join(options: argparse.Namespace) -> int:
     if options.json:
         print_json(_record(identity))
         return 0
-    print_text(clean(f"this host is node {identity.identity.name} of {_cluster(identity)}"))
+    print_text(clean(f"this host is {_member(identity)} of {_cluster(identity)}"))
     print_text(clean(f"its key and certificate are in {_directory()}"))
-    print_text("to start its controller: `pliant nodectl`")
+    if identity.identity.role == "node":
+        print_text("to start its controller: `pliant nodectl`")
+    else:
+        print_text("to let its users use the cluster: `pliant login-agent`")
     return 0
 
 
@@ -85,7 +88,7 @@ def _show(options: argparse.Namespace) -> int:
 
     from pliant.protos.identity.node_files import load_node_identity
 
-    identity = load_node_identity(_directory())
+    identity = load_node_identity(_directory(), role=None)
     record = _record(identity)
     if options.json:
         print_json(record)
@@ -95,7 +98,7 @@ def _show(options: argparse.Namespace) -> int:
     ends = time.strftime(day, time.gmtime(record["certificate_ends"]))
     renews = time.strftime(day, time.gmtime(record["renew_at"]))
     lines = [
-        f"node {identity.identity.name} of {_cluster(identity)}",
+        f"{_member(identity)} of {_cluster(identity)}",
         f"certificate: {record['state']}, until {ends}; the controller renews it from {renews} on",
         f"slots: {slots}",
         *(f"fingerprint of the root: {each}" for each in record["fingerprints"]),
@@ -112,7 +115,7 @@ def _leave(options: argparse.Namespace) -> int:
 
     directory = _directory()
     try:
-        name = load_node_identity(directory).identity.name
+        name = load_node_identity(directory, role=None).identity.name
     except FileNotFoundError:
         raise
     except (PliantError, OSError):  # a damaged identity can be removed, too
@@ -130,6 +133,11 @@ def _leave(options: argparse.Namespace) -> int:
         + clean(f"`pliant cluster revoke {name or 'NODE'}`")
     )
     return 0
+
+
+def _member(identity: NodeIdentity) -> str:
+    """Return what this host is: a node or a login agent, with its name."""
+    return f"{identity.identity.role} {identity.identity.name}"
 
 
 def _cluster(identity: NodeIdentity) -> str:

@@ -31,9 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--server",
         action="append",
-        required=True,
+        default=[],
         metavar="HOST:PORT",
-        help="address of the server for login hosts (its key listen_users); may be repeated",
+        help="address of the server for login hosts (as learned when the host joined); may be "
+        "repeated",
     )
     parser.add_argument(
         "--users-dir", default=USERS_DIR, metavar="DIR", help=f"folder of the socket ({USERS_DIR})"

@@ -36,7 +36,8 @@ class ServerLinks:
 
     Args:
         directory: of the agent's identity. Its files may be replaced while the agent runs.
-        servers: addresses of the server for login hosts, as HOST:PORT.
+        servers: addresses of the server for login hosts, as HOST:PORT; if empty, those that the
+            agent has learned when it joined.
 
     Raises:
         AgentIdentityError: the identity cannot be used.
@@ -44,7 +45,8 @@ class ServerLinks:
 
     def __init__(self, directory: Path, servers: Sequence[str]) -> None:
         self._directory = directory
-        self._servers = [_address(text) for text in servers]
+        self._given = [_address(text) for text in servers]
+        self._servers: Sequence[TcpAddress] = ()
         self._stamp: tuple[int, int] | None = None
         self._context = self._load()
 
@@ -103,6 +105,7 @@ class ServerLinks:
                 f"{self._directory} has no usable identity of a login agent: {error}"
             ) from None
         self._stamp = stamp
+        self._servers = self._given or [_address(text) for text in identity.servers]
         return context
 
 

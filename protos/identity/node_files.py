@@ -167,14 +167,14 @@ def check_not_joined(directory: Path) -> None:
         )
 
 
-def load_node_identity(directory: Path, *, role: Role = Role.NODE) -> NodeIdentity:
+def load_node_identity(directory: Path, *, role: Role | None = Role.NODE) -> NodeIdentity:
     """Read the identity of this node, and check that its parts belong together.
 
     It does not check the time: see `NodeIdentity.check_time`.
 
     Args:
         directory: of the files.
-        role: that of a login agent is in the same files.
+        role: that of a login agent is in the same files; None for any role.
 
     Raises:
         StoredIdentityError: a file is missing or damaged, or does not belong to the others.
@@ -279,7 +279,9 @@ def _read_files(directory: Path) -> dict[str, bytes]:
     return found
 
 
-def _parse(directory: Path, contents: Mapping[str, bytes], role: Role = Role.NODE) -> NodeIdentity:
+def _parse(
+    directory: Path, contents: Mapping[str, bytes], role: Role | None = Role.NODE
+) -> NodeIdentity:
     def parse(name: str, how: Any) -> Any:
         try:
             return how(contents[name])
@@ -292,7 +294,7 @@ def _parse(directory: Path, contents: Mapping[str, bytes], role: Role = Role.NOD
     parse(ORDER_PUBLIC_KEY, keys.parse_order_public_key)
     server = parse(SERVER, _parse_server)
     identity = parse(CERTIFICATE, lambda _: read_identity(chain[0]))
-    if identity.role is not role:
+    if role is not None and identity.role is not role:
         raise _damaged(directory / CERTIFICATE, f"it is that of {identity.uri}, not of a {role}")
     if key.public_key() != chain[0].public_key():
         raise StoredIdentityError(

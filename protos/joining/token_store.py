@@ -23,7 +23,7 @@ from typing import Any
 from pliant.protos.daemons.files import write_private
 from pliant.protos.daemons.private_paths import read_private
 from pliant.protos.identity.errors import JoinTokenError, StoredIdentityError
-from pliant.protos.identity.names import check_name
+from pliant.protos.identity.names import Role, check_name
 from pliant.protos.identity.stored_files import lock_for
 from pliant.protos.joining.join_token import JoinToken, create_token
 
@@ -44,7 +44,7 @@ class StoredToken:
     id: str
     #: SHA-256 of id and secret, in hexadecimal digits.
     hash: str
-    #: The name that the node gets; it cannot choose another.
+    #: The name that the node or login agent gets; it cannot choose another.
     node: str
     #: The most slots that the node may offer; None for any number.
     max_slots: int | None
@@ -52,6 +52,13 @@ class StoredToken:
     expires: float
     #: The fingerprint of the key for which it was used; empty if it was not used.
     used_by: str = ""
+    #: ``node``, or ``login-agent``.
+    role: str = Role.NODE.value
+
+    @property
+    def member(self) -> str:
+        """Return role and name, for messages."""
+        return f"{self.role} {self.node}"
 
 
 class TokenStore:
@@ -69,17 +76,18 @@ class TokenStore:
         fingerprints: Sequence[str],
         address: str,
         now: float,
+        role: Role = Role.NODE,
     ) -> JoinToken:
         """Make a token and store what is needed to redeem it.
 
-        Earlier tokens of the same node cannot be used any more.
+        Earlier tokens of the same node or login agent cannot be used any more.
 
         Raises:
             IdentityNameError: the name of the node is not usable.
             JoinTokenError: another value is not usable.
             StoredIdentityError, OSError: the file cannot be used.
         """
-        check_name("node", node)
+        check_name(role.value, node)
         if max_slots is not None and max_slots < 1:
             raise JoinTokenError(f"slots: expected at least 1, got {max_slots}")
         if not 0 < lifetime_s <= MAX_LIFETIME_S:
@@ -89,11 +97,16 @@ class TokenStore:
             )
         token = create_token(fingerprints, address)
         stored = StoredToken(
-            token.id, _hash(token.id, token.secret), node, max_slots, now + lifetime_s
+            token.id,
+            _hash(token.id, token.secret),
+            node,
+            max_slots,
+            now + lifetime_s,
+            role=role.value,
         )
         with lock_for(self._path):
             # Also not by the key for which it was used: that key may have been stolen since.
-            kept = [each for each in self._read(now) if each.node != node]
+            kept = [each for each in self._read(now) if (each.node, each.role) != (node, role)]
             self._write([*kept, stored])
         return token
 
@@ -130,10 +143,10 @@ class TokenStore:
                 )
             (token,) = found
             if token.used_by and token.used_by != key:
-                raise JoinTokenError(f"the join token of node {token.node} was used; {_NEW}")
+                raise JoinTokenError(f"the join token of {token.member} was used; {_NEW}")
             if now >= token.expires:
                 raise JoinTokenError(
-                    f"the join token of node {token.node} expired {now - token.expires:.0f} s ago; "
+                    f"the join token of {token.member} expired {now - token.expires:.0f} s ago; "
                     f"{_NEW}"
                 )
             yield token
@@ -168,11 +181,11 @@ class TokenStore:
             self._write([each for each in current if each not in found])
         return found
 
-    def forget(self, node: str, *, now: float) -> None:
+    def forget(self, node: str, *, now: float, role: Role = Role.NODE) -> None:
         """Make all tokens of a node unusable, also by the key for which one was used."""
         with lock_for(self._path):
             current = self._read(now)
-            left = [each for each in current if each.node != node]
+            left = [each for each in current if (each.node, each.role) != (node, role)]
             if left != current:
                 self._write(left)
 
@@ -210,6 +223,7 @@ def _stored_token(value: Any) -> StoredToken:
         and (slots is None or type(slots) is int)
         and type(expires) is float
         and math.isfinite(expires)
+        and value.get("role", Role.NODE) in (Role.NODE, Role.LOGIN_AGENT)
     )
     if not is_valid:
         raise ValueError("a token has a value of a wrong type")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pliant.core.support.errors import PliantError
 from pliant.protos.identity import authority, cluster_files
+from pliant.protos.identity.admitted_nodes import AGENTS_FILE, AdmittedNodes
 from pliant.protos.identity.admitted_nodes import FILE as ADMITTED_FILE
-from pliant.protos.identity.admitted_nodes import AdmittedNodes
 from pliant.protos.identity.certificates import (
     ends_at,
     format_certificates,
@@ -33,8 +33,8 @@ class Admission:
 
     Args:
         directory: of the cluster's identity. Its files may be replaced while the server runs.
-        servers: returns where the server listens for nodes, as HOST:PORT, from the address at which
-            a host has reached it.
+        servers: returns where the server listens for nodes or for login agents, as HOST:PORT, from
+            the address at which a host has reached it.
         clock: returns seconds since the epoch.
 
     Raises:
@@ -44,12 +44,16 @@ class Admission:
     def __init__(
         self,
         directory: Path,
-        servers: Callable[[str], Sequence[str]],
+        servers: Callable[[str, Role], Sequence[str]],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._directory, self._servers, self._clock = directory, servers, clock
         self._tokens = TokenStore(directory / TOKEN_FILE)
-        self._nodes = AdmittedNodes(directory / ADMITTED_FILE)
+        #: Those who have joined, by their roles.
+        self._admitted = {
+            Role.NODE: AdmittedNodes(directory / ADMITTED_FILE),
+            Role.LOGIN_AGENT: AdmittedNodes(directory / AGENTS_FILE, role=Role.LOGIN_AGENT),
+        }
         self._seen = self._times()
         self._load()
 
@@ -112,22 +116,29 @@ class Admission:
         identity = cluster_files.parse_identity(self._directory, contents)
         issuer = cluster_files.parse_issuer(self._directory, contents)
         with self._tokens.redeem(request.token_id, request.secret, key, now=now) as token:
+            role = Role(token.role)
+            servers = tuple(self._servers(reached, role))
+            if not servers:
+                raise JoinTokenError(
+                    "this server has no port for login hosts: set `listen_users: HOST:PORT` in its "
+                    "configuration and start it again"
+                )
             self._check_not_revoked(token)
             chain = authority.issue(
                 issuer,
                 request.request,
-                Identity(identity.cluster, Role.NODE, token.node),
+                Identity(identity.cluster, role, token.node),
                 now=now,
             )
-            self._nodes.admit(token.node, token.max_slots, chain[0], now=now)
+            self._admitted[role].admit(token.node, token.max_slots, chain[0], now=now)
         again = " again, with the same key" if token.used_by else ""
-        log.info("node %s joined%s, from %s with token %s", token.node, again, peer, token.id)
+        log.info("%s %s joined%s, from %s with token %s", role, token.node, again, peer, token.id)
         return JoinAnswer(
             node=token.node,
             certificates=format_certificates(chain).encode("ascii"),
             roots=format_certificates(identity.roots).encode("ascii"),
             order_public_key=contents[cluster_files.ORDER_PUBLIC_KEY],
-            servers=tuple(self._servers(reached)),
+            servers=servers,
             slots=token.max_slots,
         ).encode()
 
@@ -135,10 +146,10 @@ class Admission:
         """Refuse a used token to a node that was revoked since."""
         if not token.used_by:
             return
-        node = self._nodes.find(token.node)
+        node = self._admitted[Role(token.role)].find(token.node)
         if node is None or node.revoked_at is not None:
             raise JoinTokenError(
-                f"node {token.node} was revoked after it joined: ask the administrator for a new "
+                f"{token.member} was revoked after it joined: ask the administrator for a new "
                 "token (`pliant cluster token`)"
             )
 

@@ -43,6 +43,14 @@ class AgentAdmission:
             self._made_of = current
         return self._context
 
+    def stamp(self) -> tuple[int, int] | None:
+        """Return what changes when the list of login agents changes; None if there is no list."""
+        try:
+            found = (self._files.directory / AGENTS_FILE).stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_ino
+
     def identify(self, certificate: bytes | None) -> str:
         """Return the name of the login agent with a certificate that TLS has verified.
 

@@ -38,6 +38,8 @@ GREETING_S = 10.0
 MAX_PENDING, MAX_PENDING_OF_HOST = 256, 64
 #: Connections of one login agent.
 MAX_OF_AGENT = 4096
+#: Time between two looks whether the list of login agents has changed, seconds.
+WATCH_S = 0.5
 _RETRY_S = 0.2
 #: Bytes that wait in the reader of a connection.
 _CHUNK_BYTES = 1 << 16
@@ -70,6 +72,8 @@ class LoginHosts:
         self._pending: Counter[str] = Counter()
         self._of_agent: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
+        #: The connections of login agents, which end if the agent is revoked.
+        self._open: set[asyncio.StreamWriter] = set()
         self._warnings = RateLimitedLog(log.warning)
 
     def close(self) -> None:
@@ -85,6 +89,8 @@ class LoginHosts:
             refuse: tells a user why the server refuses.
         """
         loop = asyncio.get_running_loop()
+        watching = asyncio.create_task(self._close_revoked())
+        self._tasks.add(watching)
         while True:
             try:
                 connection, peer = await loop.sock_accept(self._listening)
@@ -100,6 +106,22 @@ class LoginHosts:
             task = asyncio.create_task(self._talk(connection, host, users, serve, refuse))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    async def _close_revoked(self) -> None:
+        """Close the connections of agents that are revoked while they are connected."""
+        seen = self._admission.stamp()
+        while True:
+            await asyncio.sleep(WATCH_S)
+            stamp = self._admission.stamp()
+            if stamp == seen:
+                continue
+            seen = stamp
+            for writer in list(self._open):
+                try:
+                    self._admission.identify(_certificate_of(writer))
+                except (PliantError, OSError) as error:
+                    self._warnings.log("closed a connection of a login host: %s", str(error))
+                    writer.transport.abort()
 
     async def _talk(
         self,
@@ -125,6 +147,7 @@ class LoginHosts:
         try:
             agent = self._identify(writer)
             self._of_agent[agent] += 1
+            self._open.add(writer)
             user = await self._learn_user(reader, users, agent)
         except AgentRefusedError as error:
             self._warnings.log("refused a login host: %s", f"{host}: {error}")
@@ -138,6 +161,7 @@ class LoginHosts:
         else:
             await serve(reader, writer, user)
         finally:
+            self._open.discard(writer)
             if agent:
                 self._of_agent[agent] -= 1
                 self._of_agent += Counter()
@@ -158,8 +182,7 @@ class LoginHosts:
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     def _identify(self, writer: asyncio.StreamWriter) -> str:
-        tls: ssl.SSLObject = writer.get_extra_info("ssl_object")
-        agent = self._admission.identify(tls.getpeercert(binary_form=True))
+        agent = self._admission.identify(_certificate_of(writer))
         if self._of_agent[agent] >= MAX_OF_AGENT:
             raise AgentRefusedError(f"login agent {agent} has {MAX_OF_AGENT} connections")
         return agent
@@ -175,6 +198,11 @@ class LoginHosts:
             account = await users.find(assertion.uid)
         check_same_user(assertion, account, agent)
         return RemoteUser(account, agent)
+
+
+def _certificate_of(writer: asyncio.StreamWriter) -> bytes | None:
+    tls: ssl.SSLObject = writer.get_extra_info("ssl_object")
+    return tls.getpeercert(binary_form=True)
 
 
 def _describe(error: Exception) -> str:

@@ -23,6 +23,7 @@ from pliant.core.support.errors import PliantError
 from pliant.protos.daemons.files import write_private
 from pliant.protos.daemons.private_paths import UntrustedPathError
 from pliant.protos.identity import authority, keys
+from pliant.protos.identity.admitted_nodes import AGENTS_FILE, AdmittedNodes
 from pliant.protos.identity.certificates import (
     ends_at,
     fingerprint,
@@ -35,6 +36,7 @@ from pliant.protos.identity.errors import (
     JoinError,
     StoredIdentityError,
 )
+from pliant.protos.identity.names import Role
 from pliant.protos.identity.node_files import load_node_identity
 from pliant.protos.joining.join_token import JoinToken
 from pliant.protos.joining.messages import Greeting
@@ -365,3 +367,23 @@ class _Middle:
                 self.got = stream.recv(4096)
             except OSError:
                 pass
+
+
+def test_a_login_agent_joins_with_a_token(joining: JoiningServer) -> None:
+    token = joining.token("login1", role=Role.LOGIN_AGENT, max_slots=None)
+    joined = joining.join(token)
+    assert (joined.identity.role, joined.identity.name) == (Role.LOGIN_AGENT, "login1")
+    assert joined.servers == ("127.0.0.1:7784",)
+    place = joining.place("host")
+    assert load_node_identity(place, role=Role.LOGIN_AGENT) == joined
+    with pytest.raises(StoredIdentityError, match="not of a node"):
+        load_node_identity(place)  # a controller does not start with it
+    agents = AdmittedNodes(joining.directory / AGENTS_FILE, role=Role.LOGIN_AGENT).read()
+    assert agents["login1"].allows(joined.chain[0])
+    assert joining.nodes.read() == {}
+
+
+def test_a_node_and_a_login_agent_may_have_the_same_name(joining: JoiningServer) -> None:
+    node, agent = joining.token("x"), joining.token("x", role=Role.LOGIN_AGENT)
+    assert joining.join(node, "one").identity.role is Role.NODE
+    assert joining.join(agent, "two").identity.role is Role.LOGIN_AGENT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pwd
 import signal
 import socket
@@ -28,7 +29,7 @@ from pliant.protos.identity.node_files import NodeIdentity, ServerAddresses
 from serverkit import Server, User
 from testkit import wait_until
 from tlskit import Credentials, Membership
-from userkit import BOB, needs_root, open_folder, run_as
+from userkit import BOB, ChildFailedError, held_as, needs_root, open_folder, run_as
 
 pytestmark = [needs_root, pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -96,7 +97,8 @@ class Site:
 
     def spawn_agent(self, identity: Path, server: str, users: Path) -> subprocess.Popen[bytes]:
         command = "import sys; from pliant.client.login_agent.command import main; sys.exit(main())"
-        words = ["--identity", str(identity), "--server", server, "--users-dir", str(users)]
+        words = ["--identity", str(identity), "--users-dir", str(users)]
+        words += [] if server == "learned" else ["--server", server]
         process = subprocess.Popen([sys.executable, "-c", command, *words], stderr=subprocess.PIPE)
         self._processes.append(process)
         return process
@@ -166,6 +168,60 @@ def test_a_user_of_a_login_host_has_the_rights_of_a_user(site: Site) -> None:
         assert drain["ok"] == is_operator, (roles, drain)
         assert "only an administrator" in message(stop)
     node.close()
+
+
+def pliant(state: Path, *words: str, run: Path | None = None) -> str:
+    """Run a command with a state folder, and return what it prints."""
+    code = "import sys; from pliant.client.commands.cli import main; sys.exit(main())"
+    environment = {**os.environ, "PLIANT_STATE_DIR": str(state)}
+    environment["PLIANT_RUN_DIR"] = str(run or state / "run")
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_host_becomes_a_login_host_with_a_token_until_it_is_revoked(site: Site) -> None:
+    site.server.start()
+    state, run, login = site.server.state, site.server.run, site.base / "login"
+    token = pliant(state, "cluster", "token", "--login-agent", AGENT, run=run)
+    assert "login-agent" in pliant(state, "cluster", "tokens", run=run)
+    joined = pliant(login, "node", "join", token)
+    assert f"this host is login-agent {AGENT} of cluster blue" in joined
+    assert f"login-agent {AGENT}" in pliant(login, "node", "show")
+    assert AGENT in pliant(state, "cluster", "nodes", "--login-agents", run=run)
+    assert AGENT not in pliant(state, "cluster", "nodes", run=run)
+    # It has learned the address of the server, too.
+    path = site.start_agent(login / "node-identity", "learned")
+    assert ask(path, NOBODY.pw_uid, {"op": "ping"})[0]["ok"]
+    with site.server.user() as user:
+        node = site.server.controller().welcome()
+        job = user.submit(hold=True)
+        node.close()
+    with held_as(NOBODY.pw_uid, partial(begin_to_wait, path, job)):
+        assert "revoked" in pliant(state, "cluster", "revoke", AGENT, "--login-agents", run=run)
+        # Connections that are open end, too.
+        closed = "closed a connection of a login host: login agent login1 is revoked"
+        wait_until(lambda: closed in site.server.log(), what="the end of the connection")
+    with pytest.raises(ChildFailedError, match="ConnectionError"):
+        ask(path, NOBODY.pw_uid, {"op": "ping"})
+    assert "is revoked" in site.server.log()
+
+
+_held: list[User] = []
+
+
+def begin_to_wait(path: Path, job: int) -> None:
+    user = User(path)
+    _held.append(user)
+    user.do("ping")
+    user.send(json.dumps({"op": "wait", "id": job}).encode() + b"\n")
 
 
 def reload(server: Server) -> None:

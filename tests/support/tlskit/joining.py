@@ -15,6 +15,7 @@ from pliant.protos.identity.admitted_nodes import FILE as ADMITTED_FILE
 from pliant.protos.identity.admitted_nodes import AdmittedNodes
 from pliant.protos.identity.certificates import fingerprint
 from pliant.protos.identity.cluster_files import create_identity, load_identity
+from pliant.protos.identity.names import Role
 from pliant.protos.identity.node_files import NodeIdentity
 from pliant.protos.joining.join_token import JoinToken
 from pliant.protos.joining.token_store import FILE as TOKEN_FILE
@@ -22,6 +23,9 @@ from pliant.protos.joining.token_store import TokenStore
 from pliant.server.joining.admission import Admission
 from pliant.server.joining.failure_limits import FailureLimits
 from pliant.server.joining.listener import JoiningListener
+
+#: Where the server would listen for those who have joined.
+_PORTS = {Role.NODE: 7781, Role.LOGIN_AGENT: 7784}
 
 
 @dataclass
@@ -75,7 +79,7 @@ def start_joining_server(directory: Path, hosts: Path, **more: Any) -> JoiningSe
     if not directory.exists():
         create_identity(directory, "blue", ["127.0.0.1"], now=time.time())
     clock = more.pop("clock", time.time)
-    admission = Admission(directory, lambda reached: [f"{reached}:7781"], clock)
+    admission = Admission(directory, lambda reached, role: [f"{reached}:{_PORTS[role]}"], clock)
     more.setdefault("failures", FailureLimits(burst=1000.0))
     listener = JoiningListener(admission, **more)
     address = listener.start([TcpAddress("127.0.0.1", 0)], pytest.fail)
