@@ -187,6 +187,8 @@ def _running(state: CoreState, job: Job, now: float) -> Iterator[str]:
         yield "its program has not registered with pliant.appkit, so it cannot be resized"
     if job.registration is not None and not job.registration.connected:
         yield "its coordinator is not connected, so it cannot be resized now"
+    if job.spec.node_needs is not None:
+        yield f"it needs of its nodes: {job.spec.node_needs}"
     if job.malleable and not job.sizes.fixed:
         yield _GROWS_IF[GrowIf.ALWAYS if job.size_fixed_by_operator else grow_if(state, job)]
     if job.size_fixed_by_operator:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         FairShares,
         JobId,
         NodeName,
+        NodeNeeds,
+        NodeRoom,
         NodeView,
         Offer,
         OpenRequest,
@@ -65,6 +67,9 @@ if TYPE_CHECKING:
         lowest,
         parse_sizes,
         parse_speedup,
+    )
+    from pliant.strategies.nodes.node_profile import (
+        room_of,
     )
     from pliant.strategies.policies.fair_share import (
         Member,
@@ -115,6 +120,8 @@ __all__ = [
     "JobId",
     "Member",
     "NodeName",
+    "NodeNeeds",
+    "NodeRoom",
     "NodeView",
     "Offer",
     "OpenRequest",
@@ -164,6 +171,7 @@ __all__ = [
     "place",
     "processors_by_cluster",
     "releases",
+    "room_of",
     "served",
     "share",
     "strategy_options",
@@ -185,6 +193,8 @@ __getattr__ = lazy_names(
         "JobId": "interface.types",
         "Member": "policies.fair_share",
         "NodeName": "interface.types",
+        "NodeNeeds": "interface.types",
+        "NodeRoom": "interface.types",
         "NodeView": "interface.types",
         "Offer": "interface.types",
         "OpenRequest": "interface.types",
@@ -234,6 +244,7 @@ __getattr__ = lazy_names(
         "place": "policies.placement",
         "processors_by_cluster": "policies.placement",
         "releases": "policies.free_processors_profile",
+        "room_of": "nodes.node_profile",
         "served": "policies.size_requests",
         "share": "policies.fair_share",
         "strategy_options": "registry",

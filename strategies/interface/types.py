@@ -5,6 +5,7 @@ exported by ``pliant.strategies``.
 """
 
 from pliant.core.model.fair_share import FairShares
+from pliant.core.model.node_room import NodeRoom
 from pliant.core.model.placement import first_fit, keep_first
 from pliant.core.model.usage import Usage
 from pliant.core.model.views_and_plans import (
@@ -25,6 +26,7 @@ from pliant.core.model.views_and_plans import (
 )
 from pliant.core.model.wait_reasons import Reason, WaitCode, WaitReason
 from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import NONE as NO_PROCESSORS
 from pliant.core.values.processors import ProcessorMap, block, count, indices, lowest
 from pliant.core.values.processors import of as from_indices
@@ -41,6 +43,8 @@ __all__ = [
     "FairShares",
     "JobId",
     "NodeName",
+    "NodeNeeds",
+    "NodeRoom",
     "NodeView",
     "Offer",
     "OpenRequest",
