@@ -13,7 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pliant.nodectl.controller.users.helper_client import HelperClient
+from pliant.nodectl.controller.users.helper_client import (
+    HelperClient,
+    HelperRefusedError,
+    HelperUnavailableError,
+)
 from pliant.nodectl.host.containment import SlotCpus
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.spool import Spool, SpooledExit, StartRequest
@@ -266,12 +270,24 @@ def share_cpus(changed: LocalWorld, worlds: Iterable[LocalWorld], slots: SlotCpu
         slots: the CPUs of the slots of this node.
     """
     if not changed.request.shares_cpus:
+        _limit_by_helper(changed, slots.union(changed.live_processors))
         return
     job = changed.request.job
     sharing = [world for world in worlds if world.request.job == job and not world.ended]
     cpus = slots.union({number for world in sharing for number in world.live_processors})
     for world in sharing:
+        _limit_by_helper(world, cpus)
         world.send({"op": "cpus", "cpus": cpus})
+
+
+def _limit_by_helper(world: LocalWorld, cpus: list[int]) -> None:
+    """Have the root helper change the control group of a world, which its shim cannot change."""
+    if world.helper is None or not (world.request.cpus and cpus):
+        return
+    try:
+        world.helper.limit_cpus(world.name, cpus)
+    except (HelperUnavailableError, HelperRefusedError) as error:
+        logger.warning("%s: its control group keeps its CPUs: %s", world.name, error)
 
 
 def spool_folder(state: Path) -> Path:

@@ -104,7 +104,8 @@ def _proportional_bytes(worlds: Iterable[LocalWorld]) -> int:
     """Return the memory of a job here, where memory that processes share counts once."""
     shims = [world.shim for world in worlds if world.shim is not None]
     pids = [pid for shim in shims for pid in procfs.descendants(shim.pid)]
-    return sum(map(procfs.proportional_bytes, pids))
+    # That of another user's process cannot be read; then only its private memory counts.
+    return sum(procfs.proportional_bytes(pid) or procfs.private_bytes(pid) for pid in pids)
 
 
 @cache

@@ -56,6 +56,7 @@ def make_group(folder: str, *, join: bool = False) -> bool:
     """Make a group, and move this process into it; return whether that was possible."""
     try:
         os.mkdir(folder, 0o755)
+        os.chmod(folder, 0o755)  # whatever the umask is: users read counts in groups of root
     except FileExistsError:
         pass
     except OSError:

@@ -179,6 +179,12 @@ def proportional_bytes(pid: int) -> int:
     return 0
 
 
+def private_bytes(pid: int) -> int:
+    """Return the resident memory of a process that is neither a file's nor shared memory."""
+    fields = _read(pid, "statm").split()
+    return (int(fields[1]) - int(fields[2])) * PAGE_BYTES if len(fields) > 2 else 0
+
+
 def _parent(pid: int) -> int:
     stat = read_stat(pid)
     return stat.parent if stat is not None else 0

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from pliant.nodectl.host import cgroup, procfs, shared_memory
+from pliant.nodectl.host import cgroup, memory_limit, procfs, shared_memory
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.root_helper.descriptors import close_all_but, move_up
 from pliant.nodectl.root_helper.errors import HelperRefusalError
@@ -158,7 +158,7 @@ def _run_keeper(
         pid = os.fork()
         if pid == 0:
             os.close(go)
-            _run_shim(launch, (folder, request, report, waiting), shims)
+            _run_shim(launch, (folder, request, report, waiting), records, shims)
         os.close(waiting)
         keeper, shim = ProcessIdentity.of(os.getpid()), ProcessIdentity.of(pid)
         assert keeper is not None
@@ -208,6 +208,7 @@ def _keep(shim: ProcessIdentity, max_tasks: int) -> None:
                 if who is not None:
                     _send_signal(who, signal.SIGKILL)
     cgroup.remove(shim)
+    cgroup.sweep_jobs()
 
 
 def _remove_shared_memory(launch: Launch) -> None:
@@ -239,13 +240,15 @@ def _reap() -> set[int]:
         ended.add(pid)
 
 
-def _run_shim(launch: Launch, handles: tuple[int, int, int, int], shims: Path) -> NoReturn:
+def _run_shim(
+    launch: Launch, handles: tuple[int, int, int, int], records: Path, shims: Path
+) -> NoReturn:
     """Become the user, and execute the shim. Until then, nothing of the user is touched."""
     folder, request, report, waiting = handles
     try:
         os.setsid()
         _set_oom_score(0)
-        cgroup.enter()
+        _enter_groups(launch, records)
         if os.read(waiting, 1) != b"1":
             os._exit(1)  # the keeper has no record of this process
         become(launch.user)
@@ -262,6 +265,21 @@ def _run_shim(launch: Launch, handles: tuple[int, int, int, int], shims: Path) -
         with suppress(OSError):
             os.write(report, f" shim: {type(error).__name__}: {error}".encode())
         os._exit(1)
+
+
+def _enter_groups(launch: Launch, records: Path) -> None:
+    """Join the control groups of the world and of its job, and set their limits.
+
+    They belong to root, so the user cannot change them.
+    """
+    cgroup.enter()
+    if launch.memory_bytes:
+        order = launch.order
+        name = memory_limit.group_name(order.job, order.run, records)
+        memory_limit.enter(name, launch.memory_bytes)
+    shim = ProcessIdentity.of(os.getpid())
+    if shim is not None and launch.cpus:
+        cgroup.limit_cpus(shim, launch.cpus)
 
 
 def _command(shims: Path) -> list[str]:

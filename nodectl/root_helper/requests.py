@@ -47,6 +47,10 @@ class Launch:
     #: The PMI mapping of ranks to nodes, and the ranks on this node. MPICH names shared memory so.
     mapping: str = ""
     ranks: tuple[int, ...] = ()
+    #: Memory that the job may have on this node; 0 if there is no limit.
+    memory_bytes: int = 0
+    #: CPUs of the ranks of this world; empty if they may run anywhere.
+    cpus: tuple[int, ...] = ()
 
     @property
     def folder(self) -> str:
@@ -95,6 +99,8 @@ class RequestVerifier:
             if not WORLD_NAME.fullmatch(covered.world):
                 raise LaunchOrderError(Refusal.FORMAT, f"no name for a world: {covered.world!r}")
             tasks = max(0, int(request["max_tasks"]))
+            memory = max(0, int(request.get("memory_bytes", 0)))
+            cpus = check_cpus([cpu for rank in request.get("cpus", ()) for cpu in rank])
             mapping, ranks = str(request["mapping"]), tuple(rank for rank, _ in covered.ranks)
         except LaunchOrderError as error:
             raise HelperRefusalError(error.refusal.value, str(error)) from None
@@ -102,7 +108,7 @@ class RequestVerifier:
             message = f"the request is damaged ({type(error).__name__})"
             raise HelperRefusalError(Refusal.FORMAT.value, message) from None
         user = find_user(order.uid, order.gid)
-        return Launch(order, covered.world, user, tasks, mapping, ranks)
+        return Launch(order, covered.world, user, tasks, mapping, ranks, memory, cpus)
 
     def use(self, launch: Launch) -> None:
         """Use up an order. When this returns, no restart makes this helper accept it again.
@@ -128,6 +134,17 @@ class RequestVerifier:
             return 0
         with os.fdopen(file, "rb") as opened:
             return int(opened.read(32))
+
+
+def check_cpus(value: object) -> tuple[int, ...]:
+    """Return the CPUs that a controller named.
+
+    Raises:
+        ValueError: they are not a list of numbers.
+    """
+    if not isinstance(value, list) or not all(type(cpu) is int and cpu >= 0 for cpu in value):
+        raise ValueError("not a list of CPUs")
+    return tuple(sorted(set(value)))
 
 
 def _read_content(handle: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ describe                                          node, cluster, jobs (folder of
 start      order, one descriptor (the content)    shim, start: its process and start time
 find       world                                  shim, start; or neither, if it does not run
 end        world                                  found: whether it ran; its processes are killed
+cpus       world, cpus                            enforced: whether the kernel keeps it on them
 =========  =====================================  ==================================================
 
 A refusal is answered with ``refused`` (its kind) and ``reason``.
@@ -28,13 +29,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from pliant.nodectl.host import cgroup
 from pliant.nodectl.root_helper import keeper
 from pliant.nodectl.root_helper.audit_log import AuditLog
 from pliant.nodectl.root_helper.config import HelperConfig
 from pliant.nodectl.root_helper.errors import HelperConfigError, HelperRefusalError
 from pliant.nodectl.root_helper.job_folders import JobFolders
 from pliant.nodectl.root_helper.keeper import Started
-from pliant.nodectl.root_helper.requests import RequestVerifier
+from pliant.nodectl.root_helper.requests import RequestVerifier, check_cpus
 from pliant.nodectl.spool import WORLD_NAME
 
 #: An order has at most 16 KB, in hexadecimal digits.
@@ -148,6 +150,8 @@ class HelperService:
                 return {} if started is None else started.shim_fields()
             if operation == "end":
                 return self._end(started)
+            if operation == "cpus":
+                return _limit_cpus(started, message)
             raise HelperRefusalError("message", "there is no such operation")
         except HelperRefusalError as error:
             self._log.refused(error.refusal, str(error))
@@ -229,6 +233,15 @@ class HelperService:
                 if not started.keeper.alive():
                     started.kill_without_keeper()
         self._is_unclean = self._folders.remove_unused(used)
+
+
+def _limit_cpus(started: Started | None, message: dict[str, Any]) -> dict[str, Any]:
+    try:
+        cpus = check_cpus(message.get("cpus"))
+    except ValueError as error:
+        raise HelperRefusalError("message", str(error)) from None
+    done = started is not None and bool(cpus) and cgroup.limit_cpus(started.shim, cpus)
+    return {"enforced": done}
 
 
 def _listen(config: HelperConfig) -> socket.socket:

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,15 @@ class HelperClient:
             HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
         """
         return bool(self._ask({"op": "end", "world": world})["found"])
+
+    def limit_cpus(self, world: str, cpus: Sequence[int]) -> bool:
+        """Keep all processes of a world on some CPUs; return whether the kernel enforces that.
+
+        Raises:
+            HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
+        """
+        answer = self._ask({"op": "cpus", "world": world, "cpus": list(cpus)})
+        return bool(answer["enforced"])
 
     def _ask(self, message: dict[str, Any], handle: int | None = None) -> dict[str, Any]:
         try:
