@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 
 from pliant.core.events import Event
 
@@ -20,8 +21,9 @@ class EventQueue:
         #: The simulated time.
         self.now = 0.0
         #: The time of the entry that is being handled. It is earlier than ``now`` for entries that
-        #: became due while negotiations took time.
-        self.moment = 0.0
+        #: became due while negotiations took time. Before the first entry it is the smallest time,
+        #: because workloads may begin before 0.
+        self.moment = -inf
         #: The serial number keeps entries of one time and kind in the order of scheduling.
         self._heap: list[tuple[float, int, int, Callable[..., Iterable[Event]], object]] = []
         self._serial = count()
@@ -32,7 +34,13 @@ class EventQueue:
         """Schedule a call of ``make(argument)``, which returns the events of that time.
 
         An entry cannot be removed. ``make`` returns no events if its entry no longer applies.
+
+        Raises:
+            ValueError: ``at`` is not a time, or is before the entry that is being handled. The
+                clock would have to run backwards.
         """
+        if not at >= self.moment:  # also for nan, which has no place in the order
+            raise ValueError(f"cannot schedule an event at {at} s: it is {self.moment} s already")
         heappush(self._heap, (at, kind, next(self._serial), make, argument))
 
     def advance_to_next(self) -> bool:
