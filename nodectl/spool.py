@@ -112,6 +112,9 @@ class StartRequest:
     cpus: list[list[int]] = field(default_factory=list)
     #: Whether all ranks of the job on this node share the CPUs of all of them.
     shares_cpus: bool = False
+    #: By kind, the devices of each local rank, in the order of `ranks`. A kind that this node has,
+    #: but not for this job, has empty lists.
+    devices: dict[str, list[list[int]]] = field(default_factory=dict)
     #: Name of the node.
     node_name: str = ""
 

@@ -84,7 +84,7 @@ def test_every_variable_of_a_job_has_its_row() -> None:
     made = make_environment(order, ControllerSettings(), Path("/spool"))
     # These two are each process's own.
     expected = {name for name in made if name.startswith("PLIANT_")}
-    expected |= {"PLIANT_PROCESSOR", "PLIANT_CONTROL_FD"}
+    expected |= {"PLIANT_PROCESSOR", "PLIANT_CONTROL_FD", "PLIANT_DEVICES"}
     assert set(rows(section("environment.md", "What a job finds"))) == expected
     text = section("environment.md", "What a job finds")
     assert [name for name in made if f"`{name}`" not in text] == []

@@ -285,7 +285,7 @@ class Controller:
             self._server.report(refusal)
             return
         users, access = self._users, self._access
-        shares = NodeShares(self._slots, self._worlds.values())
+        shares = NodeShares(self._slots, self._worlds.values(), self._settings.gres)
         try:
             world = create_world(order, self._settings, folder, at, shares, access, users)
         except NotStartedError as error:

@@ -254,6 +254,8 @@ class NodeShares(NamedTuple):
     slots: SlotCpus
     #: All worlds here.
     worlds: Collection[LocalWorld]
+    #: Number of devices of each kind on this node.
+    gres: Mapping[str, int]
 
     def assign(self, request: StartRequest, order: wire.StartWorld, *, bind: bool) -> None:
         """Set the CPUs and the memory of a request, by its order.
@@ -267,10 +269,20 @@ class NodeShares(NamedTuple):
             request.cpus = self._cpus(request, shared=order.bind == BIND_NODE)
             request.shares_cpus = order.bind == BIND_NODE and bool(request.cpus)
         request.node_name = request.environment["PLIANT_NODE"]
+        request.devices = self._devices(request, order)
         request.memory_bytes = order.memory_bytes
         job = [world for world in self.worlds if world.request.job == order.job]
         ranks = len(request.ranks) + sum(len(world.live_processors) for world in job)
         request.memory_per_rank_bytes = order.memory_bytes // ranks
+
+    def _devices(self, request: StartRequest, order: wire.StartWorld) -> dict[str, list[list[int]]]:
+        """Return the devices of each rank, by kind."""
+        count = len(request.ranks)
+        found = {kind: [list[int]() for _ in request.ranks] for kind in self.gres}
+        for device in order.devices:
+            each, indices = len(device.indices) // count, list(device.indices)
+            found[device.kind] = [indices[at * each : (at + 1) * each] for at in range(count)]
+        return found
 
     def _cpus(self, request: StartRequest, *, shared: bool) -> list[list[int]]:
         """Return the CPUs of each rank; empty if ranks are not bound."""

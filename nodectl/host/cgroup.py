@@ -177,7 +177,7 @@ def remove(shim: ProcessIdentity) -> None:
 
 def sweep() -> None:
     """Remove the empty groups of shims and jobs that have ended."""
-    for each in {*bases(), base("memory"), base("devices")}:
+    for each in {*bases(), base("memory")}:
         if each is not None:
             _sweep(each.folder)
 

@@ -73,7 +73,7 @@ def describe(slots: SlotCpus, *, bind: bool) -> Description:
         cpus=cpus,
         memory=found["memory"] or f"watched, not enforced by the kernel: {NO_GROUP}",
         processes=found["pids"] or f"counted at heartbeats: {NO_GROUP}",
-        devices=found["devices"] or f"visibility only: {_no_devices()}",
+        devices="visibility only",
     )
 
 
@@ -82,7 +82,6 @@ _FILES = {
     "cpuset": ("cpuset.cpus",),
     "memory": ("memory.limit_in_bytes", "memory.max"),
     "pids": ("pids.max",),
-    "devices": ("devices.deny",),
 }
 
 
@@ -102,10 +101,3 @@ def _version(controller: str, files: Collection[str]) -> str:
         with suppress(OSError):
             os.rmdir(group)
     return f"cgroup v{where.version}" if usable else ""
-
-
-def _no_devices() -> str:
-    """Return why the kernel does not keep jobs from devices: cgroup v2 needs a BPF program."""
-    group = base("")
-    v2_only = group is not None and base("pids") in {group, None}
-    return "not built for cgroup v2" if v2_only else NO_GROUP

@@ -16,7 +16,7 @@ from typing import NamedTuple
 CONTROLLER_GROUP = "pliant-controller"
 
 #: Controllers that are used if they are available.
-CONTROLLERS = ("cpuset", "memory", "pids", "devices", "freezer")
+CONTROLLERS = ("cpuset", "memory", "pids", "freezer")
 
 #: Those that version 2 has.
 _V2_CONTROLLERS = ("cpuset", "memory", "pids")

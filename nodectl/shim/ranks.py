@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pliant.core.support.limits import MAX_TEXT
@@ -88,6 +88,7 @@ def start_ranks(
     ranks = {}
     for local, (rank, processor) in enumerate(request.ranks):
         variables = {**request.environment, "PLIANT_PROCESSOR": str(processor)}
+        variables |= device_variables({kind: of[local] for kind, of in request.devices.items()})
         ours: list[socket.socket] = []
         theirs: list[socket.socket] = []
         if request.is_mpi:
@@ -170,6 +171,24 @@ def mpi_variables(request: StartRequest, rank: int, local: int, handle: int) -> 
         "MPI_LOCALNRANKS": str(len(request.ranks)),
         "MPI_LOCALRANKID": str(local),
     }
+
+
+def device_variables(devices: Mapping[str, Sequence[int]]) -> dict[str, str]:
+    """Return the variables that name the devices of a rank.
+
+    Args:
+        devices: indices by kind; a kind of the node of which the rank has none is empty.
+    """
+    if not devices:
+        return {}
+    texts = {kind: ",".join(map(str, indices)) for kind, indices in devices.items()}
+    named = " ".join(f"{kind}={text}" for kind, text in texts.items() if text)
+    variables = {"PLIANT_DEVICES": named} if named else {}
+    if "gpu" in texts:
+        # An index that does not exist hides all GPUs; ROCm takes an empty list for all of them.
+        visible = texts["gpu"] or "-1"
+        variables |= {"CUDA_VISIBLE_DEVICES": visible, "ROCR_VISIBLE_DEVICES": visible}
+    return variables
 
 
 def _for_rank(rank: int, on_line: OnLine) -> Callable[[bytes], None]:
