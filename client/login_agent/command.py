@@ -72,17 +72,18 @@ def _run(options: argparse.Namespace) -> int:
     except BlockingIOError:
         raise ClientError(f"another login agent serves the users' socket in {folder}") from None
     try:
-        asyncio.run(_serve(links, folder / SOCKET))
+        asyncio.run(_serve(links, directory, folder / SOCKET))
     finally:
         os.close(lock)
     return 0
 
 
-async def _serve(links: object, path: Path) -> None:
+async def _serve(links: object, directory: Path, path: Path) -> None:
     import asyncio
     import logging
 
     from pliant.client.login_agent.relay import Relay
+    from pliant.client.login_agent.renewal import keep_renewed
     from pliant.client.login_agent.server_link import ServerLinks
     from pliant.protos.daemons.sockets import listen
 
@@ -92,7 +93,9 @@ async def _serve(links: object, path: Path) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     with listen(path, 0o666) as listener:
         logging.info("users of this host may connect: %s; the server is %s", path, links.servers)
+        renewing = asyncio.create_task(keep_renewed(directory, links))
         try:
             await Relay(links).serve(listener, stop)
         finally:
+            renewing.cancel()
             path.unlink(missing_ok=True)

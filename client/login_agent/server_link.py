@@ -59,6 +59,16 @@ class ServerLinks:
         """Return a connection on which the server serves a user.
 
         Raises:
+            ServerUnreachableError, AgentIdentityError: as `connect`.
+        """
+        reader, writer = await self.connect()
+        writer.write(user.encode())
+        return reader, writer
+
+    async def connect(self) -> Link:
+        """Return a connection on which nothing was sent.
+
+        Raises:
             ServerUnreachableError: no address answers.
             AgentIdentityError: the identity has become unusable.
         """
@@ -77,7 +87,6 @@ class ServerLinks:
             except (OSError, TimeoutError) as error:
                 failures.append(f"{address}: {_describe(error)}")
                 continue
-            writer.write(user.encode())
             return reader, writer
         raise ServerUnreachableError(
             f"the login agent of this host cannot reach the server ({'; '.join(failures)}): try "

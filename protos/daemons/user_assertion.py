@@ -13,7 +13,7 @@ from pliant.core.support.errors import PliantError
 #: Version of this line.
 FORM = 1
 #: Bytes of the longest line.
-MAX_LINE_BYTES = 1024
+MAX_LINE_BYTES = 4096
 #: Agents speak for no user with a lower id: those are root and accounts of services.
 LOWEST_UID = 1000
 _MAX_UID = (1 << 32) - 2

@@ -235,8 +235,8 @@ def _replace(directory: Path, changes: Mapping[str, bytes], now: float) -> NodeI
     _check_directory(directory)
     with lock_files(directory):
         current = _read_files(directory)
-        before = _parse(directory, current)
-        after = _parse(directory, {**current, **changes})
+        before = _parse(directory, current, role=None)
+        after = _parse(directory, {**current, **changes}, role=None)
         if after.identity != before.identity:
             raise CertificateError(
                 f"the new certificate is of {after.identity.uri}, not of {before.identity.uri}"

@@ -7,16 +7,20 @@ a login agent, that the agent is listed and not revoked, and that both hosts kno
 from __future__ import annotations
 
 import ssl
+import time
 
 from cryptography import x509
 
 from pliant.core.support.errors import PliantError
+from pliant.protos.daemons.agent_renewal import RenewalAnswer
 from pliant.protos.daemons.tls import server_context
 from pliant.protos.daemons.user_assertion import UserAssertion, UserAssertionError
-from pliant.protos.identity.admitted_nodes import AGENTS_FILE, AdmittedNodes
-from pliant.protos.identity.certificates import read_identity
+from pliant.protos.identity import authority
+from pliant.protos.identity.admitted_nodes import AGENTS_FILE, AdmittedNodes, serial_of
+from pliant.protos.identity.certificates import format_certificates, read_identity, renew_at
+from pliant.protos.identity.cluster_files import load_issuer
 from pliant.protos.identity.errors import CertificateError
-from pliant.protos.identity.names import Role
+from pliant.protos.identity.names import Identity, Role
 from pliant.server.access.user_database import Account
 from pliant.server.security.tls_files import ServerTls, TlsFiles
 
@@ -42,6 +46,34 @@ class AgentAdmission:
             self._context = server_context(current.key, current.certificates, current.roots)
             self._made_of = current
         return self._context
+
+    def renew(self, name: str, certificate: bytes | None, request: bytes) -> RenewalAnswer:
+        """Issue a new certificate to a login agent. Called in another thread: it writes a file.
+
+        The earlier certificate counts until its end, because the answer may get lost.
+
+        Args:
+            name: of the agent.
+            certificate: with which it asks, in DER form.
+            request: its signing request, in PEM form.
+
+        Raises:
+            CertificateError: if it is not due.
+            PliantError, OSError: if the request is wrong, or a file cannot be used.
+        """
+        shown, now = x509.load_der_x509_certificate(certificate or b""), time.time()
+        early = renew_at(shown) - authority.MAX_CLOCK_SKEW_S - now
+        if early > 0:  # else an agent could have the server sign and write all the time
+            raise CertificateError(f"the certificate is not due for {early:.0f} s")
+        current = self._files.current
+        chain = authority.issue(
+            load_issuer(self._files.directory),
+            request,
+            Identity(current.identity.cluster, Role.LOGIN_AGENT, name),
+            now=now,
+        )
+        self._agents.add_certificate(name, chain[0], replaces=serial_of(shown), now=now)
+        return RenewalAnswer(format_certificates(chain).encode("ascii"), current.roots)
 
     def stamp(self) -> tuple[int, int] | None:
         """Return what changes when the list of login agents changes; None if there is no list."""

@@ -6,6 +6,7 @@ Runs in the event loop of the accept thread, which serves the users' sockets.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import socket
 import ssl
@@ -17,6 +18,7 @@ from typing import NoReturn
 
 from pliant.core.support.errors import PliantError
 from pliant.protos.address import TcpAddress
+from pliant.protos.daemons.agent_renewal import decode_renewal
 from pliant.protos.daemons.user_assertion import (
     MAX_LINE_BYTES,
     UserAssertionError,
@@ -148,7 +150,11 @@ class LoginHosts:
             agent = self._identify(writer)
             self._of_agent[agent] += 1
             self._open.add(writer)
-            user = await self._learn_user(reader, users, agent)
+            line = await self._first_line(reader)
+            if (renewal := decode_renewal(line)) is not None:
+                await self._renew(writer, agent, renewal.request)
+                return
+            user = await self._learn_user(line, users, agent)
         except AgentRefusedError as error:
             self._warnings.log("refused a login host: %s", f"{host}: {error}")
             writer.transport.abort()
@@ -187,14 +193,31 @@ class LoginHosts:
             raise AgentRefusedError(f"login agent {agent} has {MAX_OF_AGENT} connections")
         return agent
 
-    async def _learn_user(
-        self, reader: asyncio.StreamReader, users: UserDatabase, agent: str
-    ) -> RemoteUser:
+    async def _first_line(self, reader: asyncio.StreamReader) -> bytes:
         async with asyncio.timeout(GREETING_S):
             line = await reader.readline()
-            if len(line) > MAX_LINE_BYTES or not line.endswith(b"\n"):
-                raise UserAssertionError("the first line is not that of a login agent")
-            assertion = decode_assertion(line)
+        if len(line) > MAX_LINE_BYTES or not line.endswith(b"\n"):
+            raise UserAssertionError("the first line is not that of a login agent")
+        return line
+
+    async def _renew(self, writer: asyncio.StreamWriter, agent: str, request: bytes) -> None:
+        """Answer an agent that asks for a new certificate."""
+        try:
+            answer = await asyncio.to_thread(
+                self._admission.renew, agent, _certificate_of(writer), request
+            )
+        except (PliantError, OSError) as error:
+            self._warnings.log("no new certificate for a login agent: %s", f"{agent}: {error}")
+            record = {"ok": False, "error": {"message": str(error)}}
+        else:
+            log.info("login agent %s: certificate renewed", agent)
+            record = answer.record()
+        writer.write(json.dumps(record).encode("ascii") + b"\n")
+        writer.close()
+
+    async def _learn_user(self, line: bytes, users: UserDatabase, agent: str) -> RemoteUser:
+        assertion = decode_assertion(line)
+        async with asyncio.timeout(GREETING_S):
             account = await users.find(assertion.uid)
         check_same_user(assertion, account, agent)
         return RemoteUser(account, agent)

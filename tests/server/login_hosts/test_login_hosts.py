@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -19,8 +20,10 @@ from typing import Any
 
 import pytest
 
+from pliant.client.login_agent.renewal import is_due, renew
+from pliant.client.login_agent.server_link import ServerLinks
 from pliant.protos.daemons.tls import client_context
-from pliant.protos.daemons.user_assertion import UserAssertion
+from pliant.protos.daemons.user_assertion import UserAssertion, UserAssertionError
 from pliant.protos.identity import node_files
 from pliant.protos.identity.admitted_nodes import AGENTS_FILE, AdmittedNodes
 from pliant.protos.identity.certificates import parse_certificates
@@ -69,10 +72,10 @@ class Site:
         self.agents.admit(name, None, parse_certificates(made.certificates)[0], now=time.time())
         return made
 
-    def identity(self, made: Credentials, name: str = AGENT) -> Path:
+    def identity(self, made: Credentials, name: str = AGENT, place: str = "identity") -> Path:
         """Write the folder of an agent's identity."""
         order_key = (self.members.directory / "order.pub").read_bytes()
-        directory = self.base / f"identity-{name}"
+        directory = self.base / f"{place}-{name}"
         node_files.create_node_identity(
             directory,
             NodeIdentity(
@@ -222,6 +225,27 @@ def begin_to_wait(path: Path, job: int) -> None:
     _held.append(user)
     user.do("ping")
     user.send(json.dumps({"op": "wait", "id": job}).encode() + b"\n")
+
+
+def test_a_certificate_is_renewed_in_the_second_half_of_its_life(site: Site) -> None:
+    site.server.start()
+    made = site.admit()
+    directory = site.identity(made)
+    links = ServerLinks(directory, [site.address])
+    assert not is_due(directory, time.time())
+    with pytest.raises(UserAssertionError, match="not due"):
+        asyncio.run(renew(directory, links))
+    old = site.members.issue(AGENT, Role.LOGIN_AGENT, lifetime_s=7200, age_s=5400)
+    site.agents.admit(AGENT, None, parse_certificates(old.certificates)[0], now=time.time())
+    directory = site.identity(old, place="due")
+    assert is_due(directory, time.time())
+    path = site.start_agent(directory)
+    wait_until(lambda: not is_due(directory, time.time()), what="the new certificate")
+    assert "login agent login1: certificate renewed" in site.server.log()
+    assert ask(path, NOBODY.pw_uid, {"op": "ping"})[0]["ok"]
+    renewed = node_files.load_node_identity(directory, role=Role.LOGIN_AGENT)
+    assert renewed.key != old.key
+    assert site.agents.read()[AGENT].allows(renewed.chain[0])
 
 
 def reload(server: Server) -> None:

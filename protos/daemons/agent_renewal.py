@@ -1,0 +1,64 @@
+"""The first line with which a login agent asks for a new certificate, and the answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pliant.protos.daemons.user_assertion import FORM, UserAssertionError
+
+
+@dataclass(frozen=True, slots=True)
+class RenewalRequest:
+    """A signing request, in PEM form."""
+
+    request: bytes
+
+    def encode(self) -> bytes:
+        """Return the line."""
+        record = {"login_agent": FORM, "renew": self.request.decode("ascii")}
+        return json.dumps(record).encode("ascii") + b"\n"
+
+
+def decode_renewal(line: bytes) -> RenewalRequest | None:
+    """Return the request in a first line, None if the line is something else."""
+    try:
+        record = json.loads(line)
+        if record["login_agent"] != FORM or not isinstance(record["renew"], str):
+            return None
+        return RenewalRequest(record["renew"].encode("ascii"))
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class RenewalAnswer:
+    """What the agent gets, in PEM form."""
+
+    certificates: bytes
+    roots: bytes
+
+    def record(self) -> dict[str, Any]:
+        """Return the answer as an object of JSON."""
+        return {
+            "ok": True,
+            "certificates": self.certificates.decode("ascii"),
+            "roots": self.roots.decode("ascii"),
+        }
+
+
+def decode_renewal_answer(line: bytes) -> RenewalAnswer:
+    """Read the answer of the server.
+
+    Raises:
+        UserAssertionError: the server refuses, or the answer is something else.
+    """
+    try:
+        record = json.loads(line)
+        if record.get("ok") is not True:
+            raise UserAssertionError(str(record["error"]["message"]))
+        certificates, roots = record["certificates"], record["roots"]
+        return RenewalAnswer(certificates.encode("ascii"), roots.encode("ascii"))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise UserAssertionError("the server's answer is not a certificate") from None
