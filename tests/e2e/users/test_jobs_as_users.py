@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import psutil
 import pytest
 
 from helperkit import ALICE, BOB, Site, needs_root
+from helperkit.identity import acting_as
 from pliant.client.errors import RequestError
 from testkit import ROOT, wait_until
 
@@ -144,6 +147,30 @@ def _runs(text: str) -> bool:
     return any(
         text in " ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"])
     )
+
+
+def test_nobody_takes_the_place_of_a_shim(site: Site) -> None:
+    job = Malleable(site, ALICE, "mine")
+    job.resize(2)
+    (world, *_) = site.started()
+    claim = {"op": "hello", "world": world, "pid": 1, "ready": True, "fence": None, "exits": []}
+    for uid in (ALICE, BOB):  # also another process of the same user is not the shim
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(60)
+            with acting_as(uid):
+                sock.connect(str(site.run / "shims" / "controller.sock"))
+            sock.sendall(json.dumps(claim).encode() + b"\n")
+            assert sock.recv(1) == b"", uid
+    for text in (b"[" * 100_000 + b"\n", b"\xff\n", b"7\n", b'{"op": []}\n'):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(60)
+            with acting_as(BOB):
+                sock.connect(str(site.run / "shims" / "controller.sock"))
+            sock.sendall(text)
+            sock.shutdown(socket.SHUT_WR)
+            assert sock.recv(1) == b""
+    job.resize(3)
+    job.finish()
 
 
 @pytest.mark.case(58)
