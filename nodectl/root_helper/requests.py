@@ -104,7 +104,10 @@ class RequestVerifier:
             mapping, ranks = str(request["mapping"]), tuple(rank for rank, _ in covered.ranks)
         except LaunchOrderError as error:
             raise HelperRefusalError(error.refusal.value, str(error)) from None
-        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except (
+            *(LookupError, TypeError, ValueError, ArithmeticError),
+            *(AttributeError, RecursionError),
+        ) as error:
             message = f"the request is damaged ({type(error).__name__})"
             raise HelperRefusalError(Refusal.FORMAT.value, message) from None
         user = find_user(order.uid, order.gid)
@@ -171,6 +174,8 @@ def content_of(record: dict[str, Any]) -> LaunchContent:
     """
     request = record["request"]
     environment = request["environment"]
+    if not isinstance(request["argv"], list) or not isinstance(request["ranks"], list):
+        raise TypeError("not a list")
     secrets = tuple(bytes.fromhex(record[name]) for name in ("token", "nodes", "checkpoint_key"))
     return LaunchContent(
         world=request["world"],
