@@ -93,6 +93,7 @@ class _LineParser(Parser):
     """Reads one directive of a script, and raises errors instead of exiting."""
 
     def error(self, message: str) -> NoReturn:
+        """Raise an error, so that the caller can name the line."""
         raise UsageError(message)
 
 

@@ -5,11 +5,16 @@ from typing import Protocol
 
 
 class _Trigger(Protocol):
-    def reach(self, name: str) -> int: ...
+    """Carries out the orders in the variable; see `pliant.faults.engine`."""
 
-    def write(self) -> None: ...
+    def reach(self, name: str) -> int:
+        """Carry out the orders of a failpoint; return how often a message is handled there."""
 
-    def identify(self, **who: object) -> None: ...
+    def write(self) -> None:
+        """Fail if the disk of this process counts as full."""
+
+    def identify(self, **who: object) -> None:
+        """Set properties of this process, by which orders select processes."""
 
 
 def _from_environment() -> _Trigger | None:

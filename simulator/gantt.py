@@ -25,12 +25,15 @@ class _Frame:
         self._tall = (_HEIGHT - _TOP - _BOTTOM) / rows
 
     def x(self, moment: float) -> float:
+        """Return the horizontal place of a time."""
         return round(_LEFT + (moment - self.begin) * self._wide, 2)
 
     def y(self, row: float) -> float:
+        """Return the vertical place of a row."""
         return round(_TOP + row * self._tall, 2)
 
     def head(self, title: str) -> Iterator[str]:
+        """Yield the beginning of the picture, with its title."""
         yield (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
             f'width="{_WIDTH}" height="{_HEIGHT}" font-family="sans-serif" font-size="11" '
@@ -40,6 +43,7 @@ class _Frame:
         yield f'<text x="{_LEFT}" y="22" font-size="15">{escape(title)}</text>'
 
     def axes(self, marks: Iterable[tuple[float, str]]) -> Iterator[str]:
+        """Yield a line with a label for each marked row, and the axis of time."""
         for row, text in marks:
             y = self.y(row)
             yield f'<path d="M{_LEFT - 5} {y}H{_WIDTH - _RIGHT}" stroke="{_GREY}"/>'

@@ -149,6 +149,7 @@ class _Progress:
         self._write(f"\r\x1b[K{text}" if self._terminal else f"{text}\n")
 
     def end(self) -> None:
+        """Clear the line of progress on a terminal."""
         if self._terminal:
             self._write("\r\x1b[K")
 

@@ -140,13 +140,16 @@ class _Picture:
         self.bottom = _TOP + count * self.step
 
     def x(self, moment: float) -> float:
+        """Return the horizontal place of a time."""
         share = (moment - self.begin) / (self.finish - self.begin)
         return round(_LEFT + share * (_WIDTH - _LEFT - 20), 2)
 
     def y(self, index: int) -> int:
+        """Return the vertical place of a processor."""
         return _TOP + self.offsets[index] * self.step
 
     def draw(self, names: Mapping[int, str], title: str) -> str:
+        """Return the whole picture as SVG."""
         legend = max(1, (_WIDTH - _LEFT) // _LEGEND_COLUMN)
         height = self.bottom + _AXIS + _LEGEND_ROW * (-(-len(self.jobs) // legend)) + 10
         parts = [

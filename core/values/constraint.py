@@ -61,6 +61,7 @@ class _Parser:
         self._place = 0
 
     def parse(self) -> _Tree:
+        """Return the tree of the whole text."""
         tree = self._alternatives()
         if self._place < len(self._tokens):
             raise self._error()

@@ -137,6 +137,7 @@ class _Row:
     values: dict[str, str]
 
     def read(self) -> Attributes:
+        """Return the attributes of a job that this row names."""
         job = self._whole("job", 0)
         if job is None:
             raise self.error("job", "a job number")
@@ -210,6 +211,7 @@ class _Row:
         return value
 
     def error(self, column: str, expected: str) -> WorkloadError:
+        """Return the error of a column that does not hold what is expected."""
         text = self.values.get(column, "")
         return error_at(self.path, self.line, f"{column}: expected {expected}, not {text!r}")
 

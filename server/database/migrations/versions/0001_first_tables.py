@@ -12,6 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
+    """Create the tables of the first version."""
     op.create_table(
         "meta",
         sa.Column("key", sa.Text, primary_key=True),
@@ -101,5 +102,6 @@ def _create_worlds() -> None:
 
 
 def downgrade() -> None:
+    """Drop all tables."""
     for table in ("fence", "rank_exit", "world", "job_event", "job", "node", "meta"):
         op.drop_table(table)

@@ -12,6 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
+    """Create the tables of accounting."""
     op.create_table(
         "phase",
         sa.Column("seq", sa.Integer, primary_key=True, autoincrement=True),
@@ -38,5 +39,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    """Drop the tables of accounting."""
     for table in ("usage", "phase"):
         op.drop_table(table)
