@@ -118,6 +118,13 @@ class NodeRoom:
                 left = _without(left, more, count(piece))
         return found, later
 
+    def number_on(self, needs: NodeNeeds | None, node: NodeView, free: ProcessorMap) -> int:
+        """Return how many of the free processors of a node a job can have."""
+        number = count(free & node.processors & self.accepted(needs))
+        if needs is None or not number:
+            return number
+        return min(number, needs.processes(self.left(node)))
+
     def take(self, needs: NodeNeeds | None, processors: ProcessorMap, coming: Coming = ()) -> None:
         """Subtract what a job needs on these processors. What donors give up is available."""
         if needs is None or not needs.amounts:

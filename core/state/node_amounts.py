@@ -6,7 +6,7 @@ the larger need of the two, because one of them has it at any time. So a promise
 whatever order donors leave.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sys import maxsize
 
 from pliant.core.commands import NodeShare
@@ -19,7 +19,7 @@ from pliant.core.state.core_state import CoreState
 from pliant.core.state.view_cache import node_view
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.node_needs import Amounts, NodeNeeds, amount_text, largest_text
-from pliant.core.values.processors import ProcessorMap, count
+from pliant.core.values.processors import NONE, ProcessorMap, count
 
 
 def room(state: CoreState) -> Mapping[NodeName, Amounts] | None:
@@ -58,7 +58,8 @@ def lacking(
     needs = job.spec.node_needs
     if needs is None:
         return ""
-    there = node_room(state)
+    nodes = [node_view(node) for node in state.ledger.nodes_of(added)]
+    there = NodeRoom(nodes, _left(state, nodes))
     if wrong := added & ~there.accepted(needs):
         return f"its nodes may not be {', '.join(state.node_names(wrong))}"
     coming = [
@@ -189,14 +190,19 @@ def overused(state: CoreState, nodes: Iterable[Node]) -> str:
     return ""
 
 
-def _left(state: CoreState, nodes: tuple[NodeView, ...]) -> dict[NodeName, Amounts]:
+def _left(state: CoreState, nodes: Sequence[NodeView]) -> dict[NodeName, Amounts]:
+    """Return what is left on these nodes, as far as something of it is in use."""
     there = NodeRoom(nodes, {})
+    here = NONE
+    for node in nodes:
+        here |= node.processors
     for job in state.node_bound.values():
-        there.take(job.spec.node_needs, job.occupied)
-    for job in state.node_bound.values():
-        if job.reserved:
-            coming = list(_occupiers(state, job.reserved & ~job.occupied))
-            there.take(job.spec.node_needs, job.reserved & ~job.occupied, coming)
+        if job.occupied & here:
+            there.take(job.spec.node_needs, job.occupied & here)
+    for job in state.reserving.values():
+        reserved = job.reserved & ~job.occupied & here
+        if reserved and job.spec.node_needs is not None:
+            there.take(job.spec.node_needs, reserved, list(_occupiers(state, reserved)))
     return there.amounts_left()
 
 

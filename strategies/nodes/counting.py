@@ -19,6 +19,7 @@ from pliant.core.model.node_room import NodeRoom
 from pliant.core.model.views_and_plans import Availability, Plan, RunningJob, View, WaitingJob
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.values.ids import JobId
+from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices, lowest
 from pliant.strategies.nodes.node_profile import NodeProfile, room_of
 
@@ -49,9 +50,13 @@ def plan_on_nodes(view: View, plan: Callable[[View], Plan]) -> Plan:
         alike = [job for job in shown.waiting if job.needs and job.id not in started]
         first = not reasons
         head = lost[0]
-        lost += [job for job in alike if last or any(_needs_more(job, each) for each in lost)]
+        least = _least_sizes(lost)
+        lost += [job for job in alike if last or job.sizes.min >= least.get(job.needs, maxsize)]
+        made_for: dict[NodeNeeds | None, WaitReason] = {}
         for job in lost:
-            reasons[job.id] = _reason(job, view)
+            if job.needs not in made_for:
+                made_for[job.needs] = _reason(job, view)
+            reasons[job.id] = made_for[job.needs]
         waiting = tuple(job for job in shown.waiting if job.id not in reasons)
         shown = replace(shown, waiting=waiting)
         if first:
@@ -75,9 +80,12 @@ def availability(job: WaitingJob, view: View, answer: Availability) -> Availabil
     return replace(answer, start=start, processors=job.sizes.min, reason=reason)
 
 
-def _needs_more(job: WaitingJob, other: WaitingJob) -> bool:
-    """Return whether a job cannot be placed either if another one cannot."""
-    return job.needs == other.needs and job.sizes.min >= other.sizes.min
+def _least_sizes(jobs: Sequence[WaitingJob]) -> dict[NodeNeeds | None, int]:
+    """Return by needs the smallest size that cannot be placed."""
+    least: dict[NodeNeeds | None, int] = {}
+    for job in jobs:
+        least[job.needs] = min(job.sizes.min, least.get(job.needs, maxsize))
+    return least
 
 
 def _reason(job: WaitingJob, view: View) -> WaitReason:
@@ -102,8 +110,14 @@ def _limited(view: View) -> View:
         fitting = count(free | later)
         return maxsize if fitting == there else fitting
 
+    limits: dict[NodeNeeds, int] = {}
+
     def waiting(job: WaitingJob) -> WaitingJob:
-        sizes = job.sizes.up_to(limit(job, NONE)) if job.needs else None
+        if job.needs is None:
+            return job
+        if job.needs not in limits:
+            limits[job.needs] = limit(job, NONE)
+        sizes = job.sizes.up_to(limits[job.needs])
         return job if sizes is None or sizes == job.sizes else replace(job, sizes=sizes)
 
     def running(job: RunningJob) -> RunningJob:

@@ -88,12 +88,40 @@ class NodeProfile:
         Processors that are not free at the beginning come first, so that a reservation leaves as
         many idle processors as possible to other jobs. The time is inf if it is not known.
         """
+        if not self._reservations and after <= self._now:
+            return self._first_step(job.needs, size)
         for start in self._times(after):
+            if count(self._at(start)[0]) < size:
+                continue
             fit = self.fitting(job.needs, start, start + seconds)
             if count(fit) >= size:
                 now = self._steps[0][1]
                 return start, _lowest_of(fit & ~now, fit & now, size)
         return math.inf, NONE
+
+    def _first_step(self, needs: NodeNeeds | None, size: int) -> tuple[float, ProcessorMap]:
+        """Return the same without reservations, when only more and more becomes free."""
+        _, free, room = self._steps[0]
+        numbers = {node.name: room.number_on(needs, node, free) for node, _ in room.parts(free)}
+        reach, place = sum(numbers.values()), 0
+        while reach < size:
+            place += 1
+            step = self.step(place)
+            if step is None:
+                return math.inf, NONE
+            _, free, room = step
+            for node, _ in room.parts(self._releases[place - 1][2]):
+                before = numbers.get(node.name, 0)
+                numbers[node.name] = room.number_on(needs, node, free)
+                reach += numbers[node.name] - before
+        start, free, room = self._steps[place]
+        fit, now = room.fitting(needs, free), self._steps[0][1]
+        return start, _lowest_of(fit & ~now, fit & now, size)
+
+    def at(self, time: float) -> tuple[ProcessorMap, NodeRoom]:
+        """Return the free processors at a time without reservations, and a copy of the room."""
+        free, room = self._at(time)
+        return free, room.copy()
 
     def reserve(
         self, needs: NodeNeeds | None, processors: ProcessorMap, start: float, end: float

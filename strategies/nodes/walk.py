@@ -7,12 +7,12 @@ is not known when a job can start, later jobs start only on nodes that this job 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pliant.core.model.node_room import NodeRoom
 from pliant.core.model.views_and_plans import View, WaitingJob
+from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import NONE, ProcessorMap, count
 from pliant.strategies.nodes.node_profile import NodeProfile
 
@@ -22,7 +22,7 @@ Choice = tuple[WaitingJob, ProcessorMap]
 Seconds = Callable[[WaitingJob, int], float]
 #: Conservative backfilling plans starts for so many jobs that have to wait. Later jobs do not start
 #: before them, because each plan looks at all earlier reservations.
-MAX_RESERVATIONS = 100
+MAX_RESERVATIONS = 30
 
 
 def choose(
@@ -46,11 +46,77 @@ def choose(
     chosen, free = from_head(queue, view.free, room, wanted)
     if backfill == "none" or not free or len(chosen) == len(queue):
         return chosen
-    now = view.now
-    started = [(job, taken, now + seconds(job, count(taken))) for job, taken in chosen]
+    started = [(job, taken, view.now + seconds(job, count(taken))) for job, taken in chosen]
     profile = NodeProfile(view, started)
+    rest = queue[len(chosen) :]
+    if backfill == "easy":
+        return chosen + _easy(rest, view.now, profile, free, room, wanted, seconds)
+    return chosen + _conservative(rest, view.now, profile, free, room, wanted, seconds)
+
+
+def _easy(
+    queue: Sequence[WaitingJob],
+    now: float,
+    profile: NodeProfile,
+    free: ProcessorMap,
+    room: NodeRoom,
+    wanted: Callable[[WaitingJob], int],
+    seconds: Seconds,
+) -> list[Choice]:
+    """Choose jobs that do not delay the first one of the queue, which does not fit.
+
+    A job that ends after the reserved start must fit at present and at that start. In between and
+    later, more is free.
+    """
+    head = queue[0]
+    shadow, reserved = profile.earliest(head, head.sizes.min, seconds(head, head.sizes.min))
+    if not reserved:
+        free &= ~room.possible(head.needs)
+        then_free, then_room = free, room
+    else:
+        then_free, then_room = profile.at(shadow)
+        then_free &= ~reserved
+        then_room.take(head.needs, reserved)
+    chosen: list[Choice] = []
+    #: How many processors at most are left for jobs with these needs: it only falls.
+    most: dict[NodeNeeds | None, int] = {}
+    for job in queue[1:]:
+        if not free:
+            break
+        if most.get(job.needs, job.sizes.min) < job.sizes.min:
+            continue
+        fit = room.fitting(job.needs, free)
+        most[job.needs] = count(fit)
+        size = job.sizes.largest_at_most(min(wanted(job), count(fit)))
+        lasting = bool(size) and now + seconds(job, size) > shadow
+        if lasting and reserved:
+            fit = then_room.fitting(job.needs, fit & then_free)
+            size = job.sizes.largest_at_most(min(size, count(fit)))
+        if not size:
+            continue
+        taken = room.plain_first(job.needs, fit, size)
+        chosen.append((job, taken))
+        free &= ~taken
+        room.take(job.needs, taken)
+        if lasting and reserved:
+            then_free &= ~taken
+            then_room.take(job.needs, taken)
+    return chosen
+
+
+def _conservative(
+    queue: Sequence[WaitingJob],
+    now: float,
+    profile: NodeProfile,
+    free: ProcessorMap,
+    room: NodeRoom,
+    wanted: Callable[[WaitingJob], int],
+    seconds: Seconds,
+) -> list[Choice]:
+    """Choose jobs that do not delay the planned start of an earlier one."""
+    chosen: list[Choice] = []
     forbidden, reservations = NONE, 0
-    for place, job in enumerate(queue[len(chosen) :]):
+    for place, job in enumerate(queue):
         taken = NONE
         if place:
             taken = _now(job, profile, room, now, free & ~forbidden, wanted(job), seconds)
@@ -60,17 +126,16 @@ def choose(
             free &= ~taken
             if not free:
                 break
-        elif not place or backfill == "conservative":
-            if reservations == MAX_RESERVATIONS:
-                break
-            reservations += 1
-            time = seconds(job, job.sizes.min)
-            start, later = profile.earliest(job, job.sizes.min, time)
-            if later:
-                end = start + time if backfill == "conservative" else math.inf
-                profile.reserve(job.needs, later, start, end)
-            else:
-                forbidden |= room.possible(job.needs)
+            continue
+        if reservations == MAX_RESERVATIONS:
+            break
+        reservations += 1
+        time = seconds(job, job.sizes.min)
+        start, later = profile.earliest(job, job.sizes.min, time)
+        if later:
+            profile.reserve(job.needs, later, start, start + time)
+        else:
+            forbidden |= room.possible(job.needs)
     return chosen
 
 

@@ -83,6 +83,8 @@ class Placer:
         #: Jobs for which there are enough processors, but not enough that fit them.
         self.unplaced: list[JobId] = []
         self._needs: dict[JobId, NodeNeeds | None] = {}
+        #: How many processors at most fit a job with these needs, within some: falls with starts.
+        self._most: dict[tuple[NodeNeeds, ProcessorMap], int] = {}
         if self.room is not None:
             for jobs in (view.running, view.promised, view.waiting, view.suspended):
                 self._needs |= {job.id: job.needs for job in jobs}
@@ -103,6 +105,7 @@ class Placer:
         given = from_indices(job.ranks[size:]) & self.usable
         self._given[job.id] = given
         self._pool |= given
+        self._most.clear()
         offer = Offer(job.id, kept)
         self.shrinks.append(offer)
         return offer
@@ -130,7 +133,14 @@ class Placer:
         free, coming = self.free & within, coming & within
         if self.room is not None and job.needs is not None:
             number = count(free) + count(coming)
-            free, coming = self._fitting(job.needs, free, coming)
+            # For a job that cannot start, the many nodes are not looked at again.
+            known = self._most.get((job.needs, within), number)
+            if known < job.sizes.min:
+                free = coming = NONE
+            else:
+                free, coming = self._fitting(job.needs, free, coming)
+                if donors is None:
+                    self._most[job.needs, within] = count(free) + count(coming)
             if count(free) + count(coming) < job.sizes.min <= number:
                 self.unplaced.append(job.id)
         idle = count(free)
