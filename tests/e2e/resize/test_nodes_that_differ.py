@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clusterkit.applications import paced
 from clusterkit.cluster import Cluster
 from clusterkit.commands import run_command
 from clusterkit.shared import running_cluster
@@ -66,6 +67,25 @@ def test_memory_is_counted_per_node(shared: Cluster, tmp_path: Path) -> None:
     (tmp_path / "end").touch()
     for job in jobs:
         assert shared.client.wait(job).state == "COMPLETED"
+
+
+@pytest.mark.mpi
+def test_memory_comes_with_the_processes_of_a_growth(shared: Cluster, tmp_path: Path) -> None:
+    """Each node has memory for one process of this job, so it can have 2 processes at most."""
+    (memory,) = {node.memory_bytes for node in shared.client.nodes()}
+    assert memory is not None
+    hurry = tmp_path / "hurry"
+    words = [sys.executable, *paced("heat", tmp_path, hurry, 3)]
+    job = shared.client.submit(
+        *words, sizes="1-4", prefer=1, mem_per_cpu=memory // 2 + 1, stdout=str(tmp_path / "out")
+    )
+    shared.wait_malleable(job)
+    with pytest.raises(RequestError, match="free on nodes that fit it: 1"):
+        shared.client.resize(job, 3)
+    shared.resize(job, 2)
+    assert nodes_of(shared, job) == ["n1", "n2"]
+    hurry.touch()
+    assert shared.client.wait(job).state == "COMPLETED"
 
 
 def test_what_no_node_has_is_refused_with_the_reason(shared: Cluster, tmp_path: Path) -> None:
