@@ -14,6 +14,7 @@ from pliant.core.model.nodes import Node
 from pliant.core.model.resize import BEFORE_GO
 from pliant.core.model.size_request import RequestAnswer, SizeRequest
 from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.model.usage import Phase, Usage
 from pliant.core.model.views_and_plans import Outcome
 from pliant.core.model.wait_reasons import Reason
 from pliant.core.state.accounting import Accounting
@@ -163,12 +164,17 @@ class CoreState:
         """Return and clear all commands since the last call, the Store first."""
         commands = self._commands
         if self._notes or (not self.silent and self._unstored):
+            phases: tuple[Phase, ...] = ()
+            usage: tuple[Usage, ...] = ()
+            if self.accounting is not None:
+                phases, usage = self.accounting.take_unstored()
             store = Store(
                 frozenset(self._dirty_jobs),
                 frozenset(self._dirty_nodes),
                 tuple(self._notes),
                 self.memory_changed,
-                *(self.accounting.take_unstored() if self.accounting is not None else ()),
+                phases,
+                usage,
             )
             commands = [store, *commands]
             self._dirty_jobs.clear()
