@@ -16,6 +16,7 @@ import signal
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -36,6 +37,10 @@ _MAX_REASON = 1000
 HANDLED = (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+
+#: CPUs of the launcher before any shim was forked. The present ones of a shim would not do: its
+#: control group may have fewer at the moment than for its next world.
+_INITIAL_CPUS = os.sched_getaffinity(0)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -68,6 +73,8 @@ class LaunchSpec:
     failures: int
     #: CPUs on which the rank may run; empty if it is not bound.
     cpus: Sequence[int] = ()
+    #: CPUs that the rank inherits instead.
+    inherited_cpus: Sequence[int] = ()
 
 
 def become_subreaper() -> None:
@@ -82,6 +89,17 @@ def set_process_name(name: bytes) -> None:
 
 def start(spec: LaunchSpec) -> int:
     """Fork and execute a program; return the process id."""
+    if not spec.inherited_cpus:
+        return _fork(spec)
+    with suppress(OSError):
+        os.sched_setaffinity(0, spec.inherited_cpus)
+    try:
+        return _fork(spec)
+    finally:
+        os.sched_setaffinity(0, _INITIAL_CPUS)
+
+
+def _fork(spec: LaunchSpec) -> int:
     parent = os.getpid()
     # A signal between fork and exec must neither run the shim's handlers nor be lost.
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)

@@ -99,9 +99,12 @@ def start_ranks(
             variables |= mpi_variables(request, rank, local, theirs[0].fileno())
             variables["PLIANT_CONTROL_FD"] = str(theirs[1].fileno())
         keep = tuple(sock.fileno() for sock in theirs)
-        cpus = request.cpus[local] if request.cpus else ()
+        # Ranks that share their CPUs inherit them: a rank that binds itself could do so after an
+        # order with more CPUs, and would undo that.
+        cpus = request.cpus[local] if request.cpus and not request.shares_cpus else ()
+        inherited = request.cpus[local] if request.shares_cpus else ()
         started = ranks[rank] = _start(
-            LaunchSpec(request, variables, keep, failures, cpus), rank, processor
+            LaunchSpec(request, variables, keep, failures, cpus, inherited), rank, processor
         )
         for sock in theirs:
             sock.close()
