@@ -43,6 +43,8 @@ REQUESTS: Mapping[str, dict[str, Any]] = {
     "ping": {},
     "history": {},
     "refusals": {},
+    "shares": {},
+    "accounting": {},
     "why": {"id": JOB},
     "cancel": {"ids": [JOB]},
     "hold": {"id": JOB},
