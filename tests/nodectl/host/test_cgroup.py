@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from nodekit import FakeServer, Node, World
 from pliant.nodectl.host import cgroup, procfs
+from pliant.nodectl.host.hierarchies import base
 from testkit import wait_until
 
 pytestmark = [
@@ -110,3 +112,28 @@ def test_groups_go_with_their_shims(server: FakeServer, node: Node, tmp_path: Pa
     os.kill(shim.pid, signal.SIGKILL)
     world.ends(server)
     wait_until(lambda: group not in groups())
+
+
+#: Starts processes that start processes, in sessions of their own.
+FORKS = "while :; do setsid sh -c 'sleep 70 & sleep 70' & sleep 0.01; done"
+
+
+@pytest.mark.parametrize("controller", ["freezer", ""])
+def test_all_processes_of_a_group_are_killed_while_they_fork(controller: str) -> None:
+    where = base(controller)
+    if where is None:
+        pytest.skip("no such control group can be made here")
+    group = f"{where.folder}/pliant-job-test-{os.getpid()}"
+    assert cgroup.make_group(group)
+    procs = Path(group, "cgroup.procs")
+    join = f'echo $$ > "{procs}"; {FORKS}'
+    with subprocess.Popen(["sh", "-c", join]) as shell:
+        wait_until(lambda: len(procs.read_text().split()) > 20, what="processes")
+        assert cgroup.kill_group(group)
+        shell.wait(timeout=40)
+    wait_until(lambda: not procs.read_text(), what="an empty group")
+    os.rmdir(group)
+
+
+def test_a_folder_without_these_files_cannot_be_killed(tmp_path: Path) -> None:
+    assert not cgroup.kill_group(str(tmp_path / "none"))
