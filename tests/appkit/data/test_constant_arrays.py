@@ -12,7 +12,7 @@ from pliant.protos import app_pb2 as pb
 from standin import Application
 from testkit import wait_until
 
-pytestmark = [pytest.mark.mpi, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(400)]
 
 APP = Path(__file__).parent.parent / "apps" / "constant.py"
 #: Cells of what is not constant: rows of two numbers, and a vector that is like the matrix.
