@@ -49,7 +49,7 @@ from pliant.nodectl.controller.usage import MemoryLimits, job_usage, over_proces
 from pliant.nodectl.controller.users.user_worlds import UserWorldCallbacks, make_user_worlds
 from pliant.nodectl.controller.world_adoption import clean_up, read_worlds
 from pliant.nodectl.host import cgroup, procfs
-from pliant.nodectl.host.containment import SlotCpus, describe
+from pliant.nodectl.host.containment import SlotCpus, describe, find_controllers
 from pliant.nodectl.settings import ControllerSettings, reload
 from pliant.nodectl.spool import NOT_USABLE, SpooledExit
 from pliant.protos import node_pb2 as wire
@@ -100,11 +100,12 @@ class Controller:
         self._access: ApplicationAccess | None = None
         self._slots = SlotCpus(settings.slots, settings.cpus)
         self._memory_limits = MemoryLimits(settings.name, state)
-        self._containment = describe(self._slots, bind=settings.bind)
         self._last_server = read_generation(state / "generation")
         callbacks = UserWorldCallbacks(self._on_shim, self._watch_shim, self._not_started)
         self._users = make_user_worlds(settings, self._worlds, callbacks)
         helper = self._helper = self._users.helper if self._users else None
+        found = helper.controllers() if helper else find_controllers()
+        self._containment = describe(self._slots, found, bind=settings.bind)
         own_shims = ShimListener(state, SOCKET_NAME, self._on_shim)
         self._listeners = [own_shims, *([self._users] if self._users else ())]
         self._self_test = SelfTest(

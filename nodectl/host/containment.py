@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -53,26 +53,36 @@ class SlotCpus:
         return "" if self._cpus else f"{self._slots} slots, but {self._count} CPUs"
 
 
-def describe(slots: SlotCpus, *, bind: bool) -> Description:
-    """Find out what this host allows, by making and removing a group in each hierarchy.
+def find_controllers() -> dict[str, str]:
+    """Find out which controllers this process can use, by making and removing a group with each.
 
-    Args:
-        slots: the CPUs of the slots.
-        bind: the setting `bind` of the node.
+    Returns:
+        By name, the version such as ``cgroup v1``; empty if the controller cannot be used.
     """
     enable_controllers()
     cgroup.sweep()
-    found = {name: _version(name, file) for name, file in _FILES.items()}
+    return {name: _version(name, file) for name, file in _FILES.items()}
+
+
+def describe(slots: SlotCpus, found: Mapping[str, str], *, bind: bool) -> Description:
+    """Describe what keeps jobs within their shares.
+
+    Args:
+        slots: the CPUs of the slots.
+        found: result of `find_controllers` in the process that makes the groups of jobs.
+        bind: the setting `bind` of the node.
+    """
     if not bind:
         cpus = "not bound: switched off on this node"
     elif why := slots.why_not_bound():
         cpus = f"not bound: {why}"
     else:
-        cpus = f"cpuset, {found['cpuset']}" if found["cpuset"] else f"affinity only: {NO_GROUP}"
+        cpuset = found.get("cpuset", "")
+        cpus = f"cpuset, {cpuset}" if cpuset else f"affinity only: {NO_GROUP}"
     return Description(
         cpus=cpus,
-        memory=found["memory"] or f"watched, not enforced by the kernel: {NO_GROUP}",
-        processes=found["pids"] or f"counted at heartbeats: {NO_GROUP}",
+        memory=found.get("memory") or f"watched, not enforced by the kernel: {NO_GROUP}",
+        processes=found.get("pids") or f"counted at heartbeats: {NO_GROUP}",
         devices="visibility only",
     )
 

@@ -7,6 +7,7 @@ account is disconnected before anything of it is read. Requests are carried out 
 request    fields                                 answer
 =========  =====================================  ==================================================
 describe                                          node, cluster, jobs (folder of the jobs' folders)
+controllers                                       by name: the version of the groups, or empty
 start      order, one descriptor (the content)    shim, start: its process and start time
 find       world                                  shim, start; or neither, if it does not run
 end        world                                  found: whether it ran; its processes are killed
@@ -30,6 +31,7 @@ from contextlib import suppress
 from typing import Any
 
 from pliant.nodectl.host import cgroup
+from pliant.nodectl.host.containment import find_controllers
 from pliant.nodectl.root_helper import keeper
 from pliant.nodectl.root_helper.audit_log import AuditLog
 from pliant.nodectl.root_helper.config import HelperConfig
@@ -67,6 +69,7 @@ class HelperService:
             self._verifier = RequestVerifier(config, clock)
         except (OSError, ValueError) as error:
             raise HelperConfigError(f"{config.state}: {error}") from None
+        self._controllers = find_controllers()
         self._records = config.run / "started"
         self._folders = JobFolders(config.run / "jobs")
         self._connections: dict[socket.socket, None] = {}
@@ -145,6 +148,8 @@ class HelperService:
             if operation == "describe":
                 jobs = str(self._folders.path)
                 return {"node": self._config.node, "cluster": self._config.cluster, "jobs": jobs}
+            if operation == "controllers":
+                return dict(self._controllers)
             started = self._find(world)
             if operation == "find":
                 return {} if started is None else started.shim_fields()

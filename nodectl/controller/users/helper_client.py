@@ -58,6 +58,14 @@ class HelperClient:
         """
         return self._ask({"op": "describe"})
 
+    def controllers(self) -> dict[str, str]:
+        """Return what `find_controllers` says in the helper; empty if there is no answer."""
+        try:
+            found = self._ask({"op": "controllers"})
+        except (HelperUnavailableError, HelperRefusedError):
+            return {}
+        return {name: str(version) for name, version in found.items()}
+
     def find_problem(self) -> str:
         """Return why the helper cannot start anything; empty if it answers."""
         try:

@@ -39,6 +39,7 @@ def test_a_user_cannot_leave_the_cpus_of_the_job(
     assert file.stat().st_uid == 0
     # After a resize, the controller names other CPUs.
     with acting_as(ACCOUNT):
+        assert helper.client().controllers()["cpuset"] == f"cgroup v{where.version}"
         assert helper.client().limit_cpus(request.world, [0, 1])
         assert not helper.client().limit_cpus("9.1.0", [0])
     assert file.read_text() == "0-1\n"
