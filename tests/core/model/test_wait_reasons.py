@@ -27,6 +27,7 @@ REASONS = [
     WaitReason(WaitCode.SUSPENDING),
     WaitReason(WaitCode.RESOURCE, (("name", "matlab"), ("amount", 2))),
     WaitReason(WaitCode.NODES, (("needs", "2 gpu per process"),)),
+    WaitReason(WaitCode.USER_LIMIT, (("user", "ann"), ("limit", 8))),
 ]
 
 
