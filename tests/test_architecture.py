@@ -86,8 +86,8 @@ ORDER = {
     "nodectl": """
         host lease_expiry
         settings spool
-        root_helper certified shim
-        controller
+        certified shim
+        root_helper controller
         launcher daemon
         __main__
     """,

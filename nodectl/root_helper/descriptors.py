@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 from contextlib import suppress
 
 
@@ -18,3 +19,15 @@ def close_all_but(keep: set[int]) -> None:
 def move_up(handle: int) -> int:
     """Return a copy of a descriptor with a number above those that programs inherit."""
     return fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, 64)
+
+
+def receive(sock: socket.socket, max_bytes: int, count: int) -> tuple[bytes, list[int]]:
+    """Receive a message with descriptors, which executed programs do not inherit.
+
+    `socket.recv_fds` ignores its flags in some versions of Python, so `MSG_CMSG_CLOEXEC` is not
+    enough.
+    """
+    data, handles, _, _ = socket.recv_fds(sock, max_bytes, count)
+    for handle in handles:
+        os.set_inheritable(handle, False)
+    return data, handles

@@ -1,11 +1,11 @@
 """The keeper of a world: a process of root that starts the shim as the user and ends what is left.
 
-The helper forks a keeper for each world. The keeper forks the shim, which becomes the user before
-it executes anything. The keeper is the *subreaper* of the shim: a process of the job that loses its
-parent becomes a child of the keeper, whatever session or environment it has. So the keeper can end
-exactly the processes of its world, even if the kernel gives no control groups. It waits until the
-shim has ended or until the helper sends SIGTERM. Then it ends the rest, removes its record, and
-exits.
+The helper forks a keeper for each world, always one ahead of the next order. The keeper executes a
+shim that waits (`waiting_shim`), which becomes the user when the order has come. The keeper is the
+*subreaper* of the shim: a process of the job that loses its parent becomes a child of the keeper,
+whatever session or environment it has. So the keeper can end exactly the processes of its world,
+even if the kernel gives no control groups. It waits until the shim has ended or until the helper
+sends SIGTERM. Then it ends the rest, removes its record, and exits.
 
 A keeper outlives the helper. It reads nothing from processes of users.
 """
@@ -13,28 +13,33 @@ A keeper outlives the helper. It reads nothing from processes of users.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from pliant.nodectl.host import cgroup, memory_limit, procfs, shared_memory
 from pliant.nodectl.host.procfs import ProcessIdentity
-from pliant.nodectl.root_helper.descriptors import close_all_but, move_up
+from pliant.nodectl.root_helper.descriptors import close_all_but, receive
 from pliant.nodectl.root_helper.errors import HelperRefusalError
 from pliant.nodectl.root_helper.requests import Launch
 from pliant.nodectl.root_helper.users import User, become
+from pliant.nodectl.root_helper.waiting_shim import GroupLimits
 
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
-#: The descriptors with which a shim is executed: the request, and the job's folder.
-REQUEST_FD, FOLDER_FD = 3, 4
+#: The descriptor on which a shim waits for its world.
+CHANNEL_FD = 3
+#: Limit of what the helper tells a keeper.
+MAX_WORLD_BYTES = 1 << 17
 #: Seconds that a keeper and its shim may take to start.
 START_TIMEOUT_S = 20.0
 #: Seconds between rounds of killing processes that start others.
@@ -94,37 +99,98 @@ class Started:
                     _send_signal(who, signal.SIGKILL)
 
 
-def start(launch: Launch, folder: int, request: int, records: Path, shims: Path) -> ProcessIdentity:
-    """Start the keeper of a world, and the shim through it.
+class Keeper:
+    """A keeper that has not got its world yet.
 
-    Args:
-        launch: checked and used up.
-        folder: descriptor of the job's folder.
-        request: descriptor of the request, which the shim reads.
-        records: folder of root for the record of the world.
-        shims: folder of the socket on which the controller listens for shims.
-
-    Returns:
-        The shim.
-
-    Raises:
-        HelperRefusalError: no shim was started, or the world was started before.
+    Its shim has loaded its modules, or is about to. So a job does not wait for a new interpreter.
     """
-    # What the keeper and the shim report: nothing but the errors of this module.
-    reading, writing = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
-    if pid == 0:
-        os.close(reading)
-        _run_keeper(launch, (folder, request, writing), records, shims)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        report = _read_within(pipe.fileno(), START_TIMEOUT_S)
-    words = report.decode("utf-8", "replace").split(maxsplit=3)
-    if len(words) == 3 and words[0] == "shim":
-        return ProcessIdentity(procfs.boot_id(), int(words[1]), int(words[2]))
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)  # it is a child that was not reaped: no other has this number
-    raise HelperRefusalError("start", " ".join(words) or f"not within {START_TIMEOUT_S:.0f} s")
+
+    def __init__(self, records: Path, shims: Path) -> None:
+        """Fork it.
+
+        Args:
+            records: folder of root for the records of worlds.
+            shims: folder of the socket on which the controller listens for shims.
+
+        Raises:
+            OSError: it cannot be forked.
+        """
+        self._records = records
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.pid = os.fork()
+            if self.pid == 0:
+                _run_keeper(theirs, records, shims)
+
+    def start(self, launch: Launch, folder: int, request: int) -> ProcessIdentity:
+        """Hand a world over, and return its shim.
+
+        Args:
+            launch: checked and used up.
+            folder: descriptor of the job's folder.
+            request: descriptor of the request, which the shim reads.
+
+        Raises:
+            HelperRefusalError: no shim was started, or the world was started before.
+            OSError: the keeper has ended.
+        """
+        # What the keeper and the shim report: nothing but the errors of this package.
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        with os.fdopen(reading, "rb") as pipe:
+            try:
+                message = WorldToKeep.of(launch, self._records).to_json()
+                socket.send_fds(self._channel, [message], [folder, request, writing])
+            finally:
+                os.close(writing)
+                self.close()
+            report = _read_within(pipe.fileno(), START_TIMEOUT_S)
+        words = report.decode("utf-8", "replace").split(maxsplit=3)
+        if len(words) == 3 and words[0] == "shim":
+            return ProcessIdentity(procfs.boot_id(), int(words[1]), int(words[2]))
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)  # a child that was not reaped: no other has its pid
+        raise HelperRefusalError("start", " ".join(words) or f"not within {START_TIMEOUT_S:.0f} s")
+
+    def close(self) -> None:
+        """Close the connection. A keeper without a world ends then."""
+        self._channel.close()
+
+
+@dataclass(frozen=True, slots=True)
+class WorldToKeep:
+    """What the helper tells a keeper about its world."""
+
+    world: str
+    folder: str
+    user: User
+    mapping: str
+    ranks: tuple[int, ...]
+    limits: GroupLimits
+
+    @classmethod
+    def of(cls, launch: Launch, records: Path) -> WorldToKeep:
+        """Return what a keeper must know of a launch."""
+        name = memory_limit.group_name(launch.order.job, launch.order.run, records)
+        return cls(
+            launch.world,
+            launch.folder,
+            launch.user,
+            launch.mapping,
+            launch.ranks,
+            GroupLimits(launch.max_tasks, name, launch.memory_bytes, launch.cpus),
+        )
+
+    def to_json(self) -> bytes:
+        """Return the message."""
+        return json.dumps(asdict(self)).encode("ascii")
+
+    @classmethod
+    def from_json(cls, data: bytes) -> WorldToKeep:
+        """Read a message, which only a helper can have sent."""
+        fields = json.loads(data)
+        user = User.from_record(fields.pop("user"))
+        limits = GroupLimits.from_record(fields.pop("limits"))
+        return cls(user=user, limits=limits, ranks=tuple(fields.pop("ranks")), **fields)
 
 
 def _read_within(handle: int, seconds: float) -> bytes:
@@ -138,59 +204,99 @@ def _read_within(handle: int, seconds: float) -> bytes:
     return b""
 
 
-def _run_keeper(
-    launch: Launch, handles: tuple[int, int, int], records: Path, shims: Path
-) -> NoReturn:
-    folder, request, report = handles
+def _run_keeper(channel: socket.socket, records: Path, shims: Path) -> NoReturn:
+    handles: list[int] = []
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP})
-        close_all_but({0, 1, 2, *handles})
+        close_all_but({0, 1, 2, channel.fileno()})
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         _libc.prctl(_PR_SET_NAME, b"pliant-keeper", 0, 0, 0)
         _set_oom_score(_SPARED)
         os.chdir("/")
-        # The shim waits until its record exists: nothing runs that a later helper cannot find.
-        waiting, go = os.pipe2(os.O_CLOEXEC)
-        pid = os.fork()
-        if pid == 0:
-            os.close(go)
-            _run_shim(launch, (folder, request, report, waiting), records, shims)
-        os.close(waiting)
-        keeper, shim = ProcessIdentity.of(os.getpid()), ProcessIdentity.of(pid)
-        assert keeper is not None
-        assert shim is not None
-        started = Started(launch.world, launch.folder, launch.user.uid, keeper, shim)
-        record = records / launch.world
-        try:
-            with open(record, "x", encoding="ascii") as file:
-                file.write(started.to_line())
-        except FileExistsError:
-            os.write(report, b"the world was started before")
-            os.kill(pid, signal.SIGKILL)
-            os._exit(1)
-        os.write(report, f"shim {pid} {shim.start}".encode())
-        os.write(go, b"1")
-        for handle in (go, *handles):
-            os.close(handle)
-        _keep(shim, launch.max_tasks)
-        _remove_shared_memory(launch)
-        with suppress(OSError):
-            record.unlink()
+        shim, to_shim = _fork_shim(shims)
+        data, handles = receive(channel, MAX_WORLD_BYTES, 3)
+        channel.close()
+        if not data:
+            _end_unused(shim)  # the helper has ended; nothing was started
+            os._exit(0)
+        who = ProcessIdentity.of(shim)
+        if who is None or not who.alive():  # killed while it waited, perhaps by lack of memory
+            to_shim.close()
+            _end_unused(shim)
+            shim, to_shim = _fork_shim(shims)
+        _start_world(WorldToKeep.from_json(data), handles, records, shim, to_shim)
         os._exit(0)
     except BaseException as error:
-        with suppress(OSError):
-            os.write(report, f" keeper: {type(error).__name__}: {error}".encode())
+        with suppress(OSError, IndexError):
+            os.write(handles[2], f" keeper: {type(error).__name__}: {error}".encode())
         os._exit(1)
 
 
-def _keep(shim: ProcessIdentity, max_tasks: int) -> None:
+def _end_unused(pid: int) -> None:
+    """End a shim that has no world; it may have been killed already."""
+    shim = ProcessIdentity.of(pid)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    if shim is not None:
+        cgroup.remove(shim)
+
+
+def _start_world(
+    world: WorldToKeep, handles: list[int], records: Path, pid: int, to_shim: socket.socket
+) -> None:
+    """Write the record, hand the world to the shim, and stay until its processes have ended."""
+    _, _, report = handles
+    keeper, shim = ProcessIdentity.of(os.getpid()), ProcessIdentity.of(pid)
+    assert keeper is not None
+    assert shim is not None
+    # The shim waits until its record exists: nothing runs that a later helper cannot find.
+    started = Started(world.world, world.folder, world.user.uid, keeper, shim)
+    record = records / world.world
+    try:
+        with open(record, "x", encoding="ascii") as file:
+            file.write(started.to_line())
+    except FileExistsError:
+        os.write(report, b"the world was started before")
+        os.kill(pid, signal.SIGKILL)
+        return
+    os.write(report, f"shim {pid} {shim.start}".encode())
+    with to_shim:
+        message = {"user": asdict(world.user), "limits": asdict(world.limits)}
+        socket.send_fds(to_shim, [json.dumps(message).encode("ascii")], handles)
+    for handle in handles:
+        os.close(handle)
+    _keep(shim)
+    _remove_shared_memory(world)
+    with suppress(OSError):
+        record.unlink()
+
+
+def _fork_shim(shims: Path) -> tuple[int, socket.socket]:
+    """Execute a shim that waits; return its process and the socket on which it waits."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setsid()
+                _set_oom_score(0)
+                os.dup2(theirs.fileno(), CHANNEL_FD)
+                os.set_inheritable(CHANNEL_FD, True)  # dup2 leaves it as it is if it has the number
+                signal.pthread_sigmask(signal.SIG_SETMASK, ())
+                module = "pliant.nodectl.root_helper.waiting_shim"
+                command = [sys.executable, "-I", "-m", module, str(shims)]
+                os.execve(sys.executable, command, {"PATH": _PATH, "LANG": "C.UTF-8"})
+            finally:
+                os._exit(1)
+    return pid, ours
+
+
+def _keep(shim: ProcessIdentity) -> None:
     """Wait until the shim has ended or SIGTERM arrives; then end all processes of the world."""
-    if max_tasks:
-        cgroup.limit_tasks(shim, max_tasks)
     is_ending = False
     while True:
         found = signal.sigtimedwait(
@@ -211,16 +317,16 @@ def _keep(shim: ProcessIdentity, max_tasks: int) -> None:
     cgroup.sweep_jobs()
 
 
-def _remove_shared_memory(launch: Launch) -> None:
+def _remove_shared_memory(world: WorldToKeep) -> None:
     """Remove, as the user, the shared memory of ranks whose shim was killed."""
     pid = os.fork()
     if pid == 0:
         try:
-            become(launch.user)
+            become(world.user)
             # In worlds that may be joined with others, each rank is a node of its own for MPICH.
-            for mapping in (launch.mapping, _EACH_A_NODE):
-                for rank in launch.ranks:
-                    found = shared_memory.world_segments(launch.world, mapping, rank)
+            for mapping in (world.mapping, _EACH_A_NODE):
+                for rank in world.ranks:
+                    found = shared_memory.world_segments(world.world, mapping, rank)
                     shared_memory.unlink(found)
         finally:
             os._exit(0)
@@ -238,67 +344,6 @@ def _reap() -> set[int]:
         if pid == 0:
             return ended
         ended.add(pid)
-
-
-def _run_shim(
-    launch: Launch, handles: tuple[int, int, int, int], records: Path, shims: Path
-) -> NoReturn:
-    """Become the user, and execute the shim. Until then, nothing of the user is touched."""
-    folder, request, report, waiting = handles
-    try:
-        os.setsid()
-        _set_oom_score(0)
-        _enter_groups(launch, records)
-        if os.read(waiting, 1) != b"1":
-            os._exit(1)  # the keeper has no record of this process
-        become(launch.user)
-        os.umask(0o077)
-        log = _open_log(folder)
-        null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-        # First out of the way of the numbers that are given away next.
-        report, *inherited = map(move_up, (report, null, null, log, request, folder))
-        for number, handle in enumerate(inherited):
-            os.dup2(handle, number, inheritable=True)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.execve(sys.executable, _command(shims), _environment(launch.user))
-    except BaseException as error:
-        with suppress(OSError):
-            os.write(report, f" shim: {type(error).__name__}: {error}".encode())
-        os._exit(1)
-
-
-def _enter_groups(launch: Launch, records: Path) -> None:
-    """Join the control groups of the world and of its job, and set their limits.
-
-    They belong to root, so the user cannot change them.
-    """
-    cgroup.enter()
-    if launch.memory_bytes:
-        order = launch.order
-        name = memory_limit.group_name(order.job, order.run, records)
-        memory_limit.enter(name, launch.memory_bytes)
-    shim = ProcessIdentity.of(os.getpid())
-    if shim is not None and launch.cpus:
-        cgroup.limit_cpus(shim, launch.cpus)
-
-
-def _command(shims: Path) -> list[str]:
-    module = "pliant.nodectl.shim.user_shim"
-    return [sys.executable, "-I", "-m", module, str(shims)]
-
-
-def _environment(user: User) -> dict[str, str]:
-    """Return the whole environment of a shim. Ranks get the one of their job."""
-    return {"PATH": _PATH, "LANG": "C.UTF-8", "USER": user.name, "LOGNAME": user.name}
-
-
-def _open_log(folder: int) -> int:
-    """Open the log of the job's shims, as the user, who may have put anything in its place."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        return os.open("shim.log", flags, 0o600, dir_fd=folder)
-    except OSError:
-        return os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
 
 
 def _set_oom_score(score: int) -> None:

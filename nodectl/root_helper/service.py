@@ -32,12 +32,11 @@ from typing import Any
 
 from pliant.nodectl.host import cgroup
 from pliant.nodectl.host.containment import find_controllers
-from pliant.nodectl.root_helper import keeper
 from pliant.nodectl.root_helper.audit_log import AuditLog
 from pliant.nodectl.root_helper.config import HelperConfig
 from pliant.nodectl.root_helper.errors import HelperConfigError, HelperRefusalError
 from pliant.nodectl.root_helper.job_folders import JobFolders
-from pliant.nodectl.root_helper.keeper import Started
+from pliant.nodectl.root_helper.keeper import Keeper, Started
 from pliant.nodectl.root_helper.requests import RequestVerifier, check_cpus
 from pliant.nodectl.spool import WORLD_NAME
 
@@ -80,6 +79,8 @@ class HelperService:
         #: The worlds at the last look. Keepers that an earlier helper forked are no children.
         self._worlds = set[str]()
         self._is_unclean = True
+        #: Waits for the next world.
+        self._ready: Keeper | None = None
 
     def run(self) -> None:
         """Serve for ever."""
@@ -88,6 +89,9 @@ class HelperService:
             for key, _ in self._selector.select(_COLLECT_INTERVAL_S):
                 key.data(key.fileobj)
             self._collect()
+            if self._ready is None:
+                with suppress(OSError):  # processes or memory are exhausted: try again
+                    self._ready = Keeper(self._records, self._config.shims)
 
     # ------------------------------------------------------------------ connections
 
@@ -187,17 +191,24 @@ class HelperService:
             raise HelperRefusalError("job-folder", f"{launch.folder}: {error.strerror}") from None
         try:
             self._verifier.use(launch)
-            shim = keeper.start(launch, folder, content, self._records, self._config.shims)
+            shim = self._take_keeper().start(launch, folder, content)
         except OSError as error:
-            raise HelperRefusalError("start", f"cannot fork: {error.strerror}") from None
-        finally:
             self._is_unclean = True
+            raise HelperRefusalError("start", f"cannot fork: {error.strerror}") from None
+        except HelperRefusalError:
+            self._is_unclean = True
+            raise
+        finally:
             os.close(folder)
         self._log.note(
             f"started {launch.world}: job {launch.folder}, epoch {order.epoch}, user {order.uid} "
             f"({launch.user.name}), shim {shim.pid}"
         )
         return {"shim": shim.pid, "start": shim.start}
+
+    def _take_keeper(self) -> Keeper:
+        ready, self._ready = self._ready, None
+        return ready or Keeper(self._records, self._config.shims)
 
     def _end(self, started: Started | None) -> dict[str, Any]:
         if started is not None:
@@ -221,10 +232,14 @@ class HelperService:
     def _collect(self) -> None:
         """Reap keepers, and remove what ended jobs have left."""
         with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
+            while pid := os.waitpid(-1, os.WNOHANG)[0]:
                 self._is_unclean = True
+                if self._ready is not None and self._ready.pid == pid:
+                    self._ready.close()
+                    self._ready = None
         worlds = set(os.listdir(self._records))
-        if not self._is_unclean and worlds == self._worlds:
+        if not self._is_unclean and worlds >= self._worlds:  # no world has ended
+            self._worlds = worlds
             return
         self._worlds, used = worlds, set[str]()
         for world in worlds:

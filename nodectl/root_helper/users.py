@@ -6,6 +6,7 @@ import ctypes
 import os
 import pwd
 from dataclasses import dataclass
+from typing import Any
 
 from pliant.nodectl.root_helper.errors import HelperRefusalError
 
@@ -23,6 +24,11 @@ class User:
     gid: int
     groups: tuple[int, ...]
     name: str
+
+    @classmethod
+    def from_record(cls, fields: dict[str, Any]) -> User:
+        """Read a user from the message of another process of root."""
+        return cls(fields["uid"], fields["gid"], tuple(fields["groups"]), fields["name"])
 
 
 def find_user(uid: int, gid: int) -> User:

@@ -37,6 +37,17 @@ def ids(pid: int, name: str) -> list[int]:
     raise LookupError(name)
 
 
+def find_waiting(helper: Helper) -> tuple[int, int]:
+    """Return the keeper that has no world yet, and its shim."""
+    assert helper.process is not None
+    parent = helper.process.pid
+    wait_until(lambda: procfs.children(parent), what="the keeper")
+    (keeper,) = procfs.children(parent)
+    wait_until(lambda: procfs.children(keeper), what="the waiting shim")
+    (waiting,) = procfs.children(keeper)
+    return keeper, waiting
+
+
 def test_a_rank_and_its_output_are_the_users(helper: Helper, controller: FakeController) -> None:
     request = helper.request()
     shim = helper.start_world(request)
@@ -159,3 +170,21 @@ def test_a_user_cannot_make_the_helper_remove_files_of_others(
     controller.finish(controller.accept())
     wait_until(lambda: os.listdir(helper.run / "jobs") == [], what="the end of the folder")
     assert (keep / "file").read_text() == "of root"
+
+
+def test_a_shim_that_was_killed_while_it_waited_is_replaced(
+    helper: Helper, controller: FakeController
+) -> None:
+    _, waiting = find_waiting(helper)
+    os.kill(waiting, signal.SIGKILL)
+    shim = helper.start_world(helper.request())
+    assert shim.pid != waiting
+    (end,) = controller.finish(controller.accept())
+    assert end["code"] == 0
+
+
+def test_nothing_waits_when_the_helper_has_ended(helper: Helper) -> None:
+    keeper, waiting = find_waiting(helper)
+    helper.kill()
+    wait_until(lambda: not runs(keeper) and not runs(waiting), what="the end of both")
+    helper.start()
