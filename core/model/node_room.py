@@ -30,9 +30,10 @@ class NodeRoom:
 
     def __init__(self, nodes: Sequence[NodeView], left: Mapping[NodeName, Amounts]) -> None:
         self._nodes = nodes
-        self._firsts = [_first(node.processors) for node in nodes]
         self._left: dict[NodeName, Amounts] = dict(left)
-        #: Caches, shared by copies.
+        #: Caches, shared by copies. The first processor of each node is found when it is needed
+        #: for the first time, because a room is often made and then not asked.
+        self._firsts: list[int] = []
         self._accepted: dict[NodeNeeds, ProcessorMap] = {}
         self._unasked: dict[NodeNeeds | None, ProcessorMap] = {}
 
@@ -55,6 +56,8 @@ class NodeRoom:
 
     def parts(self, processors: ProcessorMap) -> Iterator[tuple[NodeView, ProcessorMap]]:
         """Yield the nodes that have some of these processors, each with its part."""
+        if processors and not self._firsts:
+            self._firsts += [_first(node.processors) for node in self._nodes]
         while processors:
             place = bisect_right(self._firsts, _first(processors))
             if not place:

@@ -24,10 +24,9 @@ from pliant.core.values.processors import NONE, ProcessorMap, count
 
 def room(state: CoreState) -> Mapping[NodeName, Amounts] | None:
     """Return what is left on each node that is in use, for ``View.room``. None if no job cares."""
-    nodes = state.rows.nodes.values
-    if not state.node_bound and not state.rows.nodes.has_gres:
-        return None
-    return _left(state, nodes)
+    if not state.node_bound:
+        return {} if state.rows.nodes.has_gres else None
+    return _left(state, state.rows.nodes.values)
 
 
 def node_room(state: CoreState) -> NodeRoom:

@@ -63,7 +63,7 @@ def node_view(node: Node) -> NodeView:
 class NodeRow:
     """The usable nodes in order of their processors. The tuple is made again after a change."""
 
-    __slots__ = ("_firsts", "_tuple", "_values", "has_gres", "version")
+    __slots__ = ("_firsts", "_tuple", "_values", "_with_gres", "version")
 
     def __init__(self) -> None:
         #: Incremented with each change.
@@ -71,8 +71,9 @@ class NodeRow:
         self._firsts: list[int] = []
         self._values: list[NodeView] = []
         self._tuple: tuple[NodeView, ...] | None = ()
-        #: Whether a usable node has generic resources. Right after a call of ``values``.
-        self.has_gres = False
+        #: How many of the nodes have generic resources. It is updated with each change, because
+        #: a registration must not look at all other nodes.
+        self._with_gres = 0
 
     def put(self, node: Node) -> None:
         """Update the row of a node, or remove the row if the node is not usable."""
@@ -83,26 +84,33 @@ class NodeRow:
         self.version += 1
         place = bisect_left(self._firsts, node.first)
         if place < len(self._firsts) and self._firsts[place] == node.first:
+            self._with_gres -= bool(self._values[place].gres)
             self._values[place] = value
         else:
             self._firsts.insert(place, node.first)
             self._values.insert(place, value)
+        self._with_gres += bool(value.gres)
         self._tuple = None
 
     def drop(self, node: Node) -> None:
         """Show a node no longer, if it is shown."""
         place = bisect_left(self._firsts, node.first)
         if place < len(self._firsts) and self._firsts[place] == node.first:
+            self._with_gres -= bool(self._values[place].gres)
             del self._firsts[place], self._values[place]
             self._tuple = None
             self.version += 1
+
+    @property
+    def has_gres(self) -> bool:
+        """Return whether a usable node has generic resources."""
+        return self._with_gres > 0
 
     @property
     def values(self) -> tuple[NodeView, ...]:
         """Return all values in order."""
         if self._tuple is None:
             self._tuple = tuple(self._values)
-            self.has_gres = any(value.gres for value in self._values)
         return self._tuple
 
 

@@ -50,6 +50,18 @@ def test_without_needs_all_processors_are_equal() -> None:
     assert view(rig.core.state).room == {NodeName("n1"): {MEMORY: 5}}
 
 
+def test_a_view_has_room_while_a_usable_node_has_devices() -> None:
+    """Strategies keep jobs without needs away from such nodes (``NodeRoom.plain_first``)."""
+    rig = Rig(strategy="fcfs")
+    rig.do(node("n1", memory=10), node("n2", gpus=2))
+    drained, removed = events.NodeDrained(NodeName("n2")), events.NodeRemoved(NodeName("n2"))
+    for gone in (drained, events.NodeSuspected(NodeName("n2")), removed, node("n2", gpus=0)):
+        rig.do(gone)
+        assert view(rig.core.state).room is None
+        rig.do(events.NodeResumed(NodeName("n2")), node("n2", gpus=2))
+        assert view(rig.core.state).room == {}
+
+
 def test_memory_is_free_when_the_processes_have_exited() -> None:
     rig = Rig(strategy="fcfs")
     rig.do(node("n1", memory=12))

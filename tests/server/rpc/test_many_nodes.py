@@ -48,7 +48,10 @@ def lines_of(act: Callable[[], object]) -> int:
     return count
 
 
-def test_a_registration_costs_the_same_however_many_nodes_there_are(shell: Shell) -> None:
+@pytest.mark.parametrize("gres", [(), (("gpu", 2),)], ids=["plain", "with GPUs"])
+def test_a_registration_costs_the_same_however_many_nodes_there_are(
+    shell: Shell, gres: tuple[tuple[str, int], ...]
+) -> None:
     nodes = NodeList(
         shell.execute, shell.connections, shell.status, beat_interval_s=1.0, lease_s=10.0
     )
@@ -57,7 +60,7 @@ def test_a_registration_costs_the_same_however_many_nodes_there_are(shell: Shell
     def register() -> None:
         nonlocal known
         known += 1
-        event = NodeRegistered(NodeName(f"n{known}"), 4)
+        event = NodeRegistered(NodeName(f"n{known}"), 4, gres=gres)
         assert nodes.name_conflict(event.name) is None
         assert nodes.refusal(event, None) is None
         nodes.watch(event.name)
