@@ -10,6 +10,7 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.wait_reasons import WaitCode
 from pliant.core.state.processor_limits import used
+from pliant.core.values.ids import FIRST_START
 from pliant.core.values.user_limits import NO_LIMITS, UserLimit, UserLimits
 
 FOUR = UserLimits(UserLimit(running_processors=4), {"root": UserLimit()})
@@ -93,7 +94,7 @@ def test_a_lower_limit_ends_nothing_and_allows_nothing_more() -> None:
     rig.submit(2, "1", user="ann")
     assert states(rig, 1, 2) == [JobState.RUNNING, JobState.PENDING]
     rig.restart()
-    world = events.LiveWorld(rig.job(1).id, 1, events.FIRST_START, rig.job(1).allocation, True)
+    world = events.LiveWorld(rig.job(1).id, 1, FIRST_START, rig.job(1).allocation, True)
     rig.do(events.NodeRegistered(next(iter(rig.core.nodes)), 16, worlds=(world,)))
     assert rig.state(2) is JobState.PENDING
     rig.do(events.SettingsChanged(rig.limits, policy, rig.shares, NO_LIMITS))

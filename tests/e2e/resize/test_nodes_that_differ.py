@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def shared() -> Iterator[Cluster]:
         yield cluster
 
 
-def until(cluster: Cluster, file: Path, **needs: object) -> int:
+def until(cluster: Cluster, file: Path, **needs: Any) -> int:
     return cluster.client.submit(
         sys.executable, "-c", WAIT, str(file), type="uni", stdout="/dev/null", **needs
     )

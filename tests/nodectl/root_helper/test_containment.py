@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from helperkit import FakeController, Helper, needs_root
-from helperkit.helper import ACCOUNT, acting_as
+from helperkit.helper import ACCOUNT
+from helperkit.identity import acting_as
 from pliant.nodectl.host import cgroup, procfs
 from pliant.nodectl.host.hierarchies import base
 from testkit import wait_until

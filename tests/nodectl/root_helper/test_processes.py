@@ -127,8 +127,8 @@ def test_a_world_outlives_the_helper_and_is_ended_by_the_next(helper: Helper) ->
     assert helper.find("7.1.0") == shim
     assert runs(shim.pid)
     assert helper.end("7.1.0")
-    for pid in (shim.pid, *map(int, pids.read_text().split())):
-        wait_until(lambda pid=pid: not runs(pid), what="the end of processes")
+    started = [shim.pid, *map(int, pids.read_text().split())]
+    wait_until(lambda: not any(map(runs, started)), what="the end of processes")
     wait_until(lambda: os.listdir(helper.run / "jobs") == [], what="the end of the folder")
 
 

@@ -44,7 +44,7 @@ def is_refused(
     """Check that nothing is executed, and that the log has one line about it."""
     logged = helper.refusals(kind)
     with pytest.raises(HelperRefusedError) as refused:
-        helper.ask_start(order, request, **content)
+        helper.ask_start(order, request, ACCOUNT, **content)
     assert refused.value.refusal == kind, refused.value
     assert helper.refusals(kind) == logged + 1
     assert helper.started() == []

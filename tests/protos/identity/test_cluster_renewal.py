@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pliant.protos.identity import cluster_renewal, stored_files
+from pliant.protos.daemons.files import write_private
+from pliant.protos.identity import authority, stored_files
 from pliant.protos.identity.admitted_nodes import FILE, AdmittedNodes, serial_of
 from pliant.protos.identity.authority import DAY_S, server_addresses
 from pliant.protos.identity.certificates import ends_at, fingerprint, verify_chain
@@ -180,13 +181,13 @@ def test_a_crash_leaves_the_old_or_the_new_identity(
     step: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    write, calls, before = stored_files.write_private, [], load_identity(directory)
+    calls, before = [], load_identity(directory)
 
     def crash(path: Path, content: bytes) -> None:
         calls.append(path)
         if len(calls) > step:
             raise KeyboardInterrupt
-        write(path, content)
+        write_private(path, content)
 
     with monkeypatch.context() as patch:
         patch.setattr(stored_files, "write_private", crash)
@@ -206,13 +207,13 @@ def test_a_crash_leaves_the_old_or_the_new_identity(
 
 
 def test_two_changes_at_once_do_not_mix(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    create = cluster_renewal.authority.create_root
+    create = authority.create_root
 
     def renewed_meanwhile(cluster: str, *, now: float) -> object:
         renew(directory, now=NOW)
         return create(cluster, now=now)
 
-    monkeypatch.setattr(cluster_renewal.authority, "create_root", renewed_meanwhile)
+    monkeypatch.setattr(authority, "create_root", renewed_meanwhile)
     with pytest.raises(StoredIdentityError, match="at the same time"):
         start_roll_over(directory, now=NOW)
     assert len(read_anyway(directory).roots) == 1

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pliant.protos.daemons.files import write_private
 from pliant.protos.daemons.private_paths import UntrustedPathError
 from pliant.protos.identity import authority, keys, node_files, stored_files
 from pliant.protos.identity.authority import Authority
@@ -184,13 +185,13 @@ def test_a_crash_during_a_renewal(
     step: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    new, write, calls = member(Role.NODE), stored_files.write_private, []
+    new, calls = member(Role.NODE), []
 
     def crash(path: Path, content: bytes) -> None:
         calls.append(path)
         if len(calls) > step:
             raise KeyboardInterrupt
-        write(path, content)
+        write_private(path, content)
 
     def stop_at_journal(path: Path, missing_ok: bool = False) -> None:
         if path.name == "changes.json":

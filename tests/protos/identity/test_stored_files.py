@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pliant.protos.daemons.files import write_private
 from pliant.protos.identity import stored_files
 from pliant.protos.identity.errors import StoredIdentityError
 from pliant.protos.identity.stored_files import (
@@ -36,7 +37,7 @@ def test_files_are_replaced_and_removed(directory: Path) -> None:
 
 def test_the_journal_replaces_the_files(directory: Path) -> None:
     replace_files(directory, {"a": b"1", "b": b"2"})
-    stored_files.write_private(directory / "changes.json", b'{"a": "5", "b": null}')
+    write_private(directory / "changes.json", b'{"a": "5", "b": null}')
     assert read_files(directory, ["a", "b"]) == {"a": b"5"}
     replace_files(directory, {"c": b"6"})
     assert read_files(directory, ["a", "b", "c"]) == {"a": b"5", "c": b"6"}
@@ -47,7 +48,7 @@ def test_the_journal_replaces_the_files(directory: Path) -> None:
     "content", ["", "[]", '{"../a": "1"}', '{"": "1"}', '{"a": 1}', "[" * 9999]
 )
 def test_a_damaged_journal_is_named(directory: Path, content: str) -> None:
-    stored_files.write_private(directory / "changes.json", content.encode())
+    write_private(directory / "changes.json", content.encode())
     for use in (
         lambda: read_files(directory, ["a"]),
         lambda: replace_files(directory, {"a": b"1"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_a_job_gets_memory_and_devices(make_server: Callable[..., Server]) -> No
 
 
 #: A wrong field of a job, the field that the error names, and a part of its message.
-WRONG = [
+WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"memory_bytes": -1}, "memory_bytes", "expected 0 to"),
     ({"memory_bytes": 1 << 62}, "memory_bytes", "expected 0 to"),
     ({"memory_bytes": 2000}, "node_needs", "largest node has 1000 bytes memory"),

@@ -197,8 +197,8 @@ class Helper:
     ) -> ProcessIdentity:
         """Ask for the start of a world as the controller does; return its shim."""
         names = ("token", "nodes", "checkpoint_key")
-        secrets = dict(zip(names, SECRETS, strict=True)) | content
-        data = encode_content(request, **secrets)
+        secrets: dict[str, Any] = dict(zip(names, SECRETS, strict=True))
+        data = encode_content(request, **(secrets | content))
         with acting_as(uid):
             return self.client().start(order, data)
 

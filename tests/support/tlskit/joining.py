@@ -47,7 +47,7 @@ class JoiningServer:
 
     def token(self, node: str = "n7", **more: Any) -> JoinToken:
         roots = load_identity(self.directory).roots
-        values = {
+        values: dict[str, Any] = {
             "max_slots": 16,
             "lifetime_s": 600.0,
             "fingerprints": [fingerprint(root) for root in roots],
