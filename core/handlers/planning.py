@@ -212,9 +212,13 @@ def _expand(
         _refuse(state, what, "it does not contain its allocation")
     elif added & ~(state.free() | later):
         _refuse(state, what, "the processors are not free")
-    elif lack := named_resources.lacking(state, job, count(offer.processors)):
+    elif job.spec.resources and (
+        lack := named_resources.lacking(state, job, count(offer.processors))
+    ):
         return not _taken_by_others(state, job, offer.processors, what, lack)
-    elif processor_limits.exceeds(state, job, count(offer.processors)):
+    elif state.user_limits.limits_processors and processor_limits.exceeds(
+        state, job, count(offer.processors)
+    ):
         return not _room_taken(state, job, offer.processors, what)
     elif job.spec.node_needs and (lack := node_amounts.lacking(state, job, added, donors)):
         _refuse(state, what, lack)
@@ -296,9 +300,13 @@ def _start(
         _refuse(state, what, f"{count(start.processors)} is not one of its sizes {job.sizes}")
     elif start.processors & ~(state.free() | promised & ~state.reserved()):
         _refuse(state, what, "the processors are neither free nor given by this plan")
-    elif lack := named_resources.lacking(state, job, count(start.processors)):
+    elif job.spec.resources and (
+        lack := named_resources.lacking(state, job, count(start.processors))
+    ):
         return not _taken_by_others(state, job, start.processors, what, lack)
-    elif processor_limits.exceeds(state, job, count(start.processors)):
+    elif state.user_limits.limits_processors and processor_limits.exceeds(
+        state, job, count(start.processors)
+    ):
         return not _room_taken(state, job, start.processors, what)
     elif job.spec.node_needs and (
         lack := node_amounts.lacking(state, job, start.processors, donors)

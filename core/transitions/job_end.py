@@ -216,20 +216,26 @@ def _leaving_rank_gone(state: CoreState, job: Job, resize: Resize, exit: Exit) -
 
 def _own_exits(state: CoreState, job: Job, exits: Sequence[Exit]) -> None:
     """Handle exits of ranks. The exit code of a job is the highest of its last allocation."""
-    cut_off = next((exit for exit in exits if exit.cut_off), None)
+    # Nearly all exits are clean, and a job may have many, so all are looked at only once.
+    unusual = [
+        exit
+        for exit in exits
+        if exit.code or exit.signal or exit.cut_off or exit.node_fault or exit.user_refused
+    ]
+    cut_off = next((exit for exit in unusual if exit.cut_off), None)
     if cut_off is not None and _ended_in_isolation(state, job, cut_off):
         return
-    refused = next((exit for exit in exits if exit.user_refused), None)
+    refused = next((exit for exit in unusual if exit.user_refused), None)
     if refused is not None and job.ending is None:
         what = f"{describe(refused)}; `jobctl release {job.id}` tries again"
         state.note("job.failed", what, job)
         end(state, job, JobState.FAILED, what, requeue=True, hold=True)
         return
-    if any(exit.node_fault for exit in exits) and _not_started(state, job, exits):
+    if any(exit.node_fault for exit in unusual) and _not_started(state, job, exits):
         return
     if job.ending is not None or not exits:
         return
-    bad = [exit for exit in exits if exit.code or exit.signal]
+    bad = [exit for exit in unusual if exit.code or exit.signal]
     if not bad:
         job.exit_code = job.exit_code or 0
         reason = _others(job, from_indices([exit.processor for exit in exits]))
