@@ -13,7 +13,7 @@ from pliant.appkit.coordinator.requests import Request
 from pliant.appkit.data.handle import Handle
 from pliant.appkit.errors import DistributionError, LoopError
 from pliant.appkit.job_data import JobData
-from pliant.appkit.loop_exit_check import REMEDY, left_alone, waiting_for_others
+from pliant.appkit.loop_exit_check import REMEDY, left_alone_message, waiting_for_others
 from pliant.appkit.loops import Loops, Position
 from pliant.appkit.mpi.derived_communicators import Derive, DerivedComm
 from pliant.appkit.mpi.membership import MembershipPhase
@@ -376,7 +376,7 @@ class Job(DataRegistration):
                 self._flag[0] = _LEFT
                 raw.Bcast(self._spec, 0)
                 if self._flag[0] != _LEFT:
-                    raise LoopError(left_alone("this process", loops.iteration))
+                    raise LoopError(left_alone_message("this process", loops.iteration))
             ends = np.array([loops.iteration, -loops.iteration], dtype=np.int64)
             raw.Allreduce(MPI.IN_PLACE, ends, op=MPI.MIN)
         if ends[0] != -ends[1]:
@@ -426,7 +426,7 @@ class Job(DataRegistration):
         if not self._flag[0]:
             return None
         if self._flag[0] < 0:
-            raise LoopError(left_alone("another process", self._loops.iteration))
+            raise LoopError(left_alone_message("another process", self._loops.iteration))
         buffer = bytearray(text or int(self._flag[0]))
         raw.Bcast([buffer, MPI.BYTE], 0)
         return unpack_message(bytes(buffer))

@@ -14,8 +14,8 @@ REMEDY = (
 WARN_AFTER_S = 10.0
 
 
-def left_alone(who: str, iteration: int) -> str:
-    """Return the error for a loop that only some processes have left."""
+def left_alone_message(who: str, iteration: int) -> str:
+    """Return the text of the error for a loop that only some processes have left."""
     return f"{who} left a job.steps loop at iteration {iteration}, others did not: {REMEDY}"
 
 

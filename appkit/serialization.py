@@ -1,4 +1,4 @@
-"""Values as bytes without pickle: scalars, text, containers and numpy arrays.
+"""Values as bytes, with pickle only where nothing else can store them.
 
 ``job.state`` and the results of ``job.once`` are stored in checkpoints and sent to joining ranks.
 Reading a pickle can run any code, so pickle is used only for a value that holds something else,

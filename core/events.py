@@ -401,7 +401,7 @@ class SettingsChanged:
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """A timer of ``SetTimer`` fired."""
+    """A timer that the core set by ``SetTimer`` is due."""
 
     timer: Timer
 

@@ -29,7 +29,7 @@ class Ordered(Strategy):
         self.uses_usage = inner.uses_usage or order == "fairshare"
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return the answer of the inner strategy, which finds the job in its queue."""
+        """Ask the inner strategy, with the job put into the sorted queue."""
         line = in_order(self._order, line_with(view.waiting, job), view)
         return self.inner.is_available(job, replace(view, waiting=tuple(line)))
 

@@ -245,7 +245,10 @@ class Coordinator:
             return answer
 
     def ready_resize(self) -> Decision | None:
-        """Return the resize that can begin, None if there is none; it may still be withdrawn."""
+        """Return the resize that can begin, None if there is none; it may still be withdrawn.
+
+        It has its GO, and all joining ranks of a growth are connected.
+        """
         with self._lock:
             return self._decision if self.ready else None
 

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Negotiations:
-    """The negotiations of one stream."""
+    """The negotiations that are open on one connection to the server."""
 
     def __init__(
         self,

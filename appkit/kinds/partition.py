@@ -160,7 +160,10 @@ class PartitionedArray(SinglePartHandle):
         )
 
     def plan_checksum(self, plan: CellPlan) -> int:
-        """Return a checksum of the owners, because different owners can have equal transfers."""
+        """Return a checksum by which the processes check that they have made the same plan.
+
+        It covers the owners of the cells, because different owners can have equal transfers.
+        """
         assert self._coming is not None
         _, old, new = self._coming
         return zlib.crc32(new.tobytes(), zlib.crc32(old.tobytes()))

@@ -68,10 +68,10 @@ class StateEntry:
         return values
 
     def check(self) -> None:
-        """Raise an error if a value cannot be sent to other processes.
+        """Check that all values can be sent to other processes and stored in checkpoints.
 
         Raises:
-            StateError: A value cannot be stored.
+            StateError: A value cannot be pickled.
         """
         for name, value in self.values().items():
             try:

@@ -30,7 +30,7 @@ def transport_is_ucx() -> bool:
 
 
 def has_no_shared_memory() -> bool:
-    """Return whether the ranks of this job share no memory, also those of one node."""
+    """Return whether the ranks of this job share no memory, not even on the same node."""
     return os.environ.get(NO_SHARED_MEMORY, "0") not in ("0", "")
 
 

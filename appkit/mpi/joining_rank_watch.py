@@ -177,7 +177,12 @@ def _until_done(
 
 
 def bcast(comm: MPI.Intracomm, value: Any) -> Any:
-    """Broadcast an object from rank 0; collective over all, with the errors of `wait`."""
+    """Broadcast an object from rank 0. All ranks of the communicator call this.
+
+    Raises:
+        JoiningRankLost: A joining rank has died, and the operations were given up.
+        MPI.Exception: An operation failed.
+    """
     if comm.rank != 0:
         return decode(_receive(comm, 0))[0]
     data = encode([value])
@@ -186,7 +191,12 @@ def bcast(comm: MPI.Intracomm, value: Any) -> Any:
 
 
 def allgather(comm: MPI.Intracomm, value: Any) -> list[Any]:
-    """Gather an object of each rank on all; collective over all, with the errors of `wait`."""
+    """Gather an object of each rank on all ranks, each of which calls this.
+
+    Raises:
+        JoiningRankLost: A joining rank has died, and the operations were given up.
+        MPI.Exception: An operation failed.
+    """
     every: list[Any] = []
     if comm.rank != 0:
         _send(comm, encode([value]), [0])
@@ -197,7 +207,12 @@ def allgather(comm: MPI.Intracomm, value: Any) -> list[Any]:
 
 
 def minimum(comm: MPI.Intracomm, mine: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the elementwise minimum over all ranks; collective, with the errors of `wait`."""
+    """Return the elementwise minimum over all ranks, each of which calls this.
+
+    Raises:
+        JoiningRankLost: A joining rank has died, and the operations were given up.
+        MPI.Exception: An operation failed.
+    """
     found = mine.copy()
     if comm.rank != 0:
         wait([send(comm, mine, 0, tags.JOINED)])

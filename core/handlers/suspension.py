@@ -149,7 +149,7 @@ def on_save_reported(state: CoreState, event: SaveReported) -> None:
 def _failed(state: CoreState, job: Job, reason: str) -> None:
     """End a suspension without a checkpoint. A job to be requeued is ended anyway."""
     mine = job.saving
-    suspend.close(state, job, reason)
+    suspend.close_failed(state, job, reason)
     if mine is not None and mine.requeues:
         why = f"{mine.cause}; {reason}"
         job_end.end(state, job, JobState.CANCELLED, why, requeue=True)

@@ -76,7 +76,7 @@ class NodeRow:
         self._with_gres = 0
 
     def put(self, node: Node) -> None:
-        """Update the row of a node, or remove the row if the node is not usable."""
+        """Add a node to the row or update it there; remove the node if it is not usable."""
         if not node.usable:
             self.drop(node)
             return
@@ -93,7 +93,7 @@ class NodeRow:
         self._tuple = None
 
     def drop(self, node: Node) -> None:
-        """Show a node no longer, if it is shown."""
+        """Remove a node from the row, if it is there."""
         place = bisect_left(self._firsts, node.first)
         if place < len(self._firsts) and self._firsts[place] == node.first:
             self._with_gres -= bool(self._values[place].gres)

@@ -89,7 +89,7 @@ def is_leaving(job: Job) -> bool:
     return job.saving is not None and job.saving.stage is SaveStage.LEAVING
 
 
-def close(state: CoreState, job: Job, reason: str) -> None:
+def close_failed(state: CoreState, job: Job, reason: str) -> None:
     """End a suspension that failed. The job continues."""
     saving = job.saving
     if saving is None:

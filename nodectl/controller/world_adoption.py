@@ -111,7 +111,8 @@ async def end_by_helper(
     """Have the root helper kill the processes of a world, and wait until they have ended.
 
     Returns:
-        The shim, if something did not end or the helper did not answer.
+        Nothing if all processes have ended. Otherwise the process id of the shim, if it still
+        exists, or 0 if the helper has not answered at all.
     """
     deadline, left, problem = time.monotonic() + timeout_s, [0], ""
     while True:

@@ -60,7 +60,7 @@ def format_cpus(cpus: Iterable[int]) -> str:
 
 
 def places(cpus: Iterable[int], folder: str = _TOPOLOGY) -> list[Place]:
-    """Return the place of each CPU; without a known topology, each CPU counts as a core."""
+    """Return package and core of each CPU; with an unknown topology, each CPU counts as a core."""
     return [
         Place(
             _read_id(f"{folder}/cpu{cpu}/topology/physical_package_id", 0),

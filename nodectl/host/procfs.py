@@ -172,7 +172,7 @@ def maps(pid: int) -> list[bytes]:
 
 
 def proportional_bytes(pid: int) -> int:
-    """Return the memory of a process, where each process has its part of what several share."""
+    """Return the memory of a process; shared pages are divided among their processes (Pss)."""
     for line in _read(pid, "smaps_rollup").splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024

@@ -60,7 +60,7 @@ class Rank:
 
 
 def one_line(said: object) -> str:
-    """Return a rank's message as one printable line of limited length."""
+    """Return a rank's message as one printable line of limited length; empty if it is no text."""
     text = "".join(c if c.isprintable() else " " for c in said) if isinstance(said, str) else ""
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
 

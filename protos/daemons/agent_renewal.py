@@ -16,7 +16,7 @@ class RenewalRequest:
     request: bytes
 
     def encode(self) -> bytes:
-        """Return the line."""
+        """Return the message as one line of JSON."""
         record = {"login_agent": FORM, "renew": self.request.decode("ascii")}
         return json.dumps(record).encode("ascii") + b"\n"
 

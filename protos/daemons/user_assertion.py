@@ -25,14 +25,14 @@ class UserAssertionError(PliantError):
 
 @dataclass(frozen=True, slots=True)
 class UserAssertion:
-    """The user of a login host who has made a connection."""
+    """What a login agent says about the user of a connection."""
 
     uid: int
     #: The name on the login host.
     user: str
 
     def encode(self) -> bytes:
-        """Return the line."""
+        """Return the assertion as one line of JSON."""
         record = {"login_agent": FORM, "uid": self.uid, "user": self.user}
         return json.dumps(record).encode("ascii") + b"\n"
 

@@ -1,6 +1,6 @@
-"""Replace the root of a cluster while it runs.
+"""The roots that members of a cluster trust: read them, add one, drop one.
 
-A bundle holds the roots that members trust: one, or two while a root is replaced. The steps are:
+A bundle holds one root, or two while the root is replaced. The cluster runs during these steps:
 
 1. `add_root`: distribute a bundle with the old and the new root to every member.
 2. Make an issuing authority under the new root, and issue each certificate again

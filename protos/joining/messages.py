@@ -35,7 +35,7 @@ class Greeting:
     certificates: bytes
 
     def encode(self) -> bytes:
-        """Return the line."""
+        """Return the message as one line of JSON."""
         return _encode(
             {
                 **_NUMBERS,
@@ -57,7 +57,7 @@ class JoinRequest:
     request: bytes
 
     def encode(self) -> bytes:
-        """Return the line."""
+        """Return the message as one line of JSON."""
         return _encode(
             {
                 **_NUMBERS,
@@ -86,7 +86,7 @@ class JoinAnswer:
     slots: int | None
 
     def encode(self) -> bytes:
-        """Return the line."""
+        """Return the message as one line of JSON."""
         return _encode(
             {
                 **_NUMBERS,
@@ -107,7 +107,7 @@ class Refusal:
     message: str
 
     def encode(self) -> bytes:
-        """Return the line."""
+        """Return the message as one line of JSON."""
         return _encode({**_NUMBERS, "error": self.message[:4000]})
 
 

@@ -14,7 +14,7 @@ COMMAND_SHOWN = 200
 
 
 class Summary(NamedTuple):
-    """The part of a program that lists show."""
+    """The part of a program that lists of jobs show: output file, folder and command line."""
 
     stdout: str
     cwd: str

@@ -145,7 +145,11 @@ class ExitCollector:
         self._hand_over(report, event, fresh, is_closed=False)
 
     def processors_emptied(self, report: EndReport) -> ProcessesExited:
-        """Return an event that only tells the core which processors of the node are empty."""
+        """Return the event for a report about a run that has ended, or is unknown to this server.
+
+        The event belongs to no run, so it changes no job. The core learns from it that no processes
+        are left on these processors.
+        """
         own = [
             e
             for e in report.event.exits

@@ -49,7 +49,8 @@ def resume_clock(meta: Mapping[str, str], boot: str, last: float | None) -> Hybr
     Args:
         meta: the table ``meta`` of the database.
         boot: the kernel's id of this boot.
-        last: the time of the latest event if jobs are open, else None.
+        last: the time of the latest event. None if no job is open; then nothing needs the old
+            time, and the wall clock is taken.
     """
     wall = HybridClock()
     if last is None:

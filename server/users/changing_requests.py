@@ -96,16 +96,16 @@ class Commands:
         )
 
     async def drain(self, request: Request, peer: RequestingUser) -> Answer:
-        """Give the node ``node`` no more work, for ``reason``."""
+        """Give the node named in the field ``node`` no more work, for ``reason``."""
         reason = str(request.get("reason") or "")
         return await self._ask(events.NodeDrained(read_node(request), reason))
 
     async def resume(self, request: Request, peer: RequestingUser) -> Answer:
-        """Give the drained node ``node`` work again."""
+        """Give the drained node named in the field ``node`` work again."""
         return await self._ask(events.NodeResumed(read_node(request)))
 
     async def remove(self, request: Request, peer: RequestingUser) -> Answer:
-        """Forget the node ``node``, whose controller must have been stopped."""
+        """Forget the node named in the field ``node``, whose controller must have been stopped."""
         node = read_node(request)
         if self._connections.node_connected(node):
             raise UserRequestError(

@@ -239,7 +239,7 @@ def _near(within: Tolerance | None, ours: Interval, expected: float | None) -> b
 
 
 def compare(claim: Claim, source: str, cells: Mapping[str, Cell]) -> Compared:
-    """Compare the two variants of a claim in one row, by the metric named ``source`` in results."""
+    """Compare the two variants of a claim, run by run, in the metric ``source`` of the results."""
     pairs = zip(cells[claim.of], cells[claim.than], strict=True)
     sign = 1 if claim.above else -1
     ahead = [sign * (mine[source] - other[source]) for mine, other in pairs]

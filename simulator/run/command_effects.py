@@ -125,7 +125,7 @@ class SimulatedJobs:
         return events
 
     def with_deferred(self, batch: list[Event]) -> list[Event]:
-        """Return the deferred events and then those of ``batch``."""
+        """Return, and forget, the events that could wait, followed by those of ``batch``."""
         if not self._deferred:
             return batch
         batch = [*self._deferred, *batch]

@@ -89,7 +89,7 @@ class Phases:
     """The requests of evolving jobs, and their reactions to answers.
 
     Args:
-        schedule: schedules the end of a run's phase again after it has changed.
+        schedule: called when a run's phase ends at another time than before.
         counts: the counters of the metrics.
     """
 

@@ -57,7 +57,11 @@ class NodeProfile:
         self._reservations: list[_Reservation] = []
 
     def step(self, place: int) -> tuple[float, ProcessorMap, NodeRoom] | None:
-        """Return a step in order of time; None if there are no more. Free processors only rise."""
+        """Return step number ``place`` in order of time; None if there are no more steps.
+
+        A step holds its time, the free processors, and the free memory and devices of the nodes.
+        From one step to the next, processors only become free.
+        """
         while place >= len(self._steps):
             done = len(self._steps) - 1
             if done >= len(self._releases):
