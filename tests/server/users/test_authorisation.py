@@ -81,13 +81,17 @@ def actions(shell: Shell, request: pytest.FixtureRequest) -> Operations:
 
 
 def refused(
-    actions: Operations, operation: str, fields: Mapping[str, Any], peer: RequestingUser
+    actions: Operations,
+    operation: str,
+    fields: Mapping[str, Any],
+    peer: RequestingUser,
+    limit_s: float = 30.0,
 ) -> bool:
-    """Return whether a request is refused because of who makes it."""
+    """Return whether a request is refused because of who makes it, within a time."""
 
     async def ask() -> dict[str, Any]:
         # What passes the check is handed to the core, which does not run here.
-        return await asyncio.wait_for(actions.handle({"op": operation, **fields}, peer), 0.2)
+        return await asyncio.wait_for(actions.handle({"op": operation, **fields}, peer), limit_s)
 
     try:
         answer = asyncio.run(ask())
@@ -108,7 +112,10 @@ def test_each_operation_has_a_role_and_a_test(shell: Shell) -> None:
 @pytest.mark.parametrize("operation", REQUESTS)
 def test_an_operation_in_a_role(actions: Operations, operation: str, role: UserRole) -> None:
     fields, lowest = REQUESTS[operation]
-    assert refused(actions, operation, fields, PEERS[role]) == (role < lowest)
+    must_refuse = role < lowest
+    # On a busy machine a refusal takes a while. What is allowed has no answer at all.
+    limit_s = 30.0 if must_refuse else 0.2
+    assert refused(actions, operation, fields, PEERS[role], limit_s) == must_refuse
 
 
 def test_nobody_may_do_what_is_not_in_the_table() -> None:
