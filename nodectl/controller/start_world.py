@@ -104,7 +104,7 @@ def create_world(
             request = _make_user_request(order, settings, users, boot, access)
             secrets = b"", b"", b""
         else:
-            _check_own_user(order)
+            _check_own_user(order, is_joined=access is not None)
             request = make_request(order, settings, folder, boot, access)
             secrets = order.token, order.node_list, order.checkpoint_key
         request.contact = contact or 0.0
@@ -208,13 +208,21 @@ def make_request(
     )
 
 
-def _check_own_user(order: wire.StartWorld) -> None:
+def _check_own_user(order: wire.StartWorld, *, is_joined: bool) -> None:
     """Refuse to run a job of another user as the user of this controller.
 
+    Args:
+        order: to start a world.
+        is_joined: whether this node has joined a cluster, whose server signs all orders.
+
     Raises:
-        UserRefusedError: it is one.
+        UserRefusedError: it is one, or the server could not say whose it is.
         LaunchOrderError: the signed order is damaged.
     """
+    if is_joined and not order.signed_order:
+        raise UserRefusedError(
+            "the server did not sign the order, because its host does not know the user of the job"
+        )
     if order.signed_order:
         uid = decode(order.signed_order[:-SIGNATURE_BYTES]).uid
         if uid != os.getuid():

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -42,6 +43,11 @@ CHANNEL_FD = 3
 MAX_WORLD_BYTES = 1 << 17
 #: Seconds that a keeper and its shim may take to start.
 START_TIMEOUT_S = 20.0
+#: What keeper and shim report when the shim was started: its process and start time.
+_STARTED = re.compile(r"shim ([0-9]{1,10}) ([0-9]{1,20})", re.ASCII)
+_MAX_REPORT_BYTES = 4096
+#: Seconds that the removal of shared memory may take. Its user could stop it for ever.
+_REMOVAL_S = 10.0
 #: Seconds between rounds of killing processes that start others.
 _KILL_INTERVAL_S = 0.05
 #: The PMI mapping of a world whose ranks are all on nodes of their own.
@@ -143,13 +149,13 @@ class Keeper:
             finally:
                 os.close(writing)
                 self.close()
-            report = _read_within(pipe.fileno(), START_TIMEOUT_S)
-        words = report.decode("utf-8", "replace").split(maxsplit=3)
-        if len(words) == 3 and words[0] == "shim":
-            return ProcessIdentity(procfs.boot_id(), int(words[1]), int(words[2]))
+            report = _read_within(pipe.fileno(), START_TIMEOUT_S).decode("utf-8", "replace")
+        if found := _STARTED.fullmatch(report):
+            return ProcessIdentity(procfs.boot_id(), int(found[1]), int(found[2]))
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)  # a child that was not reaped: no other has its pid
-        raise HelperRefusalError("start", " ".join(words) or f"not within {START_TIMEOUT_S:.0f} s")
+        why = report.strip() or f"not within {START_TIMEOUT_S:.0f} s"
+        raise HelperRefusalError("start", why)
 
     def close(self) -> None:
         """Close the connection. A keeper without a world ends then."""
@@ -194,13 +200,14 @@ class WorldToKeep:
 
 
 def _read_within(handle: int, seconds: float) -> bytes:
-    """Return all that comes through a pipe; nothing if it is not closed in time."""
+    """Return all that comes through a pipe; nothing if it is not closed in time, or too much."""
     found, deadline = b"", time.monotonic() + seconds
-    while select.select([handle], [], [], max(0.0, deadline - time.monotonic()))[0]:
-        data = os.read(handle, 4096)
-        if not data:
-            return found
-        found += data
+    while len(found) <= _MAX_REPORT_BYTES and (left := deadline - time.monotonic()) > 0:
+        if select.select([handle], [], [], left)[0]:
+            data = os.read(handle, _MAX_REPORT_BYTES)
+            if not data:
+                return found
+            found += data
     return b""
 
 
@@ -330,7 +337,13 @@ def _remove_shared_memory(world: WorldToKeep) -> None:
                     shared_memory.unlink(found)
         finally:
             os._exit(0)
-    os.waitpid(pid, 0)
+    deadline = time.monotonic() + _REMOVAL_S
+    while pid not in _reap():
+        left = max(0.0, deadline - time.monotonic())
+        if signal.sigtimedwait({signal.SIGCHLD}, left) is None:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            return
 
 
 def _reap() -> set[int]:

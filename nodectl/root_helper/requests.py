@@ -110,6 +110,10 @@ class RequestVerifier:
         ) as error:
             message = f"the request is damaged ({type(error).__name__})"
             raise HelperRefusalError(Refusal.FORMAT.value, message) from None
+        config = self._config
+        if order.uid == config.account_uid and order.uid not in config.system_users:
+            message = f"user {order.uid} is the account of the controller, and has the node's key"
+            raise HelperRefusalError("user", message)
         user = find_user(order.uid, order.gid)
         return Launch(order, covered.world, user, tasks, mapping, ranks, memory, cpus)
 

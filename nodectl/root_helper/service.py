@@ -165,6 +165,9 @@ class HelperService:
         except HelperRefusalError as error:
             self._log.refused(error.refusal, str(error))
             return {"refused": error.refusal, "reason": str(error)}
+        except Exception as error:  # no request may end the helper, which all users need
+            self._log.refused("internal", f"{type(error).__name__}: {error}")
+            return {"refused": "internal", "reason": "an internal error; see the helper's log"}
 
     def _count_message(self) -> None:
         now = time.monotonic()

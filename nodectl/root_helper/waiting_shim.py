@@ -70,39 +70,48 @@ def main(arguments: list[str]) -> int:
     if not data:
         return 0  # the keeper has ended
     channel.close()
-    # Out of the way of the numbers that are given away later.
-    folder, request, report = map(move_up, handles)
-    for handle in handles:
-        os.close(handle)
     try:
         message = json.loads(data)
         user = User.from_record(message["user"])
         GroupLimits.from_record(message["limits"]).enter()
-        become(user)
-        # A process that changes its user cannot be inspected by this user, as one that is executed
-        # by the user can.
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
-        os.environ.update(USER=user.name, LOGNAME=user.name)
-        os.umask(0o077)
-        _take_descriptors(folder, request)
+        folder, request, report = _give_up_descriptors(handles)
     except BaseException as error:
         with suppress(OSError):
-            os.write(report, f" shim: {type(error).__name__}: {error}".encode())
+            os.write(handles[2], f" shim: {type(error).__name__}: {error}".encode())
         return 1
+    # From here on the user may signal this process, so the helper no longer waits for it.
     os.close(report)
+    become(user)
+    os.environ.update(USER=user.name, LOGNAME=user.name)
+    os.umask(0o077)
+    _take_descriptors(folder, request)
+    # A process that has changed its user cannot be inspected by that user, as other shims can.
+    # Nothing of root is left in it.
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
     return user_shim.main(arguments)
 
 
+def _give_up_descriptors(handles: list[int]) -> list[int]:
+    """Close the output of the helper, and return the other descriptors with higher numbers."""
+    moved = [move_up(handle) for handle in handles]
+    null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+    for number in range(3):
+        os.dup2(null, number)
+    for handle in (*handles, null):
+        if handle > 2:
+            os.close(handle)
+    return moved
+
+
 def _take_descriptors(folder: int, request: int) -> None:
-    """Give the descriptors the numbers that the shim expects, and close the other ones."""
-    opened = _open_log(folder), os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-    log, null = map(move_up, opened)
-    for handle in opened:
-        os.close(handle)
-    for number, handle in enumerate((null, null, log, request, folder)):
-        os.dup2(handle, number, inheritable=number <= 2)
-    for handle in {null, log, request, folder}:
-        os.close(handle)
+    """Write messages to the log of the job, and give the others the numbers of a shim."""
+    log = _open_log(folder)
+    os.dup2(log, 2)
+    os.close(log)
+    os.dup2(request, 3, inheritable=False)
+    os.dup2(folder, 4, inheritable=False)
+    os.close(request)
+    os.close(folder)
 
 
 def _open_log(folder: int) -> int:

@@ -58,6 +58,12 @@ class Submitters:
             UserRequestError: if the user may not; it says why, and what helps.
         """
         self._access.check("submit", peer)
+        if peer.agent and peer.uid == self._access.own_uid:
+            raise UserRequestError(
+                "jobs of the account of the server cannot be submitted from login hosts: their "
+                "administrators would have the keys of the cluster",
+                kind="refused",
+            )
         if not self._rules.for_all_users:
             self._check_one_account(peer, ONE_USER)
             return

@@ -71,7 +71,7 @@ def test_up_refuses_before_it_keeps_or_starts_anything(folder: Path, state_dir: 
     unknown = run_command("pliant", "up", "--detach", "--strategy", "tarot")
     assert unknown.code == 2
     assert "'tarot' is not known; known are: " in unknown.line
-    assert " equipartition, fcfs, " in unknown.line
+    assert " equipartition, " in unknown.line
     said = run_command("pliant", "up", "--detach", "--config", "key.yaml", cwd=folder)
     assert said.code == 2
     assert "key.yaml: strateggy: unknown key, did you mean strategy?" in said.line
@@ -84,7 +84,7 @@ def test_an_unknown_strategy_lists_the_known() -> None:
     said = run_command("pliant", "server", "--strategy", "tarot")
     assert said.code == 2
     assert "'tarot' is not known; known are: " in said.line
-    assert " equipartition, fcfs, " in said.line
+    assert " equipartition, " in said.line
 
 
 @pytest.mark.usefixtures("state_dir")

@@ -11,6 +11,7 @@ import pytest
 
 from helperkit import ALICE, BOB, FakeController, Helper, needs_root
 from helperkit.helper import RESEARCH
+from helperkit.identity import acting_as
 from pliant.nodectl.host import procfs
 from testkit import wait_until
 
@@ -188,3 +189,22 @@ def test_nothing_waits_when_the_helper_has_ended(helper: Helper) -> None:
     helper.kill()
     wait_until(lambda: not runs(keeper) and not runs(waiting), what="the end of both")
     helper.start()
+
+
+def test_a_stopped_process_of_the_user_delays_no_other_start(helper: Helper) -> None:
+    """Its user may stop a shim as soon as it is the user's; the helper has its answer by then."""
+    shim = helper.start_world(helper.request(argv=["/bin/sleep", "600"]))
+    with acting_as(ALICE):
+        os.kill(shim.pid, signal.SIGSTOP)
+    other = helper.start_world(
+        helper.request(BOB, 8, argv=["/bin/sleep", "600"], stdout="/dev/null")
+    )
+    assert runs(other.pid)
+
+
+def test_a_shim_has_no_descriptor_of_the_helper(helper: Helper) -> None:
+    shim = helper.start_world(helper.request(argv=["/bin/sleep", "600"]))
+    wait_until(lambda: procfs.children(shim.pid), what="the rank")
+    opened = {number: os.readlink(f"/proc/{shim.pid}/fd/{number}") for number in range(3)}
+    log = str(helper.run / "jobs" / "7.1" / "shim.log")
+    assert opened == {0: "/dev/null", 1: "/dev/null", 2: log}

@@ -120,6 +120,14 @@ def test_users_of_the_system(shared: Helper, uid: int) -> None:
     is_refused(shared, "user", shared.sign(request), request)
 
 
+def test_the_account_of_the_controller(shared: Helper) -> None:
+    request = shared.request(ACCOUNT)
+    with pytest.raises(HelperRefusedError) as refused:
+        shared.start_world(request)
+    assert refused.value.refusal == "user"
+    assert not Path(request.stdout).exists()
+
+
 @pytest.mark.case(58)
 def test_a_user_whom_the_host_does_not_know(shared: Helper) -> None:
     request = shared.request(6000)
