@@ -27,6 +27,11 @@ OnMessage = Callable[[dict[str, Any], asyncio.StreamWriter], None]
 
 #: Seconds between two warnings about refused connections.
 _WARN_INTERVAL_S = 10.0
+#: Pause after each message of a user's shim. It limits what a flood costs, and lets other
+#: connections be served although `readline` returns buffered lines without waiting.
+PAUSE_S = 0.01
+#: Seconds in which a user's shim must read the answers to its messages.
+DRAIN_S = 30.0
 
 
 class ShimListener:
@@ -93,8 +98,10 @@ class ShimListener:
             if not self._may_connect(uid):
                 self._warn(f"refused a process of user {uid} on {self._path}")
                 return
-            while line := await reader.readline():
+            while not writer.is_closing() and (line := await reader.readline()):
                 self._on_message(json.loads(line), writer)
+                if self._accepts is not None:
+                    await _wait_for_peer(writer)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self._warn(f"a shim of user {uid} was cut off: {error}")
         finally:
@@ -113,3 +120,19 @@ class ShimListener:
         if now - self._warned >= _WARN_INTERVAL_S:
             self._warned = now
             logger.warning("%s", text)
+
+
+async def _wait_for_peer(writer: asyncio.StreamWriter) -> None:
+    """Wait until a user's shim has read its answers, and then for a moment.
+
+    Raises:
+        TimeoutError: it does not read; its connection is closed, without the unread answers.
+    """
+    if not writer.is_closing():
+        try:
+            async with asyncio.timeout(DRAIN_S):
+                await writer.drain()
+        except TimeoutError:
+            writer.transport.abort()
+            raise TimeoutError(f"it read no answer within {DRAIN_S:g} s") from None
+    await asyncio.sleep(PAUSE_S)

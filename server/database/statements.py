@@ -82,6 +82,7 @@ _ADD_WORLD = insert(tables.world).on_conflict_do_nothing()
 _ADD_EXIT = insert(tables.rank_exit).on_conflict_do_nothing()
 _ADD_BARRIER = insert(tables.barrier).on_conflict_do_nothing()
 _DROP_BARRIERS = delete(tables.barrier).where(tables.barrier.c.world == bindparam("which"))
+_DROP_PASSED_BARRIERS = _DROP_BARRIERS.where(tables.barrier.c.sequence < bindparam("last"))
 _INSERT_PHASE = plain_insert(tables.phase)
 _PUT_USAGE = insert(tables.usage)
 _PUT_USAGE = _PUT_USAGE.on_conflict_do_update(
@@ -247,6 +248,11 @@ def add_barrier(world: str, sequence: int, pairs: Mapping[str, str]) -> Write:
     return Write(
         _ADD_BARRIER, {"world": world, "sequence": sequence, "pairs": json.dumps(dict(pairs))}
     )
+
+
+def drop_passed_barriers(world: str, last: int) -> Write:
+    """Return the deletion of the barriers of a world before the last complete one."""
+    return Write(_DROP_PASSED_BARRIERS, {"which": world, "last": last})
 
 
 def drop_barriers(worlds: Sequence[World]) -> list[Write]:

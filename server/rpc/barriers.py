@@ -13,12 +13,13 @@ import asyncio
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
 from pliant.server.database.db_errors import is_transient, sqlite_message
-from pliant.server.database.statements import add_barrier
+from pliant.server.database.statements import add_barrier, drop_passed_barriers
 from pliant.server.database.writer import Writer, WriterStoppedError
 from pliant.server.execution.connections import Connections
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
@@ -28,12 +29,18 @@ log = logging.getLogger(__name__)
 
 #: Seconds between attempts to store a barrier while the disk is full or the database is locked.
 RETRY_S = 0.5
+#: Limit of the pairs of a world that wait for its other nodes. Their merged answer must be smaller
+#: than the largest message to a node (`MAX_SENT_BYTES`).
+MAX_WAITING_BYTES = 12 << 20
+#: Approximate memory of a pair in addition to its text, so that many short pairs count as well.
+_PAIR_BYTES = 100
 
 
-@dataclass(slots=True)
-class _Barrier:
-    arrived: set[NodeName] = field(default_factory=set)
-    pairs: dict[str, str] = field(default_factory=dict)
+class _Part(NamedTuple):
+    """The pairs of one node."""
+
+    pairs: Mapping[str, str]
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +60,10 @@ class BarrierTable:
 
     def __init__(self, done: Mapping[tuple[str, int], Mapping[str, str]] | None = None) -> None:
         self._done: dict[str, dict[int, Mapping[str, str]]] = {}
-        self._open: dict[str, dict[int, _Barrier]] = {}
+        self._open: dict[str, dict[int, dict[NodeName, _Part]]] = {}
         for (world, sequence), pairs in (done or {}).items():
             self._done.setdefault(world, {})[sequence] = pairs
+        self._warnings = RateLimitedLog(log.warning)
 
     def arrive(
         self,
@@ -65,27 +73,54 @@ class BarrierTable:
         sequence: int,
         pairs: Mapping[str, str],
     ) -> Merged | None:
-        """Record that a node reached a barrier; return the barrier once all nodes have."""
+        """Record that a node reached a barrier; return the barrier once all nodes have.
+
+        The shims of a user choose the sequence numbers and the pairs. So only the last complete
+        barrier of a world is kept, and only one open barrier for each node.
+        """
         done, waiting = self._done.setdefault(world, {}), self._open.setdefault(world, {})
         if sequence in done:
             return Merged(world, sequence, done[sequence], frozenset({node}), again=True)
-        barrier = waiting.setdefault(sequence, _Barrier())
-        barrier.arrived.add(node)
-        barrier.pairs.update(pairs)
-        if not nodes <= barrier.arrived:
+        if any(sequence < number for number in done):
+            return None  # all nodes have left this barrier
+        _leave(waiting, node)
+        part = _Part(pairs, _bytes_of(pairs))
+        held = sum(other.bytes for parts in waiting.values() for other in parts.values())
+        if held + part.bytes > MAX_WAITING_BYTES:
+            self._warnings.log(
+                "%s",
+                f"node {node}: dropped barrier data of a world beyond {MAX_WAITING_BYTES} bytes",
+            )
             return None
-        del waiting[sequence]
+        parts = waiting.setdefault(sequence, {})
+        parts[node] = part
+        if not nodes <= parts.keys():
+            return None
         # All nodes are here, so they have the answers to all earlier barriers.
-        for passed in [number for number in done if number < sequence]:
-            del done[passed]
-        done[sequence] = barrier.pairs
-        return Merged(world, sequence, barrier.pairs, nodes)
+        waiting.clear()
+        done.clear()
+        done[sequence] = {
+            key: value for each in parts.values() for key, value in each.pairs.items()
+        }
+        return Merged(world, sequence, done[sequence], nodes)
 
     def forget(self, worlds: Iterable[str]) -> None:
         """Drop the barriers of worlds that have ended."""
         for world in worlds:
             self._done.pop(world, None)
             self._open.pop(world, None)
+
+
+def _leave(waiting: dict[int, dict[NodeName, _Part]], node: NodeName) -> None:
+    """Drop what a node sent for open barriers, because a node is in one barrier at a time."""
+    for sequence, parts in list(waiting.items()):
+        parts.pop(node, None)
+        if not parts:
+            del waiting[sequence]
+
+
+def _bytes_of(pairs: Mapping[str, str]) -> int:
+    return sum(len(key.encode() + pairs[key].encode()) + _PAIR_BYTES for key in pairs)
 
 
 class BarrierService:
@@ -106,8 +141,8 @@ class BarrierService:
         )
         self._lock = threading.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
-        #: Barriers that are complete but not durable yet.
-        self._storing: set[tuple[str, int]] = set()
+        #: Worlds with a barrier that is complete but not durable yet.
+        self._storing: set[str] = set()
         self._retry_s = RETRY_S
         self._warnings = RateLimitedLog(log.warning)
 
@@ -117,11 +152,17 @@ class BarrierService:
         if world is None or node not in world.nodes:
             log.warning("node %s: barrier of unknown world %s", node, message.world)
             return
+        # Controllers complete barriers of worlds on one node. While a barrier is stored, its nodes
+        # wait for the answer, and one that asks again is answered with the others.
+        if not world.spans_nodes or world.name in self._storing:
+            return
         with self._lock:
             merged = self._barriers.arrive(
                 world.name, world.nodes, node, message.sequence, dict(message.pairs)
             )
         if merged is not None:
+            if not merged.again:
+                self._storing.add(world.name)
             task = asyncio.create_task(self._answer(merged))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -131,16 +172,12 @@ class BarrierService:
 
         It is stored because a restart may come when only some nodes have the answer.
         """
-        key = (merged.world, merged.sequence)
-        if key in self._storing:
-            return  # a node that asks again is answered with the others
         if not merged.again:
-            self._storing.add(key)
             try:
                 if not await self._store(merged):
                     return
             finally:
-                self._storing.discard(key)
+                self._storing.discard(merged.world)
         done = node_pb2.FenceDone(
             world=merged.world, sequence=merged.sequence, pairs=dict(merged.pairs)
         )
@@ -154,8 +191,11 @@ class BarrierService:
         """
         while True:
             try:
-                change = add_barrier(merged.world, merged.sequence, merged.pairs)
-                await asyncio.wrap_future(self._writer.commit([change]))
+                changes = [
+                    add_barrier(merged.world, merged.sequence, merged.pairs),
+                    drop_passed_barriers(merged.world, merged.sequence),
+                ]
+                await asyncio.wrap_future(self._writer.commit(changes))
                 return True
             except WriterStoppedError:
                 return False

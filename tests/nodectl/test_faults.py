@@ -433,6 +433,24 @@ def test_a_second_shim_of_a_world_is_told_to_end(
     assert world.ends(server)[0].code == 4
 
 
+def test_a_barrier_of_a_world_on_one_node_does_not_reach_the_server(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    world, _ = start_counted(server, node, tmp_path)
+    server.ready.clear()
+    told = {"op": "hello", "world": world.name, "pid": node.shim(world).pid, "ready": True}
+    fence = {"sequence": 1, "pairs": {}}
+    sent = (told | {"fence": fence, "exits": []}, {"op": "fence"} | fence, {"op": "ready"})
+    with socket.socket(socket.AF_UNIX) as shim:
+        shim.connect(str(node.spool.parent / SOCKET_NAME))
+        shim.sendall(b"".join(json.dumps(each).encode() + b"\n" for each in sent))
+        # The controller has handled the messages before this one.
+        wait_until(lambda: (node.name, world.name) in server.ready)
+    assert not server.barriers
+    let_go(tmp_path, 4)
+    assert world.ends(server)[0].code == 4
+
+
 @pytest.mark.case(31)
 def test_a_later_server_is_told_ends_that_an_earlier_one_has_acknowledged(
     server: FakeServer, node: Node, tmp_path: Path

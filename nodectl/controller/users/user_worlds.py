@@ -233,11 +233,12 @@ class UserWorlds:
             world = self._worlds.get(name) if isinstance(name, str) else None
             if world is None:
                 _write(writer, {"op": "kill", "processors": [], "grace_s": 0}, {"op": "forget"})
+                writer.close()  # after the reply; the shim connects again if ranks still end
                 return
             if not _is_shim_of(world, pid, uid):
-                # A shim that was just started tries again, when the helper has answered.
                 if world.shim is not None:
-                    logger.warning("process %d of user %d is not the shim of %s", pid, uid, name)
+                    raise ValueError(f"process {pid} is not the shim of {name}")
+                # A shim that was just started tries again, when the helper has answered.
                 writer.close()
                 return
         else:

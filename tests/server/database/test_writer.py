@@ -21,7 +21,12 @@ from pliant.core.values.ids import JobId
 from pliant.server.database.db_errors import is_transient
 from pliant.server.database.engine import DatabaseUnusableError, open_database, open_reader
 from pliant.server.database.reader import Reader
-from pliant.server.database.statements import add_note, put_meta
+from pliant.server.database.statements import (
+    add_barrier,
+    add_note,
+    drop_passed_barriers,
+    put_meta,
+)
 from pliant.server.database.tables import HEAD, metadata
 from pliant.server.database.writer import Writer, WriterStoppedError
 
@@ -59,6 +64,14 @@ def test_many_writers_share_a_flush(writer: Writer, engine: Engine, tmp_path: Pa
         future.result(10)
     assert len(values(tmp_path / "pliant.db")) == 1000
     assert len(commits) <= 100
+
+
+def test_only_the_last_barrier_of_a_world_stays(writer: Writer, engine: Engine) -> None:
+    for world, last in (("v", 1), ("w", 3)):
+        for sequence in range(1, last + 1):
+            changes = [add_barrier(world, sequence, {}), drop_passed_barriers(world, sequence)]
+            writer.commit(changes).result(30)
+    assert Reader(engine).barriers(["v", "w"]).keys() == {("v", 1), ("w", 3)}
 
 
 def test_a_bad_change_fails_alone(writer: Writer, tmp_path: Path) -> None:
