@@ -70,14 +70,16 @@ def test_a_job_is_resized_across_hosts_and_survives_a_cut_link(
 def _resize_again(cluster: ApartTlsCluster, job: int, size: int) -> None:
     """Resize a job whose connections may still break because of the cut; then it is offered again.
 
-    gRPC finds a dead connection up to 15 s after the cut. An offer is withdrawn then.
+    gRPC finds a dead connection up to 15 s after the cut. An offer is withdrawn then, and refused
+    while the application connects again.
     """
-    for _ in range(3):
+
+    def has_size() -> bool:
         with suppress(AssertionError, ClientError):
             cluster.resize(job, size)
-        if cluster.client.job(job).processors == size:
-            return
-    raise AssertionError(cluster.report(job))
+        return cluster.client.job(job).processors == size
+
+    wait_until(has_size, timeout=150.0, every=1.0, what=f"{size} processors")
 
 
 def test_a_job_is_resized_over_a_slow_link_that_loses_packets(
