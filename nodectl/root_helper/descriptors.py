@@ -7,6 +7,11 @@ import os
 import socket
 from contextlib import suppress
 
+#: The descriptor on which a shim waits for its world.
+CHANNEL_FD = 3
+#: Limit of a message between helper, keeper and waiting shim.
+MAX_MESSAGE_BYTES = 1 << 17
+
 
 def close_all_but(keep: set[int]) -> None:
     """Close all descriptors of this process but some."""

@@ -28,19 +28,20 @@ from typing import NoReturn
 
 from pliant.nodectl.host import cgroup, memory_limit, procfs, shared_memory
 from pliant.nodectl.host.procfs import ProcessIdentity
-from pliant.nodectl.root_helper.descriptors import close_all_but, receive
+from pliant.nodectl.root_helper.descriptors import (
+    CHANNEL_FD,
+    MAX_MESSAGE_BYTES,
+    close_all_but,
+    receive,
+)
 from pliant.nodectl.root_helper.errors import HelperRefusalError
+from pliant.nodectl.root_helper.group_limits import GroupLimits
 from pliant.nodectl.root_helper.requests import Launch
 from pliant.nodectl.root_helper.users import User, become
-from pliant.nodectl.root_helper.waiting_shim import GroupLimits
 
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
-#: The descriptor on which a shim waits for its world.
-CHANNEL_FD = 3
-#: Limit of what the helper tells a keeper.
-MAX_WORLD_BYTES = 1 << 17
 #: Seconds that a keeper and its shim may take to start.
 START_TIMEOUT_S = 20.0
 #: What keeper and shim report when the shim was started: its process and start time.
@@ -225,7 +226,7 @@ def _run_keeper(channel: socket.socket, records: Path, shims: Path) -> NoReturn:
         _set_oom_score(_SPARED)
         os.chdir("/")
         shim, to_shim = _fork_shim(shims)
-        data, handles = receive(channel, MAX_WORLD_BYTES, 3)
+        data, handles = receive(channel, MAX_MESSAGE_BYTES, 3)
         channel.close()
         if not data:
             _end_unused(shim)  # the helper has ended; nothing was started

@@ -24,7 +24,6 @@ import json
 import os
 import selectors
 import socket
-import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -39,6 +38,7 @@ from pliant.nodectl.root_helper.job_folders import JobFolders
 from pliant.nodectl.root_helper.keeper import Keeper, Started
 from pliant.nodectl.root_helper.requests import RequestVerifier, check_cpus
 from pliant.nodectl.spool import WORLD_NAME
+from pliant.protos.daemons.peer_credentials import peer_process
 
 #: An order has at most 16 KB, in hexadecimal digits.
 MAX_MESSAGE_BYTES = 48 << 10
@@ -47,8 +47,6 @@ MAX_WORLDS = 4096
 #: Messages that may come at once, and then in a second.
 BURST, RATE_PER_S = 1000, 200.0
 _COLLECT_INTERVAL_S = 0.5
-#: pid, uid and gid of the other end.
-_PEER = struct.Struct("3i")
 
 
 class HelperService:
@@ -98,9 +96,7 @@ class HelperService:
     def _accept(self, listener: socket.socket) -> None:
         with suppress(OSError):
             sock, _ = listener.accept()
-            pid, uid, _ = _PEER.unpack(
-                sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-            )
+            pid, uid = peer_process(sock)
             if uid != self._config.account_uid:
                 self._log.refused("peer", f"process {pid} of user {uid} is not the controller")
                 sock.close()

@@ -14,59 +14,24 @@ import os
 import socket
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
 
-from pliant.nodectl.host import cgroup, memory_limit
-from pliant.nodectl.host.procfs import ProcessIdentity
-from pliant.nodectl.root_helper.descriptors import move_up, receive
+from pliant.nodectl.host import cgroup
+from pliant.nodectl.root_helper.descriptors import CHANNEL_FD, MAX_MESSAGE_BYTES, move_up, receive
+from pliant.nodectl.root_helper.group_limits import GroupLimits
 from pliant.nodectl.root_helper.users import User, become
 from pliant.nodectl.shim import user_shim
 from pliant.nodectl.shim.exec import set_process_name
 
-#: The descriptor of the keeper's socket.
-_CHANNEL_FD = 3
-_MAX_BYTES = 1 << 17
 _PR_SET_DUMPABLE = 4
-
-
-@dataclass(frozen=True, slots=True)
-class GroupLimits:
-    """The limits of the control groups of a world and its job."""
-
-    #: Tasks that the world may have; 0 if there is no limit.
-    max_tasks: int
-    #: Name of the job's group for memory.
-    job_group: str
-    #: Memory that the job may have on this node; 0 if there is no limit.
-    memory_bytes: int
-    #: CPUs of the world; empty if it may run anywhere.
-    cpus: tuple[int, ...]
-
-    @classmethod
-    def from_record(cls, fields: dict[str, Any]) -> GroupLimits:
-        """Read limits from the message of another process of root."""
-        return cls(**{**fields, "cpus": tuple(fields["cpus"])})
-
-    def enter(self) -> None:
-        """Set the limits of this process. The groups belong to root, so no user can change them."""
-        if self.memory_bytes:
-            memory_limit.enter(self.job_group, self.memory_bytes)
-        shim = ProcessIdentity.of(os.getpid())
-        assert shim is not None
-        if self.max_tasks:
-            cgroup.limit_tasks(shim, self.max_tasks)
-        if self.cpus:
-            cgroup.limit_cpus(shim, self.cpus)
 
 
 def main(arguments: list[str]) -> int:
     """Wait for a world, and run it: ``waiting_shim FOLDER_OF_CONTROLLER_SOCKET``."""
     set_process_name(b"waiting shim")
-    os.set_inheritable(_CHANNEL_FD, False)
+    os.set_inheritable(CHANNEL_FD, False)
     cgroup.enter()
-    channel = socket.socket(fileno=_CHANNEL_FD)
-    data, handles = receive(channel, _MAX_BYTES, 3)
+    channel = socket.socket(fileno=CHANNEL_FD)
+    data, handles = receive(channel, MAX_MESSAGE_BYTES, 3)
     if not data:
         return 0  # the keeper has ended
     channel.close()
@@ -108,8 +73,8 @@ def _take_descriptors(folder: int, request: int) -> None:
     log = _open_log(folder)
     os.dup2(log, 2)
     os.close(log)
-    os.dup2(request, 3, inheritable=False)
-    os.dup2(folder, 4, inheritable=False)
+    os.dup2(request, user_shim.REQUEST_FD, inheritable=False)
+    os.dup2(folder, user_shim.FOLDER_FD, inheritable=False)
     os.close(request)
     os.close(folder)
 

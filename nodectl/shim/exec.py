@@ -11,7 +11,6 @@ import errno
 import fcntl
 import json
 import os
-import pwd
 import signal
 import stat
 import time
@@ -113,7 +112,7 @@ def _fork(spec: LaunchSpec) -> int:
 
 
 def truncate_outputs(request: StartRequest) -> None:
-    """Empty the output files of a new job, as its user, before any of its ranks is started.
+    """Empty the output files of a new job before any of its ranks is started.
 
     A rank cannot do that itself: another one may have written to the file already. Errors are left
     to the ranks, which open the same files and report what is wrong.
@@ -121,17 +120,7 @@ def truncate_outputs(request: StartRequest) -> None:
     paths = {path for path in (request.stdout, request.stderr) if path}
     if not request.truncate_before or not any(map(_has_content, paths)):
         return
-    if request.uid == os.getuid():
-        _truncate(paths, request.truncate_before)
-        return
-    pid = os.fork()
-    if pid == 0:
-        try:
-            drop_privileges(request.uid)
-            _truncate(paths, request.truncate_before)
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
+    _truncate(paths, request.truncate_before)
 
 
 def _has_content(path: str) -> bool:
@@ -238,27 +227,12 @@ def _prepare(request: StartRequest) -> None:
     except OSError:
         pass  # not essential
     process_limit.reserve_processes()
-    if request.uid != os.getuid():
-        drop_privileges(request.uid)
     os.umask(request.umask)
     try:
         os.chdir(to_bytes(request.directory))
     except OSError as error:
         raise LaunchError.from_os_error("working directory", request.directory, error) from error
     _redirect(request)
-
-
-def drop_privileges(uid: int) -> None:
-    """Become a user permanently: set groups, group and user, and check the result."""
-    try:
-        user = pwd.getpwuid(uid)
-        os.initgroups(user.pw_name, user.pw_gid)
-        os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
-        os.setresuid(uid, uid, uid)
-    except (KeyError, OSError) as error:
-        raise LaunchError(f"cannot become user {uid}: {error}", NOT_USABLE) from error
-    if os.getresuid() != (uid, uid, uid) or os.getresgid() != (user.pw_gid,) * 3:
-        raise LaunchError(f"cannot become user {uid}", NOT_USABLE)
 
 
 def _redirect(request: StartRequest) -> None:

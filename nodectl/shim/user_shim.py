@@ -14,7 +14,6 @@ import json
 import os
 import signal
 import socket
-import struct
 import sys
 from collections.abc import Iterable
 from functools import partial
@@ -27,12 +26,13 @@ from pliant.nodectl.shim.event_loop import connect_unix, open_directory
 from pliant.nodectl.shim.exec import become_subreaper, set_process_name
 from pliant.nodectl.shim.shim import Shim
 from pliant.nodectl.spool import ADDRESS, CHECKPOINT_KEY, ROOTS, Spool, SpooledExit, StartRequest
+from pliant.protos.daemons.peer_credentials import peer_uid
 
 #: The socket of the controller in the folder that the helper names.
 SOCKET_NAME = "controller.sock"
 
 #: The descriptors that the helper passes: the order, and the folder of the job.
-_REQUEST_FD, _FOLDER_FD = 3, 4
+REQUEST_FD, FOLDER_FD = 3, 4
 #: Files of a world, and their keys in the order.
 _FILES = {
     "token": "token",
@@ -41,8 +41,6 @@ _FILES = {
     ADDRESS: "address",
     ROOTS: "roots",
 }
-#: pid, uid and gid of the other end.
-_PEER = struct.Struct("3i")
 
 
 class UserWorldFolder(Spool):
@@ -88,8 +86,7 @@ def connect_to_controller(folder: int, uid: int) -> socket.socket:
         OSError: nobody listens, or another account does.
     """
     sock = connect_unix(folder, SOCKET_NAME)
-    peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    if _PEER.unpack(peer)[1] != uid:
+    if peer_uid(sock) != uid:
         sock.close()
         raise PermissionError("another account listens on the controller's socket")
     return sock
@@ -101,12 +98,12 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, signal.SIG_IGN)
     set_process_name(b"shim")
     become_subreaper()
-    for handle in (_REQUEST_FD, _FOLDER_FD):
+    for handle in (REQUEST_FD, FOLDER_FD):
         os.set_inheritable(handle, False)
     record = _read_record()
     request = StartRequest.from_record("the request", record["request"])
     files = {name: bytes.fromhex(record.get(key, "")) for name, key in _FILES.items()}
-    spool = UserWorldFolder.make(_FOLDER_FD, request.world, files)
+    spool = UserWorldFolder.make(FOLDER_FD, request.world, files)
     controller = open_directory(arguments[0])
     account = os.fstat(controller).st_uid
     identify(job=request.job, role="join" if request.resize else "start")
@@ -120,9 +117,9 @@ def main(arguments: list[str]) -> int:
 
 def _read_record() -> dict[str, Any]:
     """Read the order; the helper has checked that it cannot change."""
-    size = os.fstat(_REQUEST_FD).st_size
-    record: dict[str, Any] = json.loads(os.pread(_REQUEST_FD, size, 0))
-    os.close(_REQUEST_FD)
+    size = os.fstat(REQUEST_FD).st_size
+    record: dict[str, Any] = json.loads(os.pread(REQUEST_FD, size, 0))
+    os.close(REQUEST_FD)
     return record
 
 

@@ -14,7 +14,12 @@ def peer_uid(connection: socket.socket) -> int:
     The kernel stores it when the connection is made: for a client, it is the account of the process
     that listens; for a server, that of the process that connected.
     """
-    _, uid, _ = _UCRED.unpack(
+    return peer_process(connection)[1]
+
+
+def peer_process(connection: socket.socket) -> tuple[int, int]:
+    """Return process and user id of the other end of a unix socket, as `peer_uid`."""
+    pid, uid, _ = _UCRED.unpack(
         connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     )
-    return int(uid)
+    return pid, uid

@@ -13,8 +13,6 @@ import json
 import logging
 import math
 import os
-import socket
-import struct
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -33,6 +31,7 @@ from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.settings import ControllerSettings
 from pliant.nodectl.spool import SpooledExit
 from pliant.protos import node_pb2 as wire
+from pliant.protos.daemons.peer_credentials import peer_process
 from pliant.protos.sanitize_text import sanitize_text
 
 if TYPE_CHECKING:
@@ -53,7 +52,6 @@ _RETURN_S, _POLL_S = 15.0, 0.5
 _NODE_FAULTS = {"worlds", "rate", "record", "start", "job-folder", "message"}
 #: Refusals that an administrator can end, for this user.
 _USER_REFUSALS = {"unknown-user", "user", "group"}
-_PEER = struct.Struct("3i")
 
 
 def find_helper(settings: ControllerSettings) -> HelperClient | None:
@@ -227,7 +225,7 @@ class UserWorlds:
         return connections < mine + _MORE_CONNECTIONS
 
     def _on_shim(self, sent: dict[str, Any], writer: asyncio.StreamWriter) -> None:
-        pid, uid = _peer_of(writer)
+        pid, uid = peer_process(writer.get_extra_info("socket"))
         if sent.get("op") == "hello":
             name = sent.get("world")
             world = self._worlds.get(name) if isinstance(name, str) else None
@@ -334,12 +332,6 @@ def _number(value: Any, least: int, most: int) -> int:
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"{value!r} is out of range")
     return value
-
-
-def _peer_of(writer: asyncio.StreamWriter) -> tuple[int, int]:
-    sock = writer.get_extra_info("socket")
-    pid, uid, _ = _PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-    return pid, uid
 
 
 def _write(writer: asyncio.StreamWriter, *messages: dict[str, Any]) -> None:
