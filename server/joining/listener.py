@@ -23,6 +23,7 @@ from pliant.protos.joining.messages import MAX_LINE_BYTES, Refusal
 from pliant.server.joining.admission import Admission
 from pliant.server.joining.failure_limits import FailureLimits, network_of
 from pliant.server.rpc.unauthenticated_peers import PeerWarnings
+from pliant.server.support.listening_sockets import listen_on_first
 from pliant.server.support.threads import start_thread
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,9 @@ class JoiningListener:
         Raises:
             OSError: no address is free.
         """
-        listening, address = _bind(addresses)
+        listening, address = listen_on_first(
+            addresses, MAX_CONNECTIONS, "cannot listen for joining nodes on"
+        )
         self._thread = start_thread(
             "joining", lambda: asyncio.run(self._serve(listening)), on_fault
         )
@@ -201,27 +204,3 @@ def _describe(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return f"no TLS 1.3 ({error.reason or error})"
     return str(error) or type(error).__name__
-
-
-def _bind(addresses: Sequence[TcpAddress]) -> tuple[socket.socket, TcpAddress]:
-    failures = []
-    for address in addresses:
-        try:
-            family, kind, number, _, target = socket.getaddrinfo(
-                address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )[0]
-            listening = socket.socket(family, kind, number)
-        except OSError as error:
-            failures.append(f"{address}: {error.strerror or error}")
-            continue
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(target)
-            listening.listen(MAX_CONNECTIONS)
-            listening.setblocking(False)
-        except OSError as error:
-            listening.close()
-            failures.append(f"{address}: {error.strerror or error}")
-            continue
-        return listening, TcpAddress(address.host, listening.getsockname()[1])
-    raise OSError(f"cannot listen for joining nodes on {'; '.join(failures)}")

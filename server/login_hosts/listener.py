@@ -12,7 +12,6 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -30,6 +29,7 @@ from pliant.server.login_hosts.agent_admission import (
     AgentRefusedError,
     check_same_user,
 )
+from pliant.server.support.listening_sockets import listen_on_first
 from pliant.server.support.log_setup import RateLimitedLog
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,9 @@ class LoginHosts:
             OSError: if none is free.
         """
         self._admission = admission
-        self._listening, self.address = _bind(addresses)
+        self._listening, self.address = listen_on_first(
+            addresses, MAX_PENDING, "listen_users: cannot listen on"
+        )
         self._pending: Counter[str] = Counter()
         self._of_agent: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -234,29 +236,3 @@ def _describe(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return f"no TLS 1.3 with a certificate of this cluster ({error.reason or error})"
     return str(error) or type(error).__name__
-
-
-def _bind(addresses: Sequence[TcpAddress]) -> tuple[socket.socket, TcpAddress]:
-    failure: OSError | None = None
-    for address in addresses:
-        listening = None
-        with suppress(OSError):
-            family, kind, number, _, target = socket.getaddrinfo(
-                address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )[0]
-            listening = socket.socket(family, kind, number)
-        if listening is None:
-            continue
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(target)
-            listening.listen(MAX_PENDING)
-        except OSError as error:
-            listening.close()
-            failure = error
-            continue
-        listening.setblocking(False)
-        return listening, TcpAddress(address.host, listening.getsockname()[1])
-    where = ", ".join(map(str, addresses))
-    why = failure.strerror if failure is not None else "no such address"
-    raise OSError(f"listen_users: cannot listen on {where}: {why}")

@@ -7,6 +7,7 @@ from random import Random
 
 from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY
 from pliant.simulator.inputs.errors import SettingsError
+from pliant.simulator.inputs.models.random_parts import choose_parts
 from pliant.simulator.inputs.workload import Workload
 
 _SHARE = re.compile(r"(\d+(?:\.\d+)?):([+-]?\d{1,18})", re.ASCII)
@@ -43,12 +44,7 @@ def parse_priorities(text: str) -> Shares:
 
 def give_priorities(workload: Workload, shares: Shares, rng: Random) -> Workload:
     """Give priorities to random shares of the jobs. The other jobs keep theirs."""
-    places = list(range(len(workload.jobs)))
-    rng.shuffle(places)
-    chosen: dict[int, int] = {}
-    for percent, priority in shares:
-        number = min(round(len(workload.jobs) * percent / 100), len(places))
-        chosen |= {places.pop(): priority for _ in range(number)}
+    chosen = choose_parts(len(workload.jobs), shares, rng)
     return workload.with_jobs(
         dataclasses.replace(job, priority=chosen[place]) if place in chosen else job
         for place, job in enumerate(workload.jobs)

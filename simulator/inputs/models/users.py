@@ -7,6 +7,7 @@ from random import Random
 
 from pliant.core.values.shares import is_account_name
 from pliant.simulator.inputs.errors import SettingsError
+from pliant.simulator.inputs.models.random_parts import choose_parts
 from pliant.simulator.inputs.workload import Workload
 
 _PART = re.compile(r"(\d+(?:\.\d+)?):([^@:,\s]+)(?:@([^@:,\s]+))?", re.ASCII)
@@ -40,12 +41,8 @@ def parse_users(text: str) -> UserParts:
 
 def give_users(workload: Workload, parts: UserParts, rng: Random) -> Workload:
     """Give random parts of the jobs to users. The other jobs keep theirs."""
-    places = list(range(len(workload.jobs)))
-    rng.shuffle(places)
-    chosen: dict[int, tuple[str, str]] = {}
-    for percent, user, account in parts:
-        number = min(round(len(workload.jobs) * percent / 100), len(places))
-        chosen |= {places.pop(): (user, account) for _ in range(number)}
+    named = ((percent, (user, account)) for percent, user, account in parts)
+    chosen = choose_parts(len(workload.jobs), named, rng)
     return workload.with_jobs(
         dataclasses.replace(job, user=chosen[place][0], account=chosen[place][1])
         if place in chosen
