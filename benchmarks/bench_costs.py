@@ -3,8 +3,8 @@
 *commands*: processor time (user and system, of the whole process) of each command over that of a
 bare interpreter, and the wall time, both the smallest of ``RUNS``; ``jobsub`` and ``jobstat`` speak
 to a server. *nodes*: from the start of a process that speaks the protocol of so many controllers
-(`apps/nodes.py`) to the last welcome, and the processor time of the server meanwhile; the exponents
-are of the smallest processor times. *jobs*:
+(`apps/many_controllers.py`) to the last welcome, and the processor time of the server meanwhile;
+the exponents are of the smallest processor times. *jobs*:
 ``jobstat`` with so many held jobs, the whole process, and the longest that a `ping` waited on
 another connection meanwhile. It judges nothing: a loaded machine shows in all figures.
 

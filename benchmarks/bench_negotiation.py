@@ -160,11 +160,11 @@ def measure_rounds() -> bool:
 
 
 @contextmanager
-def chorus(client: Client, out: Path, jobs: list[int], *words: str) -> Iterator[None]:
+def many_coordinators(client: Client, out: Path, jobs: list[int], *words: str) -> Iterator[None]:
     """Speak for these jobs, whose processes have written down their environments."""
     files = [out / f"{job}.env" for job in jobs]
     until(lambda: all(file.exists() for file in files), "the jobs' processes run")
-    command = [sys.executable, str(APPS / "chorus.py"), *words]
+    command = [sys.executable, str(APPS / "many_coordinators.py"), *words]
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdin is not None
@@ -208,7 +208,7 @@ def measure_cycles() -> bool:
     slots = APPLICATIONS // 2
     with cluster(4, slots, "--strategy", "equipartition", **settings) as (client, out):
         jobs = [sleeper(client, out, "1-2") for _ in range(APPLICATIONS)]
-        with chorus(client, out, jobs):
+        with many_coordinators(client, out, jobs):
             found = []
             for _ in range(CYCLES):
                 time.sleep(0.5)  # longer than they are left alone
@@ -229,7 +229,7 @@ def measure_silence() -> bool:
     with cluster(2, 4, "--strategy", "equipartition", **settings) as (client, out):
         silent = sleeper(client, out, "1-4")
         other = sleeper(client, out, 2)
-        with chorus(client, out, [silent], "silent"):
+        with many_coordinators(client, out, [silent], "silent"):
             before = first_instruction(client, out)
             waiting = sleeper(client, out, 3)
             until(lambda: bool(of_kind(client, "offer.sent", silent)), "the offer")

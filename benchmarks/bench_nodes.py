@@ -1,8 +1,9 @@
 """Many nodes: what their controllers cost the server, and a job that is on all of them.
 
 The server is the real one, with the settings that it has by itself. One other process speaks the
-protocol of all controllers (`apps/nodes.py`): a connection and a stream each, registration, a beat
-every two seconds, readiness and ends; it starts no processes. So what is measured is the server.
+protocol of all controllers (`apps/many_controllers.py`): a connection and a stream each,
+registration, a beat every two seconds, readiness and ends; it starts no processes. So what is
+measured is the server.
 
 *memory*: resident, of the server's process, empty, with all nodes, and after the jobs.
 *idle*: processor time that it uses, in percent of one processor, over a while in which nothing

@@ -67,7 +67,7 @@ class Controllers:
 
 @contextmanager
 def controllers(base: Path, number: int, *, tls: bool = False) -> Iterator[Controllers]:
-    """Run the controllers of so many nodes, one slot each (`apps/nodes.py`).
+    """Run the controllers of so many nodes, one slot each (`apps/many_controllers.py`).
 
     With ``tls`` they connect to the port for other hosts, each with a certificate of its own.
     """
@@ -77,7 +77,7 @@ def controllers(base: Path, number: int, *, tls: bool = False) -> Iterator[Contr
     else:
         address = (base / "run" / "server.address").read_text().strip()
         secret = base / "state" / "node.secret"
-    command = [sys.executable, str(APPS / "nodes.py"), address, str(secret), str(number)]
+    command = [sys.executable, str(APPS / "many_controllers.py"), address, str(secret), str(number)]
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

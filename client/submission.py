@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pliant.client.errors import SubmitError, UsageError
-from pliant.core.support.limits import MAX_ARGUMENT_BYTES
+from pliant.core.support.input_limits import MAX_ARGUMENT_BYTES
 
 #: Bytes that the controller's own variables may need, of the limit of all arguments.
 _RESERVED_BYTES = 16 * 1024

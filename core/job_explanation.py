@@ -9,7 +9,7 @@ from pliant.core.model.jobs import Job, JobClass
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import ResizeStage
 from pliant.core.model.wait_reasons import sentence
-from pliant.core.state import named_resources, node_amounts, processor_limits, profit_status
+from pliant.core.state import named_resources, node_capacity_left, processor_limits, profit_status
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions.negotiation_messages import grow_if
@@ -106,7 +106,7 @@ def _waiting(state: CoreState, job: Job, now: float) -> Iterator[str]:
         left = max(0, named_resources.free(state).get(need.name, 0))
         yield f"it needs resource {need}; {left} of {there} are free"
     if job.spec.node_needs is not None:
-        fits = count(node_amounts.usable_by(state, job, state.free()))
+        fits = count(node_capacity_left.usable_by(state, job, state.free()))
         yield f"it needs of its nodes: {job.spec.node_needs}; {fits} free processors fit it"
     limit = state.user_limits.of(job.spec.user).running_processors
     if limit is not None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pliant.core.support.command_line import CommandParser
 from pliant.core.support.errors import PliantError
 from pliant.faults import identify
-from pliant.protos.daemons.files import describe_unusable
+from pliant.protos.daemons.atomic_files import describe_unusable
 from pliant.protos.daemons.log_handlers import LogHandler
 from pliant.protos.daemons.private_paths import open_private
 from pliant.protos.identity.errors import IdentityError

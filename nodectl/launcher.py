@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from pliant.faults import message
 from pliant.nodectl.host import cgroup, procfs
-from pliant.nodectl.host.hierarchies import find_bases
+from pliant.nodectl.host.cgroup_hierarchies import find_bases
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.host.stderr_log import describe
 from pliant.nodectl.shim import shim

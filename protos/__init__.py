@@ -2,8 +2,9 @@
 
 ``pliant.protos.generate`` makes the stubs, which are committed and never edited by hand. `codec`
 and `checkpoint_codec` convert messages to values of ``pliant.core`` and back. Package `daemons` has
-what all daemons need for files and sockets, package `identity` has certificates, join tokens and
-signed orders. No threads and no scheduling live here.
+what all daemons need for files and sockets, package `identity` has certificates and signed orders,
+package `node_joining` has join tokens and the messages of joining hosts. No threads and no
+scheduling live here.
 
 May import: the standard library, ``google.protobuf``, ``grpc`` (stubs only), ``cryptography`` (in
 `identity` only), ``pliant.core``.

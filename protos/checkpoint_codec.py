@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pliant.core.events import SaveReported, SuspensionHeld
 from pliant.core.model.checkpoint import SaveStep, SaveWord
-from pliant.core.support.limits import MAX_TEXT
+from pliant.core.support.input_limits import MAX_TEXT
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.protos import app_pb2
 from pliant.protos.codec import CodecError, check_finite

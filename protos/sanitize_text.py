@@ -1,6 +1,6 @@
 """Make texts from users and programs valid for the wire."""
 
-from pliant.core.support.limits import MAX_TEXT
+from pliant.core.support.input_limits import MAX_TEXT
 
 
 def sanitize_text(text: str) -> str:

@@ -21,7 +21,7 @@ from pliant.core.values.timeouts import Timeouts
 from pliant.core.values.user_limits import UserLimits, parse_user_limits
 from pliant.protos.address import GRPC_SOCKET, Address, TcpAddress, UnixAddress, parse_address
 from pliant.protos.daemons.config_files import ConfigFileError, read_config
-from pliant.server.access.roles import Roles, RolesFileError, read_roles
+from pliant.server.authorisation.roles import Roles, RolesFileError, read_roles
 from pliant.server.support.rate_limit import MESSAGES_AT_ONCE, MESSAGES_PER_S
 
 _DEFAULT = Timeouts()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pliant.core.support.command_line import CommandParser
-from pliant.protos.daemons.files import describe_unusable, write_whole
+from pliant.protos.daemons.atomic_files import describe_unusable, write_whole
 from pliant.protos.daemons.private_paths import open_private
 from pliant.protos.daemons.users_folder import prepare_users_folder
 from pliant.protos.identity.grpc_tls import require_tls_1_3

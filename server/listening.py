@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 from pliant.core.events import NodeRegistered
 from pliant.protos.address import Address, TcpAddress, parse_address
-from pliant.protos.daemons.files import write_whole
+from pliant.protos.daemons.atomic_files import write_whole
+from pliant.server.authentication.app_tokens import AppTokens
 from pliant.server.config import Config
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.execute import CoreLoop
@@ -41,16 +42,15 @@ from pliant.server.rpc.node_service import NodeService, ServerIdentity
 from pliant.server.rpc.nodelist import NodeList
 from pliant.server.rpc.remove import ExitCollector
 from pliant.server.rpc.report_validation import ReportValidator
-from pliant.server.security.app_tokens import AppTokens
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.rate_limit import RateLimiter
 
 if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
-    from pliant.server.joining.listener import JoiningListener
+    from pliant.server.authentication.node_admission import NodeAdmission
+    from pliant.server.authentication.tls_files import TlsFiles
     from pliant.server.login_hosts.listener import LoginHosts
+    from pliant.server.node_joining.listener import JoiningListener
     from pliant.server.rpc.certified_nodes import CertifiedNodes
-    from pliant.server.security.node_admission import NodeAdmission
-    from pliant.server.security.tls_files import TlsFiles
 
 log = logging.getLogger(__name__)
 
@@ -165,8 +165,8 @@ class Services:
         on_fault: Callable[[str], None],
     ) -> Address:
         from pliant.protos.identity.names import Role
-        from pliant.server.joining.admission import Admission
-        from pliant.server.joining.listener import JoiningListener
+        from pliant.server.node_joining.admission import Admission
+        from pliant.server.node_joining.listener import JoiningListener
 
         def servers(reached: str, role: Role) -> Sequence[str]:
             address = by_name.get("users" if role is Role.LOGIN_AGENT else "nodes")
@@ -191,9 +191,9 @@ class Services:
         return self.login_hosts.address
 
     def _load_tls(self) -> _Tls:
+        from pliant.server.authentication.node_admission import NodeAdmission
+        from pliant.server.authentication.tls_files import TlsFiles
         from pliant.server.rpc.certified_nodes import CertifiedNodes
-        from pliant.server.security.node_admission import NodeAdmission
-        from pliant.server.security.tls_files import TlsFiles
 
         files = TlsFiles(self._config.identity)
         admission = NodeAdmission(files)

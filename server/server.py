@@ -18,8 +18,12 @@ from pliant.core.events import SettingsChanged
 from pliant.core.state.accounting import Accounting
 from pliant.core.state_machine import Core
 from pliant.core.values.processors import from_indices
-from pliant.protos.daemons.files import write_whole
-from pliant.server.access.roles import RolesFileError
+from pliant.protos.daemons.atomic_files import write_whole
+from pliant.server.authentication.app_tokens import AppTokens
+from pliant.server.authentication.cluster_secret import FILE_NAME, load_secret
+from pliant.server.authorisation.access_control import AccessControl
+from pliant.server.authorisation.roles import RolesFileError
+from pliant.server.authorisation.submitters import SubmissionRules, Submitters
 from pliant.server.config import Config
 from pliant.server.database.commit_guard import FILE_NAME as COMMITS_FILE
 from pliant.server.database.commit_guard import CommitGuard, read_last_seen
@@ -49,20 +53,16 @@ from pliant.server.rpc.grpc_server import GrpcServer
 from pliant.server.rpc.nodelist import NodeList
 from pliant.server.rpc.remove import ExitCollector
 from pliant.server.rpc.report_validation import ReportValidator
-from pliant.server.security.app_tokens import AppTokens
-from pliant.server.security.cluster_secret import FILE_NAME, load_secret
 from pliant.server.support.clock import CLOCK_KEY, resume_clock
 from pliant.server.support.rate_limit import RateLimiter
-from pliant.server.users.accept import UserSocketServer
-from pliant.server.users.authorisation import AccessControl
-from pliant.server.users.availability_queries import AvailabilityQueries
-from pliant.server.users.changing_requests import Commands
-from pliant.server.users.job_lookup import JobLookup
-from pliant.server.users.operation_table import Operations
-from pliant.server.users.reading_requests import ServerInfo, StateQueries, UsageQueries
-from pliant.server.users.refused_requests import RefusedRequests
-from pliant.server.users.submissions import Submissions
-from pliant.server.users.submitters import SubmissionRules, Submitters
+from pliant.server.user_requests.accept import UserSocketServer
+from pliant.server.user_requests.availability_queries import AvailabilityQueries
+from pliant.server.user_requests.changing_requests import Commands
+from pliant.server.user_requests.job_lookup import JobLookup
+from pliant.server.user_requests.operation_table import Operations
+from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
+from pliant.server.user_requests.refused_requests import RefusedRequests
+from pliant.server.user_requests.submissions import Submissions
 
 if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
     from pliant.server.execution.launch_signing import OrderSigner

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from pliant.strategies.nodes.node_profile import (
         room_of,
     )
-    from pliant.strategies.policies.fair_share import (
+    from pliant.strategies.policies.equal_surplus import (
         Member,
         share,
     )
@@ -191,7 +191,7 @@ __getattr__ = lazy_names(
         "Contract": "interface.types",
         "FairShares": "interface.types",
         "JobId": "interface.types",
-        "Member": "policies.fair_share",
+        "Member": "policies.equal_surplus",
         "NodeName": "interface.types",
         "NodeNeeds": "interface.types",
         "NodeRoom": "interface.types",
@@ -246,7 +246,7 @@ __getattr__ = lazy_names(
         "releases": "policies.free_processors_profile",
         "room_of": "nodes.node_profile",
         "served": "policies.size_requests",
-        "share": "policies.fair_share",
+        "share": "policies.equal_surplus",
         "strategy_options": "registry",
         "too_few": "policies.start_estimate",
         "too_wide": "policies.start_estimate",

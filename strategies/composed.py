@@ -13,8 +13,8 @@ from pliant.core.model.views_and_plans import Availability, Plan, View, WaitingJ
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.values.processors import count
 from pliant.strategies.interface.base import Strategy
+from pliant.strategies.nodes.backfill_on_nodes import choose, view_of
 from pliant.strategies.nodes.node_profile import room_of
-from pliant.strategies.nodes.walk import choose, view_of
 from pliant.strategies.policies.backfill import (
     WALKS,
     Backfill,

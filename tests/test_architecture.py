@@ -61,7 +61,7 @@ ORDER = {
         channel daemons generate key_proof sanitize_text versions
         address codec
         checkpoint_codec report_parts identity
-        joining
+        node_joining
     """,
     "faults": """
         registry
@@ -94,21 +94,21 @@ ORDER = {
     "client": """
         errors
         site_settings
-        paths environment terminal joining
+        paths job_environment terminal node_joining
         connection directives submission
         waiting cluster
         api demo commands login_agent
         resize_check
     """,
     "server": """
-        locks shutdown support security
+        locks shutdown support authentication
         registry
-        access
+        authorisation
         config database
         reload execution
         login_hosts
-        rpc users
-        joining
+        rpc user_requests
+        node_joining
         listening
         server
         daemon

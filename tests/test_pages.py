@@ -14,7 +14,7 @@ import yaml
 
 import pliant.appkit as kit
 from pliant.core.values.negotiation_policy import NegotiationPolicy
-from pliant.nodectl.controller.start_world import make_environment
+from pliant.nodectl.controller.start_order import make_environment
 from pliant.nodectl.settings import ControllerSettings
 from pliant.nodectl.settings import load as load_settings
 from pliant.protos import node_pb2 as wire

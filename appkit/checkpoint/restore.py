@@ -15,7 +15,7 @@ from pliant.appkit.job_data import JobData
 from pliant.appkit.kinds.state import unpack
 from pliant.appkit.loops import Position
 from pliant.appkit.mpi.membership import MembershipPhase
-from pliant.appkit.storage.chunks import ArrayReader
+from pliant.appkit.storage.array_files import ArrayReader
 
 
 def find_restorer(store: CheckpointStore | None, data: JobData) -> "Restorer | None":

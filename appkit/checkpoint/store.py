@@ -21,8 +21,8 @@ from pliant.appkit.data.dtype import read_terms
 from pliant.appkit.data.kind_base import Description
 from pliant.appkit.errors import CheckpointError
 from pliant.appkit.loops import Position
+from pliant.appkit.storage.array_files import SavedArray
 from pliant.appkit.storage.checkpoint_key import KeySource, is_signed, own_key, sign
-from pliant.appkit.storage.chunks import SavedArray
 from pliant.appkit.storage.private_folders import PrivateFolder
 from pliant.protos.daemons.private_paths import UntrustedPathError
 

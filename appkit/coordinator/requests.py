@@ -17,7 +17,7 @@ from pliant.appkit.coordinator.messages import RequestRecord, RequestState
 from pliant.appkit.errors import RequestError
 from pliant.appkit.mpi.membership import Membership, MembershipPhase
 from pliant.core.model.size_request import RequestAnswer
-from pliant.core.support.limits import MAX_TEXT
+from pliant.core.support.input_limits import MAX_TEXT
 from pliant.core.support.plural import plural
 from pliant.core.values.sizes import Sizes, parse_sizes
 

@@ -21,7 +21,7 @@ from pliant.appkit.redistribution.plan import (
     TransferPlan,
     Transfers,
 )
-from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray
+from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter, SavedArray
 
 
 class Constant(RegisteredData):

@@ -9,7 +9,7 @@ from mpi4py import MPI
 from pliant.appkit.errors import DuplicateName
 from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.plan import RankMap, TransferPlan
-from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
+from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter
 
 #: Kind, name and parameters of one registered object, as JSON values.
 Description = list[object]

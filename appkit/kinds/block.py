@@ -26,7 +26,7 @@ from pliant.appkit.redistribution.plan import (
     plan_layouts,
 )
 from pliant.appkit.redistribution.splitting import EvenSplit, Split
-from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
+from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter
 from pliant.core.support.plural import plural
 
 #: Gets the owned global ranges, one slice for each axis; returns the values of that part.

@@ -18,7 +18,7 @@ from pliant.appkit.redistribution.exchange import Array, RangeBuffer, exchange_r
 from pliant.appkit.redistribution.layout import BlockLayout, Layout, UnevenLayout
 from pliant.appkit.redistribution.plan import CombinedPlan, RankMap, plan_blocks, plan_layouts
 from pliant.appkit.redistribution.splitting import cuts_by_weight, cuts_evenly, layout_of
-from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
+from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter
 
 #: Gets a range of rows; returns their indptr (from 0), indices (global) and data.
 CsrInit = Callable[[int, int], Any]

@@ -10,7 +10,7 @@ from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.layout import Layout, UnevenLayout
 from pliant.appkit.redistribution.splitting import cuts_by_weight, layout_of
-from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray
+from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter, SavedArray
 
 
 @dataclass(frozen=True)

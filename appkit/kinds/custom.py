@@ -17,7 +17,7 @@ from pliant.appkit.redistribution.plan import (
     Transfer,
     Transfers,
 )
-from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
+from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter
 
 V = TypeVar("V")
 

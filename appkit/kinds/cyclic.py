@@ -22,7 +22,7 @@ from pliant.appkit.redistribution.plan import (
     Transfer,
     Transfers,
 )
-from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
+from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter
 from pliant.appkit.storage.selective_reader import read_cells
 
 #: Gets the number of processes; returns the number along each distributed axis.

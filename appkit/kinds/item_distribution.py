@@ -22,7 +22,7 @@ from pliant.appkit.redistribution.plan import (
     plan_layouts,
 )
 from pliant.appkit.redistribution.splitting import cuts_by_weight, layout_of
-from pliant.appkit.storage.chunks import ArrayReader
+from pliant.appkit.storage.array_files import ArrayReader
 from pliant.appkit.storage.selective_reader import read_even, read_owned
 
 #: Gets items; returns the weight of each, >= 0.

@@ -16,7 +16,7 @@ from pliant.appkit.kinds.item_distribution import ItemDistribution, ItemExchange
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.plan import CellPlan, RangePlan, RankMap, plan_blocks
-from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
+from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter
 
 #: Gets the rank and the number of processes; returns the first items of this process.
 ItemInit = Callable[[int, int], Any]

@@ -24,7 +24,7 @@ from pliant.appkit.redistribution.plan import (
     Transfers,
     plan_blocks,
 )
-from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
+from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter
 from pliant.appkit.storage.selective_reader import read_cells
 
 #: The owner rank of each cell.

@@ -16,7 +16,7 @@ from pliant.appkit.errors import CheckpointError
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.exchange import RangeBuffer, exchange_ranges
 from pliant.appkit.redistribution.plan import RangePlan, RankMap, plan_replicated
-from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
+from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter
 
 
 def stream(seed: int, number: int) -> np.random.Generator:

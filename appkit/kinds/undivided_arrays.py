@@ -20,7 +20,7 @@ from pliant.appkit.redistribution.plan import (
     Transfers,
     plan_replicated,
 )
-from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
+from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter
 
 
 class UndividedHandle(SinglePartHandle):

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.layout import BlockLayout
-from pliant.appkit.storage import chunks
-from pliant.appkit.storage.chunks import ArrayReader, SavedArray
+from pliant.appkit.storage import array_files
+from pliant.appkit.storage.array_files import ArrayReader, SavedArray
 
 
 def read_even(
@@ -70,7 +70,7 @@ def read_owned(
 
 def _chunks(source: ArrayReader, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[Array]:
     per_item = math.prod(shape)
-    step = max(1, chunks.CHUNK_BYTES // max(1, per_item * dtype.itemsize))
+    step = max(1, array_files.CHUNK_BYTES // max(1, per_item * dtype.itemsize))
     for saved in source.arrays:
         for first in range(0, saved.shape[0], step):
             chunk = np.empty((min(step, saved.shape[0] - first), *shape), dtype)
@@ -100,7 +100,7 @@ def read_cells(source: ArrayReader, saved: SavedArray, into: Array, choice: Choi
         CheckpointError: The saved array is damaged.
     """
     per_cell = math.prod(into.shape[1:])
-    step = max(1, chunks.CHUNK_BYTES // max(1, per_cell * into.dtype.itemsize))
+    step = max(1, array_files.CHUNK_BYTES // max(1, per_cell * into.dtype.itemsize))
     filled = 0
     for first in range(0, saved.shape[0], step):
         stop = min(first + step, saved.shape[0])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pliant.protos.identity.admitted_nodes import AdmittedNode
     from pliant.protos.identity.cluster_files import ClusterIdentity
     from pliant.protos.identity.names import Role
-    from pliant.protos.joining.token_store import StoredToken
+    from pliant.protos.node_joining.token_store import StoredToken
 
 _MAX_SLOTS = 1_000_000
 #: Written by the server, with the addresses of its listeners.
@@ -255,7 +255,7 @@ def _existing(directory: Path) -> Path:
 
 
 def _store(directory: Path) -> Any:
-    from pliant.protos.joining.token_store import FILE, TokenStore
+    from pliant.protos.node_joining.token_store import FILE, TokenStore
 
     return TokenStore(directory / FILE)
 

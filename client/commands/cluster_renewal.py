@@ -66,8 +66,8 @@ def _roll_over(options: argparse.Namespace) -> int:
 
     from pliant.protos.identity import cluster_renewal as renewal
     from pliant.protos.identity.admitted_nodes import FILE, AdmittedNodes
-    from pliant.protos.joining.token_store import FILE as TOKEN_FILE
-    from pliant.protos.joining.token_store import TokenStore
+    from pliant.protos.node_joining.token_store import FILE as TOKEN_FILE
+    from pliant.protos.node_joining.token_store import TokenStore
 
     directory, now = changed_directory_of(options), time.time()
     nodes = AdmittedNodes(directory / FILE)

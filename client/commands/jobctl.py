@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _size(text: str) -> int:
-    from pliant.core.support.limits import MAX_PROCESSORS
+    from pliant.core.support.input_limits import MAX_PROCESSORS
 
     return bounded_int(0, MAX_PROCESSORS)(text)
 

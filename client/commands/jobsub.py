@@ -368,7 +368,7 @@ def _help(output: str) -> None:
 def _environment(choices: list[str] | None) -> dict[str, str] | None:
     if not choices:
         return None
-    from pliant.client.environment import select_environment
+    from pliant.client.job_environment import select_environment
 
     return select_environment(choices)
 

@@ -66,8 +66,8 @@ def _directory() -> Path:
 
 
 def _join(options: argparse.Namespace) -> int:
-    from pliant.client.joining import join
-    from pliant.protos.joining.join_token import parse_token
+    from pliant.client.node_joining import join
+    from pliant.protos.node_joining.join_token import parse_token
 
     text = sys.stdin.read(_MAX_TOKEN_TEXT) if options.token == "-" else options.token
     identity = join(parse_token(text), _directory(), address=options.address or "")

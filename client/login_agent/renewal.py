@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pliant.client.login_agent.server_link import CHUNK_BYTES, CONNECT_S, ServerLinks
 from pliant.core.support.errors import PliantError
-from pliant.protos.daemons.agent_renewal import RenewalRequest, decode_renewal_answer
+from pliant.protos.daemons.agent_renewal_messages import RenewalRequest, decode_renewal_answer
 from pliant.protos.identity import authority, keys, node_files
 from pliant.protos.identity.certificates import parse_certificates, renew_at
 from pliant.protos.identity.names import Role

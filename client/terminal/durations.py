@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-from pliant.core.support.limits import MAX_DAYS, MAX_DURATION_S
+from pliant.core.support.input_limits import MAX_DAYS, MAX_DURATION_S
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PARTS = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+", re.ASCII)

@@ -21,7 +21,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
 from pliant.core.model.resize import BEFORE_GO, Preparing
-from pliant.core.state import node_amounts
+from pliant.core.state import node_capacity_left
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
@@ -46,7 +46,7 @@ def on_node_registered(state: CoreState, event: NodeRegistered) -> None:
     node = node_registry.register(state, event)
     node.address, node.memory_bytes = event.address, event.memory_bytes
     node.gres, node.properties = dict(event.gres), event.properties
-    node.overcommitted = bool(node_amounts.overused(state, [node]))
+    node.overcommitted = bool(node_capacity_left.overused(state, [node]))
     was_silent = node.state in (NodeState.LOST, NodeState.SUSPECT)
     if was_silent or node.spare != event.spare:
         node.spare = event.spare
@@ -126,12 +126,12 @@ def _unknown_to_node(state: CoreState, node: Node, job: Job, known: set[ResizeId
         again = isinstance(resize.stage, Preparing) and resize.id not in known
         if again and added & node.processors:
             epoch = job.epoch + 1
-            shares = node_amounts.shares(state, job, resize.joining)
+            shares = node_capacity_left.shares(state, job, resize.joining)
             state.emit(Launch(job.id, job.run, resize.id, epoch, resize.joining, node.name, shares))
     if job.state is JobState.STARTING or _owed(job, node):
         if ResizeId(0) not in known:
             first = ResizeId(0)
-            shares = node_amounts.shares(state, job, job.ranks)
+            shares = node_capacity_left.shares(state, job, job.ranks)
             state.emit(Launch(job.id, job.run, first, job.epoch, job.ranks, node.name, shares))
     elif not known:
         reason = f"its processes on node {node.name} vanished"

@@ -12,7 +12,7 @@ from pliant.core.model.jobs import Job, Promise
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.model.views_and_plans import Acceptance, Offer, Plan, Start
-from pliant.core.state import named_resources, node_amounts, processor_limits
+from pliant.core.state import named_resources, node_capacity_left, processor_limits
 from pliant.core.state.core_state import PLAN_REFUSED, CoreState
 from pliant.core.state.views import view
 from pliant.core.support.plural import plural
@@ -134,7 +134,7 @@ def _explain(state: CoreState, plan: Plan) -> None:
     """Update why jobs wait, for jobs whose reason may have changed."""
     named = {**plan.reasons, **named_resources.reasons(state)} if state.needing else plan.reasons
     if state.node_bound:
-        named = {**named, **node_amounts.reasons(state)}
+        named = {**named, **node_capacity_left.reasons(state)}
     if state.user_limits.limits_processors:
         named = {**named, **processor_limits.reasons(state)}
     for job_id, reason in named.items():
@@ -220,7 +220,7 @@ def _expand(
         state, job, count(offer.processors)
     ):
         return not _room_taken(state, job, offer.processors, what)
-    elif job.spec.node_needs and (lack := node_amounts.lacking(state, job, added, donors)):
+    elif job.spec.node_needs and (lack := node_capacity_left.lacking(state, job, added, donors)):
         _refuse(state, what, lack)
     elif later:
         givers = frozenset(donor for donor, given in donors.items() if given & later)
@@ -309,7 +309,7 @@ def _start(
     ):
         return not _room_taken(state, job, start.processors, what)
     elif job.spec.node_needs and (
-        lack := node_amounts.lacking(state, job, start.processors, donors)
+        lack := node_capacity_left.lacking(state, job, start.processors, donors)
     ):
         _refuse(state, what, lack)
     elif not start.processors & promised:

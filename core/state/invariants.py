@@ -12,7 +12,7 @@ from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import NodeState
 from pliant.core.model.resize import PROPOSED, Releasing
 from pliant.core.model.views_and_plans import View
-from pliant.core.state import node_amounts
+from pliant.core.state import node_capacity_left
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.processor_limits import used
 from pliant.core.state.views import fresh_view, view
@@ -60,7 +60,7 @@ def _processors_have_one_owner(state: CoreState) -> None:
 def _amounts_suffice(state: CoreState) -> None:
     """Check that jobs do not use more of a node than it has, unless it has less than it had."""
     nodes = [node for node in state.ledger.nodes if not node.overcommitted]
-    if state.node_bound and (problem := node_amounts.overused(state, nodes)):
+    if state.node_bound and (problem := node_capacity_left.overused(state, nodes)):
         raise InvariantError(problem)
 
     for node in nodes:

@@ -152,7 +152,7 @@ class ViewCache:
         #: How many more processors each user with a limit may have, see ``processor_limits``.
         self.rooms: dict[str, int] = {}
         #: (version of ``nodes``, processors without and with suspected nodes) that a job with these
-        #: needs could have, see ``state/node_amounts.py``.
+        #: needs could have, see ``state/node_capacity_left.py``.
         self.node_capacity: dict[NodeNeeds, tuple[int, int, int]] = {}
         #: The version of ``nodes`` of the last view.
         self.node_version = 0

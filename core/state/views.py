@@ -13,7 +13,7 @@ from pliant.core.model.views_and_plans import (
     View,
     WaitingJob,
 )
-from pliant.core.state import named_resources, node_amounts, processor_limits
+from pliant.core.state import named_resources, node_capacity_left, processor_limits
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.view_cache import node_view
 from pliant.core.values.ids import JobId
@@ -43,7 +43,7 @@ def view(state: CoreState) -> View:
         memory=state.memory,
         requests=_requests(state) if state.requests else (),
         suspended=_suspended(state) if state.suspended else (),
-        room=node_amounts.room(state) if state.node_bound or rows.nodes.has_gres else None,
+        room=node_capacity_left.room(state) if state.node_bound or rows.nodes.has_gres else None,
         usage=() if accounting is None else accounting.rows,
         shares=None if accounting is None else accounting.shares,
     )
@@ -55,7 +55,7 @@ def question(state: CoreState, spec: JobSpec, now: float) -> tuple[WaitingJob | 
     The job is None if the cluster is too small for it at present.
     """
     job = Job(spec, JobState.PENDING)
-    sums = zip(state.ledger.capacity, node_amounts.capacity(state, job), strict=True)
+    sums = zip(state.ledger.capacity, node_capacity_left.capacity(state, job), strict=True)
     asked = waiting(job, *map(min, sums))
     return asked, replace(view(state), now=now)
 
@@ -100,7 +100,7 @@ def fresh_view(state: CoreState) -> View:
         memory=state.memory,
         requests=_requests(state),
         suspended=_suspended(state),
-        room=node_amounts.room(state),
+        room=node_capacity_left.room(state),
         usage=() if accounting is None else accounting.rows,
         shares=None if accounting is None else accounting.shares,
     )
@@ -113,7 +113,7 @@ def _capacity(state: CoreState, job_id: JobId) -> tuple[int, int]:
         most = min(most, processor_limits.max_processors(state, state.jobs[job_id]))
     total, expected = state.ledger.capacity
     if state.node_bound and job_id in state.node_bound:
-        alone, later = node_amounts.capacity(state, state.node_bound[job_id])
+        alone, later = node_capacity_left.capacity(state, state.node_bound[job_id])
         total, expected = min(total, alone), min(expected, later)
     return min(total, most), min(expected, most)
 

@@ -12,7 +12,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import Begun, Go, Preparing, Releasing, Resize, Withdrawing
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.state import node_amounts
+from pliant.core.state import node_capacity_left
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
@@ -36,7 +36,7 @@ def prepare(state: CoreState, job: Job, resize: Resize) -> None:
     resize.enter(Preparing(set(state.node_names(resize.added)) if resize.grows else set()))
     state.negotiating.pop(job.id, None)
     if resize.grows:
-        shares = node_amounts.shares(state, job, resize.joining)
+        shares = node_capacity_left.shares(state, job, resize.joining)
         epoch = job.epoch + 1
         state.emit(Launch(job.id, job.run, resize.id, epoch, resize.joining, shares=shares))
     elif resize.moves_coordinator:

@@ -9,7 +9,7 @@ import math
 import re
 from typing import NamedTuple
 
-from pliant.core.support.limits import MAX_DURATION_S
+from pliant.core.support.input_limits import MAX_DURATION_S
 
 KEEP = "keep"
 _STOP = "stop-after="

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pliant.core.support.errors import PliantError
-from pliant.core.support.limits import MAX_PROCESSORS
+from pliant.core.support.input_limits import MAX_PROCESSORS
 
 _RANGE = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?(?::(pow2|x(\d{1,12})|\+(\d{1,12})))?", re.ASCII)
 _SET = re.compile(r"\{\s*\d{1,12}(?:\s*,\s*\d{1,12})*\s*\}", re.ASCII)

@@ -37,7 +37,7 @@ from pliant.nodectl.controller.server_stream import (
     StaleServerError,
 )
 from pliant.nodectl.controller.shim_listener import ShimListener
-from pliant.nodectl.controller.start_world import (
+from pliant.nodectl.controller.start_order import (
     CANNOT_START,
     NodeShares,
     NotStartedError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pliant.protos.daemons.files import write_whole
+from pliant.protos.daemons.atomic_files import write_whole
 
 #: Largest plausible increase of the generation, which counts the starts of the server. Restarts
 #: every few seconds for days while this node was away stay below it.

@@ -21,8 +21,8 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 
 from pliant.nodectl.host import procfs
+from pliant.nodectl.host.cgroup_hierarchies import Base, base, write
 from pliant.nodectl.host.cpus import format_cpus
-from pliant.nodectl.host.hierarchies import Base, base, write
 from pliant.nodectl.host.procfs import ProcessIdentity
 
 SHIM_PREFIX, JOB_PREFIX = "pliant-shim-", "pliant-job-"

@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from pliant.nodectl.host import cgroup, procfs
+from pliant.nodectl.host.cgroup_hierarchies import base, enable_controllers
 from pliant.nodectl.host.cpus import cpus_of_slots, parse_cpus, places
-from pliant.nodectl.host.hierarchies import base, enable_controllers
 
 NO_GROUP = "no control group can be made here"
 

@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 
 from pliant.nodectl.host import cgroup
-from pliant.nodectl.host.hierarchies import Base, base, write
+from pliant.nodectl.host.cgroup_hierarchies import Base, base, write
 from pliant.nodectl.host.procfs import ProcessIdentity
 
 #: By version: the limit of memory; and the limit that keeps the job from using swap instead, which

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from pliant.nodectl.host.hierarchies import own_group
+from pliant.nodectl.host.cgroup_hierarchies import own_group
 
 #: By version of control groups: the file of a group with the count, and the start of its line.
 _FILES = {1: "memory.oom_control", 2: "memory.events"}

@@ -1,7 +1,7 @@
 """The root helper of a node: starts shims as the users of their jobs, on signed orders only.
 
 It is the only part of Pliant that runs as root. Read its modules in this order: `config` (files
-that root owns), `requests` (the checks of a launch order), `users` (switch to a user),
+that root owns), `request_checks` (everything that must hold of a launch order), `become_user`,
 `job_folders`, `keeper` (the processes of a world), `audit_log`, `service` (the controller's
 socket).
 

@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from pliant.nodectl.root_helper.become_user import User, become
 from pliant.nodectl.root_helper.descriptors import close_all_but
 from pliant.nodectl.root_helper.errors import HelperRefusalError
-from pliant.nodectl.root_helper.users import User, become
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Prefix of folders that are being removed. No job has such a name.

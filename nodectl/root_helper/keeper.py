@@ -28,6 +28,7 @@ from typing import NoReturn
 
 from pliant.nodectl.host import cgroup, memory_limit, procfs, shared_memory
 from pliant.nodectl.host.procfs import ProcessIdentity
+from pliant.nodectl.root_helper.become_user import User, become
 from pliant.nodectl.root_helper.descriptors import (
     CHANNEL_FD,
     MAX_MESSAGE_BYTES,
@@ -36,8 +37,7 @@ from pliant.nodectl.root_helper.descriptors import (
 )
 from pliant.nodectl.root_helper.errors import HelperRefusalError
 from pliant.nodectl.root_helper.group_limits import GroupLimits
-from pliant.nodectl.root_helper.requests import Launch
-from pliant.nodectl.root_helper.users import User, become
+from pliant.nodectl.root_helper.request_checks import Launch
 
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -36,7 +36,7 @@ from pliant.nodectl.root_helper.config import HelperConfig
 from pliant.nodectl.root_helper.errors import HelperConfigError, HelperRefusalError
 from pliant.nodectl.root_helper.job_folders import JobFolders
 from pliant.nodectl.root_helper.keeper import Keeper, Started
-from pliant.nodectl.root_helper.requests import RequestVerifier, check_cpus
+from pliant.nodectl.root_helper.request_checks import RequestVerifier, check_cpus
 from pliant.nodectl.spool import WORLD_NAME
 from pliant.protos.daemons.peer_credentials import peer_process
 

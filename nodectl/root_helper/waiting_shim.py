@@ -16,9 +16,9 @@ import sys
 from contextlib import suppress
 
 from pliant.nodectl.host import cgroup
+from pliant.nodectl.root_helper.become_user import User, become
 from pliant.nodectl.root_helper.descriptors import CHANNEL_FD, MAX_MESSAGE_BYTES, move_up, receive
 from pliant.nodectl.root_helper.group_limits import GroupLimits
-from pliant.nodectl.root_helper.users import User, become
 from pliant.nodectl.shim import user_shim
 from pliant.nodectl.shim.exec import set_process_name
 

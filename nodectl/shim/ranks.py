@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pliant.core.support.limits import MAX_TEXT
+from pliant.core.support.input_limits import MAX_TEXT
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.oom import MemoryKills
 from pliant.nodectl.host.procfs import ProcessIdentity

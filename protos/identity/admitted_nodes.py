@@ -20,7 +20,7 @@ from typing import Any
 
 from cryptography import x509
 
-from pliant.protos.daemons.files import write_private
+from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.daemons.private_paths import read_private
 from pliant.protos.identity.certificates import ends_at, read_identity
 from pliant.protos.identity.errors import CertificateError, IdentityNameError, StoredIdentityError

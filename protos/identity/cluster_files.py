@@ -20,7 +20,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from pliant.protos.daemons.files import sync_folder, write_private
+from pliant.protos.daemons.atomic_files import sync_folder, write_private
 from pliant.protos.daemons.private_paths import UntrustedPathError, open_private
 from pliant.protos.identity import authority, keys
 from pliant.protos.identity.authority import Authority

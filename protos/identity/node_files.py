@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from pliant.protos.address import TcpAddress, parse_address
-from pliant.protos.daemons.files import sync_folder, write_private
+from pliant.protos.daemons.atomic_files import sync_folder, write_private
 from pliant.protos.daemons.private_paths import open_private
 from pliant.protos.identity import keys
 from pliant.protos.identity.certificates import (

@@ -17,7 +17,7 @@ import struct
 import zlib
 from pathlib import Path
 
-from pliant.protos.daemons.files import write_private
+from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.daemons.private_paths import open_private_file
 from pliant.protos.identity.errors import ReplayedOrderError, StoredIdentityError
 from pliant.protos.identity.launch_order import NONCE_BYTES

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from pliant.protos.daemons.files import sync_folder, write_private
+from pliant.protos.daemons.atomic_files import sync_folder, write_private
 from pliant.protos.daemons.private_paths import open_private_file, read_private
 from pliant.protos.identity.errors import StoredIdentityError
 

@@ -15,7 +15,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 from pliant.core.state.json_records import NewerRecordError
 from pliant.core.support.errors import PliantError
 from pliant.faults import active, writing
-from pliant.protos.daemons.files import describe_unusable
+from pliant.protos.daemons.atomic_files import describe_unusable
 from pliant.server.database.db_errors import (
     disk_full_error,
     is_disk_full,

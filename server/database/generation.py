@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from pliant.protos.daemons.files import write_whole
+from pliant.protos.daemons.atomic_files import write_whole
 from pliant.server.database.commit_guard import KEY, CommitCount, LastSeen, stored_count
 from pliant.server.database.meta_keys import (
     GENERATION,

@@ -2,5 +2,5 @@
 
 `execute` takes events, calls the core, commits (`committer`) and then dispatches the commands
 (`dispatch`). `planner` runs the strategy. The services in `pliant.server.rpc` and
-`pliant.server.users` pass events in. Nothing here imports them.
+`pliant.server.user_requests` pass events in. Nothing here imports them.
 """

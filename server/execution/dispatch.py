@@ -15,6 +15,7 @@ from pliant.protos import app_pb2, node_pb2
 from pliant.protos.checkpoint_codec import suspend_step_to_proto
 from pliant.protos.codec import answer_to_proto, template_to_proto
 from pliant.protos.sanitize_text import sanitize_text
+from pliant.server.authentication.app_tokens import AppTokens
 from pliant.server.database.statements import Write, add_world
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.job_program_cache import ProgramCache
@@ -26,7 +27,6 @@ from pliant.server.execution.start_orders import (
 )
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.status_cache import StatusCache
-from pliant.server.security.app_tokens import AppTokens
 
 if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
     from pliant.server.execution.launch_signing import OrderSigner

@@ -12,7 +12,7 @@ import time
 from cryptography import x509
 
 from pliant.core.support.errors import PliantError
-from pliant.protos.daemons.agent_renewal import RenewalAnswer
+from pliant.protos.daemons.agent_renewal_messages import RenewalAnswer
 from pliant.protos.daemons.tls import server_context
 from pliant.protos.daemons.user_assertion import UserAssertion, UserAssertionError
 from pliant.protos.identity import authority
@@ -21,8 +21,8 @@ from pliant.protos.identity.certificates import format_certificates, read_identi
 from pliant.protos.identity.cluster_files import load_issuer
 from pliant.protos.identity.errors import CertificateError
 from pliant.protos.identity.names import Identity, Role
-from pliant.server.access.user_database import Account
-from pliant.server.security.tls_files import ServerTls, TlsFiles
+from pliant.server.authentication.tls_files import ServerTls, TlsFiles
+from pliant.server.authorisation.user_database import Account
 
 
 class AgentRefusedError(PliantError):

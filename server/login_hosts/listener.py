@@ -17,13 +17,13 @@ from typing import NoReturn
 
 from pliant.core.support.errors import PliantError
 from pliant.protos.address import TcpAddress
-from pliant.protos.daemons.agent_renewal import decode_renewal
+from pliant.protos.daemons.agent_renewal_messages import decode_renewal
 from pliant.protos.daemons.user_assertion import (
     MAX_LINE_BYTES,
     UserAssertionError,
     decode_assertion,
 )
-from pliant.server.access.user_database import Account, UserDatabase
+from pliant.server.authorisation.user_database import Account, UserDatabase
 from pliant.server.login_hosts.agent_admission import (
     AgentAdmission,
     AgentRefusedError,

@@ -34,6 +34,8 @@ from pliant.protos.codec import (
 )
 from pliant.protos.key_proof import read_application, subject_of
 from pliant.protos.sanitize_text import sanitize_text
+from pliant.server.authentication.app_tokens import AppTokens
+from pliant.server.authentication.opening_handshake import verify_peer
 from pliant.server.execution.connections import AppSession, Connections, Stream
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.registry.status_cache import StatusCache
@@ -45,8 +47,6 @@ from pliant.server.rpc.unauthenticated_peers import (
     UnauthenticatedPeers,
     readable,
 )
-from pliant.server.security.app_tokens import AppTokens
-from pliant.server.security.authentication import verify_peer
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.rate_limit import RateLimiter
 

@@ -25,11 +25,11 @@ from pliant.protos.identity.cluster_files import load_issuer
 from pliant.protos.identity.errors import CertificateError
 from pliant.protos.identity.names import Identity, Role
 from pliant.protos.sanitize_text import sanitize_text
+from pliant.server.authentication.node_admission import CertifiedNode, NodeAdmission
+from pliant.server.authentication.refused_handshakes import RefusedHandshakes
+from pliant.server.authentication.tls_files import ServerTls, TlsFiles
 from pliant.server.execution.connections import NodeStream
 from pliant.server.rpc.unauthenticated_peers import PeerWarnings
-from pliant.server.security.node_admission import CertifiedNode, NodeAdmission
-from pliant.server.security.refused_handshakes import RefusedHandshakes
-from pliant.server.security.tls_files import ServerTls, TlsFiles
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pliant.protos.key_proof import NODE, subject_of
-from pliant.server.security.authentication import verify_peer
-from pliant.server.security.cluster_secret import FILE_NAME
+from pliant.server.authentication.cluster_secret import FILE_NAME
+from pliant.server.authentication.opening_handshake import verify_peer
 
 if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
+    from pliant.server.authentication.node_admission import CertifiedNode, NodeAdmission
     from pliant.server.rpc.certified_nodes import CertifiedNodes
-    from pliant.server.security.node_admission import CertifiedNode, NodeAdmission
 
 NEEDS_SECRET = (
     f"this server wants the secret of its cluster: the file {FILE_NAME} in its state folder, or a "

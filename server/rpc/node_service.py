@@ -18,6 +18,7 @@ from pliant.protos import node_pb2, node_pb2_grpc, versions
 from pliant.protos.codec import CodecError, exits_from_proto, node_from_proto, ready_from_proto
 from pliant.protos.report_parts import join
 from pliant.protos.sanitize_text import sanitize_text
+from pliant.server.authentication.opening_handshake import NodeNotAdmittedError
 from pliant.server.execution.connections import Connections, NodeStream, Stream
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.rpc.barriers import BarrierService
@@ -32,7 +33,6 @@ from pliant.server.rpc.unauthenticated_peers import (
     UnauthenticatedPeers,
     readable,
 )
-from pliant.server.security.authentication import NodeNotAdmittedError
 
 log = logging.getLogger(__name__)
 

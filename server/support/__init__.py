@@ -1,1 +1,1 @@
-"""Threads, clocks, logging and rate limits of the server. Nothing here knows about jobs."""
+"""Threads, clocks, logging, sockets and errors of the server. Nothing here knows about jobs."""

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from pliant.core.model.views_and_plans import RunningJob, Suspension, View, WaitingJob
 from pliant.core.values.processors import ProcessorMap, count
-from pliant.strategies.nodes import walk
+from pliant.strategies.nodes import backfill_on_nodes
 from pliant.strategies.nodes.node_profile import room_of
 from pliant.strategies.policies.backfill import Wanted, from_head
 from pliant.strategies.policies.placement import usable_processors
@@ -93,7 +93,7 @@ class Preemption:
     ) -> Preempted:
         """Do the same if nodes differ: the first job needs processors that fit it."""
         room = room_of(view)
-        chosen, free = walk.from_head(queue, view.free, room, wanted)
+        chosen, free = backfill_on_nodes.from_head(queue, view.free, room, wanted)
         if len(chosen) == len(queue):
             return Preempted(view)
         job = queue[len(chosen)]

@@ -13,7 +13,7 @@ from pliant.core.events import RequestCancelled, ResizeBegun, SizesRequested
 from pliant.core.model.jobs import Exit
 from pliant.core.model.negotiation import Direction, Item, ItemStatus, Template, Verb
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome
-from pliant.core.support.limits import MAX_TEXT
+from pliant.core.support.input_limits import MAX_TEXT
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.core.values.processors import from_indices
 from pliant.core.values.sizes import parse_sizes

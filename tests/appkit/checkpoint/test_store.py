@@ -29,9 +29,9 @@ from pliant.appkit.kinds.undivided_arrays import ReplicatedArray
 from pliant.appkit.loops import Position
 from pliant.appkit.mpi.membership import Membership, MembershipPhase
 from pliant.appkit.serialization import encode
-from pliant.appkit.storage import chunks
+from pliant.appkit.storage import array_files
+from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter, SavedArray
 from pliant.appkit.storage.checkpoint_key import own_key
-from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray
 
 
 def member(rank: int, size: int) -> Membership:
@@ -117,7 +117,7 @@ def test_any_shape_and_axis(
     folder = tmp_path_factory.mktemp("save")
     before, after = sizes
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks, "CHUNK_BYTES", chunk)
+        patch.setattr(array_files, "CHUNK_BYTES", chunk)
         make = {"axis": axis % len(shape), "halo": 0, "dtype": "f8"}
         written: list[SavedArray] = []
         for rank in range(before):

@@ -13,7 +13,7 @@ from pliant.appkit.coordinator.requests import Request, Requests
 from pliant.appkit.errors import JobLeave
 from pliant.appkit.mpi.membership import Membership, MembershipPhase
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome
-from pliant.core.support.limits import MAX_TEXT
+from pliant.core.support.input_limits import MAX_TEXT
 from pliant.core.values.sizes import Sizes, parse_sizes
 
 

@@ -19,7 +19,7 @@ from pliant.appkit.kinds.csr import CsrMatrix
 from pliant.appkit.kinds.undivided_arrays import UndividedHandle
 from pliant.appkit.redistribution import exchange, packed
 from pliant.appkit.redistribution.plan import RankMap
-from pliant.appkit.storage import chunks
+from pliant.appkit.storage import array_files
 from rankkit import Parts, load, rank_map, resize, save
 from rankkit.kinds import KINDS, TINY_KINDS, ItemKind, Kind
 
@@ -121,11 +121,11 @@ def test_a_rollback_leaves_everything_as_it_was(kind: Kind, after: int) -> None:
 
 
 @each_kind
-@pytest.mark.parametrize("chunk", [chunks.CHUNK_BYTES, 100, 24])
+@pytest.mark.parametrize("chunk", [array_files.CHUNK_BYTES, 100, 24])
 def test_saved_at_one_size_and_restored_at_another(
     kind: Kind, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(array_files, "CHUNK_BYTES", chunk)
     for before in (1, 3, 4, 6):
         folder = tmp_path / str(before)
         folder.mkdir()

@@ -14,7 +14,7 @@ from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.kinds.csr import CsrMatrix
 from pliant.appkit.kinds.ghosts import Ghosts
 from pliant.appkit.redistribution.layout import BlockLayout
-from pliant.appkit.storage.chunks import ArrayReader
+from pliant.appkit.storage.array_files import ArrayReader
 from rankkit import Parts, member, run_ranks, save
 from rankkit.kinds import Csr
 

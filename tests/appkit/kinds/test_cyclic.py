@@ -11,7 +11,7 @@ from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.kinds.cyclic import CyclicArray
 from pliant.appkit.redistribution.cyclic_layout import BlockIntersection, CyclicLayout, square_grid
 from pliant.appkit.redistribution.plan import RankMap
-from pliant.appkit.storage.chunks import ArrayReader
+from pliant.appkit.storage.array_files import ArrayReader
 from rankkit import member, save
 from rankkit.kinds import Cyclic
 

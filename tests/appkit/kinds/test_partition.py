@@ -11,7 +11,7 @@ import pytest
 from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.kinds.partition import PartitionedArray, spread_parts
 from pliant.appkit.redistribution.plan import RankMap
-from pliant.appkit.storage.chunks import ArrayReader
+from pliant.appkit.storage.array_files import ArrayReader
 from rankkit import Parts, member, rank_map, resize, save
 
 N = 47

@@ -14,7 +14,7 @@ from pliant.appkit.errors import CheckpointError
 from pliant.appkit.kinds.rng import RandomStreams, stream
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.plan import RankMap
-from pliant.appkit.storage.chunks import ArrayReader
+from pliant.appkit.storage.array_files import ArrayReader
 from rankkit import Parts, load, member, resize, save
 
 SEED = 20

@@ -8,7 +8,7 @@ import pytest
 
 from pliant.appkit.errors import CheckpointError
 from pliant.appkit.kinds.undivided_arrays import RootArray
-from pliant.appkit.storage.chunks import ArrayReader
+from pliant.appkit.storage.array_files import ArrayReader
 from rankkit import member
 
 

@@ -28,7 +28,7 @@ from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.plan import RankMap
 from pliant.appkit.redistribution.splitting import LengthSplit
 from pliant.appkit.resize.prefetch import BackgroundTask
-from pliant.appkit.storage.chunks import ArrayReader
+from pliant.appkit.storage.array_files import ArrayReader
 from rankkit import member, rank_map, run_ranks, save
 from testkit import wait_until
 

@@ -15,7 +15,7 @@ import pytest
 from pliant.client.commands.cluster import main as cluster
 from pliant.client.commands.node import main as node
 from testkit import loaded_modules
-from tlskit.joining import JoiningServer, start_joining_server
+from tlskit.node_joining import JoiningServer, start_joining_server
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch

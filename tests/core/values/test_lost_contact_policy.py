@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.support.limits import MAX_DURATION_S
+from pliant.core.support.input_limits import MAX_DURATION_S
 from pliant.core.values.lost_contact_policy import (
     CLOCK_DRIFT,
     grace_s,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.support.limits import MAX_PROCESSORS
+from pliant.core.support.input_limits import MAX_PROCESSORS
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 
 GRAMMAR = st.one_of(

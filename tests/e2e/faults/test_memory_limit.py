@@ -12,7 +12,7 @@ import pytest
 from clusterkit.afterwards import idle
 from clusterkit.cluster import Cluster
 from pliant.nodectl.host import cgroup
-from pliant.nodectl.host.hierarchies import base
+from pliant.nodectl.host.cgroup_hierarchies import base
 from testkit import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]

@@ -12,7 +12,7 @@ import pytest
 from clusterkit.afterwards import idle
 from clusterkit.cluster import Cluster
 from pliant.nodectl.host import procfs
-from pliant.nodectl.host.hierarchies import base
+from pliant.nodectl.host.cgroup_hierarchies import base
 from pliant.nodectl.host.process_limit import task_limit
 from testkit import wait_until
 

@@ -20,7 +20,7 @@ from helperkit import ACCOUNT, ALICE, BOB, Site, needs_root
 from pliant.client.api import Client
 from pliant.client.errors import RequestError
 from pliant.client.terminal import output
-from pliant.server.access.privacy import PUBLIC
+from pliant.server.authorisation.privacy import PUBLIC
 from testkit import ROOT, wait_until
 from userkit import run_as
 

@@ -11,7 +11,7 @@ import pytest
 
 from nodekit import FakeServer, Node, World
 from pliant.nodectl.host import cgroup, procfs
-from pliant.nodectl.host.hierarchies import base
+from pliant.nodectl.host.cgroup_hierarchies import base
 from testkit import wait_until
 
 pytestmark = [

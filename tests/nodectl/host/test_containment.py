@@ -7,8 +7,8 @@ import os
 import pytest
 
 from pliant.nodectl.host import cgroup, containment
+from pliant.nodectl.host.cgroup_hierarchies import base
 from pliant.nodectl.host.containment import SlotCpus, describe, find_controllers
-from pliant.nodectl.host.hierarchies import base
 
 CPUS = sorted(os.sched_getaffinity(0))
 LIST = ",".join(map(str, CPUS))

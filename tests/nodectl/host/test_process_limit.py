@@ -10,7 +10,7 @@ import pytest
 
 from nodekit import FakeServer, Node, World
 from pliant.nodectl.host import cgroup
-from pliant.nodectl.host.hierarchies import Base, base
+from pliant.nodectl.host.cgroup_hierarchies import Base, base
 from pliant.nodectl.host.process_limit import task_limit
 from pliant.nodectl.host.procfs import ProcessIdentity
 from testkit import run_python, wait_until

@@ -11,7 +11,7 @@ from helperkit import FakeController, Helper, needs_root
 from helperkit.helper import ACCOUNT
 from helperkit.identity import acting_as
 from pliant.nodectl.host import cgroup, procfs
-from pliant.nodectl.host.hierarchies import base
+from pliant.nodectl.host.cgroup_hierarchies import base
 from testkit import wait_until
 
 pytestmark = [needs_root, pytest.mark.timeout(180)]

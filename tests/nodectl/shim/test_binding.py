@@ -10,7 +10,7 @@ import pytest
 
 from nodekit import FakeServer, Node, World
 from pliant.nodectl.host import cgroup, procfs
-from pliant.nodectl.host.hierarchies import base
+from pliant.nodectl.host.cgroup_hierarchies import base
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until
 

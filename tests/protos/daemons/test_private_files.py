@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.protos.daemons.files import write_private
+from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.daemons.private_paths import (
     UntrustedPathError,
     open_private_file,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.protos.daemons import files
+from pliant.protos.daemons import atomic_files
 from pliant.protos.daemons.private_paths import UntrustedPathError
 from pliant.protos.identity import cluster_files, keys
 from pliant.protos.identity.certificates import verify_chain
@@ -100,7 +100,7 @@ def test_other_files_are_left_alone(directory: Path) -> None:
 def test_a_failure_leaves_nothing(
     directory: Path, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = files.write_private
+    write = atomic_files.write_private
     calls: list[Path] = []
 
     def fail(path: Path, content: bytes) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.protos.daemons.files import write_private
+from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.identity import authority, stored_files
 from pliant.protos.identity.admitted_nodes import FILE, AdmittedNodes, serial_of
 from pliant.protos.identity.authority import DAY_S, server_addresses

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.protos.daemons.files import write_private
+from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.daemons.private_paths import UntrustedPathError
 from pliant.protos.identity import authority, keys, node_files, stored_files
 from pliant.protos.identity.authority import Authority

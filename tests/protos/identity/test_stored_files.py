@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.protos.daemons.files import write_private
+from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.identity import stored_files
 from pliant.protos.identity.errors import StoredIdentityError
 from pliant.protos.identity.stored_files import (

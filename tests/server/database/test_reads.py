@@ -13,8 +13,8 @@ import pytest
 from pliant.core.events import NodeRegistered
 from pliant.core.values.ids import NodeName
 from pliant.core.values.timeouts import Timeouts
-from pliant.server.users.authorisation import RequestingUser
-from pliant.server.users.operation_table import Operations
+from pliant.server.authorisation.access_control import RequestingUser
+from pliant.server.user_requests.operation_table import Operations
 from serverkit.scripted import Shell
 
 ANN = RequestingUser(1000, "ann")

@@ -16,6 +16,7 @@ from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.model.views_and_plans import Plan, View
 from pliant.core.values.ids import CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.processors import from_indices
+from pliant.server.authentication.app_tokens import AppTokens
 from pliant.server.execution.planner import FALLBACK, FAULTS_ALLOWED, Planner
 from pliant.server.execution.start_orders import node_list, process_mapping
 from pliant.server.execution.timers import MAX_STALE_ENTRIES, Timers
@@ -24,10 +25,10 @@ from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.node_map import NodeMap
 from pliant.server.rpc.barriers import BarrierTable
 from pliant.server.rpc.leases import Health, HeartbeatLeases
-from pliant.server.security.app_tokens import AppTokens
 from pliant.server.support.log_setup import escape_control
 from pliant.server.support.stall_detection import CATCH_UP_S, wait_measuring_stall
-from pliant.server.users.submission_schema import UserRequestError, check_submission
+from pliant.server.support.user_request_error import UserRequestError
+from pliant.server.user_requests.submission_schema import check_submission
 from pliant.strategies.equipartition import Equipartition
 
 A, B = NodeName("a"), NodeName("b")

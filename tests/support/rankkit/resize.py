@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from pliant.appkit.data.gather_metadata import gather_metadata
 from pliant.appkit.mpi.membership import Membership, MembershipPhase
 from pliant.appkit.redistribution.plan import RankMap
-from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray
+from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter, SavedArray
 from rankkit.comm import run_ranks
 
 #: Makes the registered things of a process.

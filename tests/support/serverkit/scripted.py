@@ -20,7 +20,10 @@ from pliant.core.state_machine import Core
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.timeouts import Timeouts
 from pliant.protos import app_pb2, node_pb2
-from pliant.server.access.roles import Members, Roles
+from pliant.server.authentication.app_tokens import AppTokens
+from pliant.server.authorisation.access_control import AccessControl
+from pliant.server.authorisation.roles import Members, Roles
+from pliant.server.authorisation.submitters import SubmissionRules, Submitters
 from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.engine import open_database, open_reader
 from pliant.server.database.reader import Reader
@@ -41,16 +44,13 @@ from pliant.server.rpc.node_authentication import SecretAuthenticator
 from pliant.server.rpc.node_service import NodeService, ServerIdentity
 from pliant.server.rpc.remove import ExitCollector
 from pliant.server.rpc.report_validation import ReportValidator
-from pliant.server.security.app_tokens import AppTokens
 from pliant.server.support.clock import HybridClock
-from pliant.server.users.authorisation import AccessControl
-from pliant.server.users.changing_requests import Commands
-from pliant.server.users.job_lookup import JobLookup
-from pliant.server.users.operation_table import Operations
-from pliant.server.users.reading_requests import ServerInfo, StateQueries, UsageQueries
-from pliant.server.users.refused_requests import RefusedRequests
-from pliant.server.users.submissions import Submissions
-from pliant.server.users.submitters import SubmissionRules, Submitters
+from pliant.server.user_requests.changing_requests import Commands
+from pliant.server.user_requests.job_lookup import JobLookup
+from pliant.server.user_requests.operation_table import Operations
+from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
+from pliant.server.user_requests.refused_requests import RefusedRequests
+from pliant.server.user_requests.submissions import Submissions
 
 
 class Clock(HybridClock):

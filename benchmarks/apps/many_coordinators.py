@@ -1,0 +1,80 @@
+"""Coordinators of many jobs in one process: the wire protocol of appkit, and nothing behind it.
+
+Each line on stdin names a file with the environment of a process of a job. For each job, the
+program opens a session over its own connection. The session accepts every offer (with the argument
+``silent`` it never answers), never reaches a safe point, and gives up each resize that the server
+withdraws after GO.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+
+from pliant.protos import app_pb2, app_pb2_grpc
+
+
+def hello(environment: dict[str, str]) -> app_pb2.AppReport:
+    """What the coordinator of a job says first."""
+    return app_pb2.AppReport(
+        hello=app_pb2.Hello(
+            job=int(environment["PLIANT_JOB"]),
+            run=int(environment["PLIANT_RUN"]),
+            epoch=int(environment["PLIANT_EPOCH"]),
+            token=Path(environment["PLIANT_TOKEN_FILE"]).read_bytes().strip(),
+            role=app_pb2.ROLE_COORDINATOR,
+            processors=map(int, environment["PLIANT_PROCESSORS"].split(",")),
+            rendezvous="127.0.0.1:9",
+        )
+    )
+
+
+def answer(order: app_pb2.AppOrder) -> app_pb2.AppReport | None:
+    """What a willing application says to an order that never reaches its safe point."""
+    match order.WhichOneof("body"):
+        case "offer":
+            order.offer.verb = app_pb2.VERB_ACCEPT
+            return app_pb2.AppReport(answer=order.offer)
+        case "withdraw":
+            return app_pb2.AppReport(withdrawn=app_pb2.Withdrawn(resize=order.withdraw.resize))
+        case "refused":
+            raise SystemExit(f"refused: {order.refused.reason}")
+    return None
+
+
+async def session(environment: dict[str, str], silent: bool) -> None:
+    """Be one job's coordinator until the job ends."""
+    outbox: asyncio.Queue[app_pb2.AppReport] = asyncio.Queue()
+    outbox.put_nowait(hello(environment))
+
+    async def reports() -> AsyncIterator[app_pb2.AppReport]:
+        while True:
+            yield await outbox.get()
+
+    address = environment["PLIANT_APPLICATION_ADDRESS"]
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    async with grpc.aio.insecure_channel(address, options=options) as channel:
+        async for order in app_pb2_grpc.AppServiceStub(channel).Session(reports()):
+            reply = None if silent else answer(order)
+            if reply is not None:
+                outbox.put_nowait(reply)
+
+
+def read(path: str) -> dict[str, str]:
+    """The environment that a process wrote down, as ``env -0`` does."""
+    pairs = Path(path).read_text().split("\0")
+    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+
+
+async def main() -> None:
+    """Open a session for every line."""
+    silent = sys.argv[1:] == ["silent"]
+    sessions = [session(read(line.strip()), silent) for line in sys.stdin]
+    await asyncio.gather(*sessions, return_exceptions=True)
+
+
+asyncio.run(main())

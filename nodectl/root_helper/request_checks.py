@@ -1,0 +1,200 @@
+"""The checks of a request to start a world: everything that must hold before a process is forked.
+
+A request has two parts: the launch order that the server signed, and the content that the order
+covers. The content is in a sealed memory file, so that nobody can change it after it was checked.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pliant.nodectl.root_helper.become_user import User, find_user
+from pliant.nodectl.root_helper.config import HelperConfig
+from pliant.nodectl.root_helper.errors import HelperRefusalError
+from pliant.nodectl.spool import WORLD_NAME
+from pliant.protos.daemons.atomic_files import write_private
+from pliant.protos.daemons.private_paths import open_private_file
+from pliant.protos.identity.errors import IdentityError
+from pliant.protos.identity.launch_content import LaunchContent, signed_variables
+from pliant.protos.identity.launch_order import (
+    LaunchOrder,
+    LaunchOrderError,
+    Refusal,
+    check_digest,
+    verify,
+)
+from pliant.protos.identity.nonce_window import NonceWindow
+
+MAX_CONTENT_BYTES = 32 << 20
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A request that may be carried out."""
+
+    order: LaunchOrder
+    world: str
+    user: User
+    #: Tasks that the world may have on this node; 0 if there is no limit.
+    max_tasks: int
+    #: The PMI mapping of ranks to nodes, and the ranks on this node. MPICH names shared memory so.
+    mapping: str = ""
+    ranks: tuple[int, ...] = ()
+    #: Memory that the job may have on this node; 0 if there is no limit.
+    memory_bytes: int = 0
+    #: CPUs of the ranks of this world; empty if they may run anywhere.
+    cpus: tuple[int, ...] = ()
+
+    @property
+    def folder(self) -> str:
+        """Return the name of the job's folder."""
+        return f"{self.order.job}.{self.order.run}"
+
+
+class RequestVerifier:
+    """Checks requests, and remembers which orders were used."""
+
+    def __init__(self, config: HelperConfig, clock: Callable[[], float] = time.time) -> None:
+        self._config = config
+        self._clock = clock
+        self._window = NonceWindow(config.state / "nonces")
+        self._generation_file = config.state / "generation"
+        self._generation = self._read_generation()
+
+    def check(self, signed: bytes, content: int) -> Launch:
+        """Check a request. It is not used up: call `use` before it is carried out.
+
+        Args:
+            signed: the launch order with its signature.
+            content: descriptor of the sealed memory file.
+
+        Raises:
+            HelperRefusalError: it must not be carried out.
+        """
+        try:
+            order = verify(
+                signed,
+                self._config.key,
+                cluster=self._config.cluster,
+                node=self._config.node,
+                now=self._clock(),
+                min_generation=self._generation,
+                allowed_system_users=self._config.system_users,
+            )
+            record = _read_content(content)
+            covered = content_of(record)
+            check_digest(order, covered.digest())
+            request = record["request"]
+            named = request["job"], request["run"], request["uid"]
+            if named != (order.job, order.run, order.uid):
+                message = f"the request is of job {named[0]}.{named[1]} and user {named[2]}"
+                raise LaunchOrderError(Refusal.DIGEST, message)
+            if not WORLD_NAME.fullmatch(covered.world):
+                raise LaunchOrderError(Refusal.FORMAT, f"no name for a world: {covered.world!r}")
+            tasks = max(0, int(request["max_tasks"]))
+            memory = max(0, int(request.get("memory_bytes", 0)))
+            cpus = check_cpus([cpu for rank in request.get("cpus", ()) for cpu in rank])
+            mapping, ranks = str(request["mapping"]), tuple(rank for rank, _ in covered.ranks)
+        except LaunchOrderError as error:
+            raise HelperRefusalError(error.refusal.value, str(error)) from None
+        except (
+            *(LookupError, TypeError, ValueError, ArithmeticError),
+            *(AttributeError, RecursionError),
+        ) as error:
+            message = f"the request is damaged ({type(error).__name__})"
+            raise HelperRefusalError(Refusal.FORMAT.value, message) from None
+        config = self._config
+        if order.uid == config.account_uid and order.uid not in config.system_users:
+            message = f"user {order.uid} is the account of the controller, and has the node's key"
+            raise HelperRefusalError("user", message)
+        user = find_user(order.uid, order.gid)
+        return Launch(order, covered.world, user, tasks, mapping, ranks, memory, cpus)
+
+    def use(self, launch: Launch) -> None:
+        """Use up an order. When this returns, no restart makes this helper accept it again.
+
+        Raises:
+            HelperRefusalError: it was used before, or its use cannot be recorded.
+        """
+        order = launch.order
+        try:
+            self._window.use(order.nonce, keep_until=order.keep_nonce_until, now=self._clock())
+            if order.generation > self._generation:
+                write_private(self._generation_file, b"%d\n" % order.generation)
+                self._generation = order.generation
+        except (IdentityError, OSError) as error:
+            code = getattr(error, "code", "")
+            refusal = "replayed" if code == "replayed-order" else "record"
+            raise HelperRefusalError(refusal, str(error)) from None
+
+    def _read_generation(self) -> int:
+        try:
+            file = open_private_file(self._generation_file, os.O_RDONLY)
+        except FileNotFoundError:
+            return 0
+        with os.fdopen(file, "rb") as opened:
+            return int(opened.read(32))
+
+
+def check_cpus(value: object) -> tuple[int, ...]:
+    """Return the CPUs that a controller named.
+
+    Raises:
+        ValueError: they are not a list of numbers.
+    """
+    if not isinstance(value, list) or not all(type(cpu) is int and cpu >= 0 for cpu in value):
+        raise ValueError("not a list of CPUs")
+    return tuple(sorted(set(value)))
+
+
+def _read_content(handle: int) -> dict[str, Any]:
+    """Return the content of a sealed memory file; only the order's digest makes it trustworthy."""
+    try:
+        seals = fcntl.fcntl(handle, fcntl.F_GET_SEALS)
+    except OSError:
+        seals = 0  # another kind of file
+    if seals & _SEALS != _SEALS:
+        raise ValueError("not a sealed memory file")
+    size = os.fstat(handle).st_size
+    if size > MAX_CONTENT_BYTES:
+        raise ValueError("too large")
+    record = json.loads(os.pread(handle, size, 0))
+    if not isinstance(record, dict):
+        raise TypeError("not an object")
+    return record
+
+
+def content_of(record: dict[str, Any]) -> LaunchContent:
+    """Return the covered part of a request. The shim uses exactly these fields, see `StartRequest`.
+
+    Values of a wrong type give another digest than any order has, or an error.
+    """
+    request = record["request"]
+    environment = request["environment"]
+    if not isinstance(request["argv"], list) or not isinstance(request["ranks"], list):
+        raise TypeError("not a list")
+    secrets = tuple(bytes.fromhex(record[name]) for name in ("token", "nodes", "checkpoint_key"))
+    return LaunchContent(
+        world=request["world"],
+        resize=request["resize"],
+        type=request["type"],
+        size=request["size"],
+        ranks=tuple((rank, processor) for rank, processor in request["ranks"]),
+        argv=tuple(request["argv"]),
+        environment=signed_variables(environment),
+        directory=request["directory"],
+        stdin=request["stdin"],
+        stdout=request["stdout"],
+        stderr=request["stderr"],
+        umask=request["umask"],
+        truncate_before=request["truncate_before"],
+        checkpoint=environment["PLIANT_CHECKPOINT"],
+        secrets=(secrets[0], secrets[1], secrets[2]),
+    )

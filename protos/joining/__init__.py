@@ -1,5 +1,0 @@
-"""How a host becomes a node of a cluster: tokens, and the messages that are exchanged.
-
-`join_token` is the text that the administrator copies to the host. `token_store` keeps what the
-server needs to redeem it. `messages` are the lines that the host and the server send each other.
-"""

@@ -1,0 +1,235 @@
+"""The join tokens that were made, in a file of the server.
+
+The server stores neither the text of a token nor its secret, but a hash, from which the secret
+cannot be found: it has 256 random bits.
+
+A token that was used stays in the file until some time after its end, with a fingerprint of the key
+for which it was used. If the answer of the server gets lost, the node asks again with the same key,
+and is answered again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pliant.protos.daemons.atomic_files import write_private
+from pliant.protos.daemons.private_paths import read_private
+from pliant.protos.identity.errors import JoinTokenError, StoredIdentityError
+from pliant.protos.identity.names import Role, check_name
+from pliant.protos.identity.stored_files import lock_for
+from pliant.protos.node_joining.join_token import JoinToken, create_token
+
+#: Its name in the directory of the cluster's identity.
+FILE = "join-tokens.json"
+MAX_LIFETIME_S = 7 * 86_400.0
+#: A token that was used or has expired is remembered for this long after its end, so that the
+#: error can say so.
+REMEMBERED_S = 86_400.0
+_MAX_BYTES = 1 << 22
+_NEW = "ask the administrator for a new one (`pliant cluster token`)"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredToken:
+    """What the server keeps of a token."""
+
+    id: str
+    #: SHA-256 of id and secret, in hexadecimal digits.
+    hash: str
+    #: The name that the node or login agent gets; it cannot choose another.
+    node: str
+    #: The most slots that the node may offer; None for any number.
+    max_slots: int | None
+    #: In seconds since the epoch.
+    expires: float
+    #: The fingerprint of the key for which it was used; empty if it was not used.
+    used_by: str = ""
+    #: ``node``, or ``login-agent``.
+    role: str = Role.NODE.value
+
+    @property
+    def member(self) -> str:
+        """Return role and name, for messages."""
+        return f"{self.role} {self.node}"
+
+
+class TokenStore:
+    """The tokens in their file, which only its owner can read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def create(  # what a token says, by name
+        self,
+        node: str,
+        *,
+        max_slots: int | None,
+        lifetime_s: float,
+        fingerprints: Sequence[str],
+        address: str,
+        now: float,
+        role: Role = Role.NODE,
+    ) -> JoinToken:
+        """Make a token and store what is needed to redeem it.
+
+        Earlier tokens of the same node or login agent cannot be used any more.
+
+        Raises:
+            IdentityNameError: the name of the node is not usable.
+            JoinTokenError: another value is not usable.
+            StoredIdentityError, OSError: the file cannot be used.
+        """
+        check_name(role.value, node)
+        if max_slots is not None and max_slots < 1:
+            raise JoinTokenError(f"slots: expected at least 1, got {max_slots}")
+        if not 0 < lifetime_s <= MAX_LIFETIME_S:
+            raise JoinTokenError(
+                f"lifetime: expected more than 0 s and at most {MAX_LIFETIME_S:.0f} s (7 days), "
+                f"got {lifetime_s:g} s"
+            )
+        token = create_token(fingerprints, address)
+        stored = StoredToken(
+            token.id,
+            _hash(token.id, token.secret),
+            node,
+            max_slots,
+            now + lifetime_s,
+            role=role.value,
+        )
+        with lock_for(self._path):
+            # Also not by the key for which it was used: that key may have been stolen since.
+            kept = [each for each in self._read(now) if (each.node, each.role) != (node, role)]
+            self._write([*kept, stored])
+        return token
+
+    @contextmanager
+    def redeem(
+        self, token_id: str, secret: bytes, key: str, *, now: float
+    ) -> Iterator[StoredToken]:
+        """Yield what a token allows, and use it up for a key if the block ends without an error.
+
+        No other token can be redeemed or made inside the block. If the server crashes before the
+        node has its answer, the node can redeem the token again, with the same key.
+
+        Args:
+            token_id: as in the token.
+            secret: as in the token.
+            key: a fingerprint of the node's key.
+            now: in seconds since the epoch.
+
+        Raises:
+            JoinTokenError: there is no such token, or it was used for another key, or has expired.
+                It does not say whether the id or the secret is wrong.
+            StoredIdentityError, OSError: the file cannot be used.
+        """
+        wanted = _hash(token_id, secret)
+        with lock_for(self._path):
+            current = self._read(now)
+            # Each hash is compared in constant time, and all are, so that the time that this takes
+            # says nothing about how much of an id or a secret was right.
+            found = [each for each in current if hmac.compare_digest(each.hash, wanted)]
+            if not found:
+                raise JoinTokenError(
+                    f"the join token is unknown: it was withdrawn or replaced, or expired more "
+                    f"than a day ago, or is of another cluster; {_NEW}"
+                )
+            (token,) = found
+            if token.used_by and token.used_by != key:
+                raise JoinTokenError(f"the join token of {token.member} was used; {_NEW}")
+            if now >= token.expires:
+                raise JoinTokenError(
+                    f"the join token of {token.member} expired {now - token.expires:.0f} s ago; "
+                    f"{_NEW}"
+                )
+            yield token
+            if not token.used_by:
+                used = replace(token, used_by=key)
+                self._write([used if each is token else each for each in current])
+
+    def pending(self, *, now: float) -> list[StoredToken]:
+        """Return the tokens that can still be used."""
+        with lock_for(self._path):
+            current = self._read(now)
+        return [each for each in current if not each.used_by and now < each.expires]
+
+    def withdraw(self, which: str, *, now: float) -> list[StoredToken]:
+        """Make unused tokens unusable, and return them.
+
+        Args:
+            which: the id of a token, or the name of a node.
+            now: in seconds since the epoch.
+
+        Raises:
+            JoinTokenError: there is no such token.
+            StoredIdentityError, OSError: the file cannot be used.
+        """
+        with lock_for(self._path):
+            current = self._read(now)
+            usable = [each for each in current if not each.used_by and now < each.expires]
+            found = [each for each in usable if which in (each.id, each.node)]
+            if not found:
+                known = ", ".join(f"{each.id} ({each.node})" for each in usable) or "none"
+                raise JoinTokenError(f"no open join token {which!r:.80}; there are: {known}")
+            self._write([each for each in current if each not in found])
+        return found
+
+    def forget(self, node: str, *, now: float, role: Role = Role.NODE) -> None:
+        """Make all tokens of a node unusable, also by the key for which one was used."""
+        with lock_for(self._path):
+            current = self._read(now)
+            left = [each for each in current if (each.node, each.role) != (node, role)]
+            if left != current:
+                self._write(left)
+
+    def withdraw_all(self, *, now: float) -> list[StoredToken]:
+        """Make all unused tokens unusable, and return those that could have been used."""
+        with lock_for(self._path):
+            current = self._read(now)
+            self._write([each for each in current if each.used_by])
+        return [each for each in current if not each.used_by and now < each.expires]
+
+    def _read(self, now: float) -> list[StoredToken]:
+        """Read the tokens that have not expired long ago."""
+        try:
+            content = read_private(self._path, max_bytes=_MAX_BYTES)
+        except FileNotFoundError:
+            return []
+        try:
+            stored = [_stored_token(each) for each in json.loads(content)]
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise StoredIdentityError(
+                f"{self._path} is damaged ({error}): remove it, and make new tokens"
+            ) from None
+        return [each for each in stored if now < each.expires + REMEMBERED_S]
+
+    def _write(self, tokens: Sequence[StoredToken]) -> None:
+        content = json.dumps([asdict(each) for each in tokens], indent=1).encode("ascii")
+        write_private(self._path, content)
+
+
+def _stored_token(value: Any) -> StoredToken:
+    texts = [value[name] for name in ("id", "hash", "node", "used_by")]
+    slots, expires = value["max_slots"], value["expires"]
+    is_valid = (
+        all(isinstance(each, str) and each.isascii() for each in texts)
+        and (slots is None or type(slots) is int)
+        and type(expires) is float
+        and math.isfinite(expires)
+        and value.get("role", Role.NODE) in (Role.NODE, Role.LOGIN_AGENT)
+    )
+    if not is_valid:
+        raise ValueError("a token has a value of a wrong type")
+    return StoredToken(**value)
+
+
+def _hash(token_id: str, secret: bytes) -> str:
+    # The zero byte ends the id, so that different pairs are never joined alike.
+    return hashlib.sha256(token_id.encode("utf-8", "replace") + b"\0" + secret).hexdigest()

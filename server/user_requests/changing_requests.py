@@ -1,0 +1,190 @@
+"""Requests that change something: each becomes an event for the core, whose answer is returned.
+
+Runs in the event loop of the accept thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pliant.core import events
+from pliant.core.model.lifecycle import FINAL_STATES
+from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.processors import NONE, ProcessorMap, block
+from pliant.server.authorisation.access_control import AccessControl, RequestingUser
+from pliant.server.execution.connections import Connections
+from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.pending_requests import StorageDelayedError, UserEvent
+from pliant.server.registry.status_cache import StatusCache
+from pliant.server.support.user_request_error import UserRequestError
+from pliant.server.user_requests.job_lookup import JobLookup
+from pliant.server.user_requests.request_fields import (
+    Answer,
+    Request,
+    read_node,
+    read_number,
+    read_numbers,
+)
+from pliant.server.user_requests.submission_schema import check_priority
+
+
+class Commands:
+    """One method for each request that changes a job or a node."""
+
+    def __init__(
+        self,
+        core_loop: CoreLoop,
+        status: StatusCache,
+        connections: Connections,
+        jobs: JobLookup,
+        access: AccessControl,
+    ) -> None:
+        self._core_loop, self._status, self._connections = core_loop, status, connections
+        self._jobs, self._access = jobs, access
+
+    async def cancel(self, request: Request, peer: RequestingUser) -> Answer:
+        """Cancel the jobs in ``ids``; the answer has one result for each."""
+        ids = read_numbers(request, "ids")
+        results = await asyncio.gather(*(self._cancel_one(JobId(job), peer) for job in ids))
+        return {"results": list(results)}
+
+    async def _cancel_one(self, job: JobId, peer: RequestingUser) -> Answer:
+        try:
+            await self._authorise("cancel", job, peer)
+            await self._ask_of("cancel", job, peer, events.JobCancelled(job, peer.user))
+        except UserRequestError as error:
+            return {"id": job, "ok": False, "error": str(error)}
+        return {"id": job, "ok": True}
+
+    async def hold(self, request: Request, peer: RequestingUser) -> Answer:
+        """Keep the pending job ``id`` from starting."""
+        job = await self._authorise("hold", JobId(read_number(request, "id")), peer)
+        return await self._ask_of("hold", job, peer, events.JobHeld(job, peer.user))
+
+    async def release(self, request: Request, peer: RequestingUser) -> Answer:
+        """Let the held job ``id`` start again."""
+        job = await self._authorise("release", JobId(read_number(request, "id")), peer)
+        return await self._ask_of("release", job, peer, events.JobReleased(job, peer.user))
+
+    async def priority(self, request: Request, peer: RequestingUser) -> Answer:
+        """Give the job ``id`` another ``priority``; only an operator may raise it."""
+        job = await self._authorise("priority", JobId(read_number(request, "id")), peer)
+        priority = request.get("priority")
+        if type(priority) is not int:
+            raise UserRequestError("priority: expected a whole number", field="priority")
+        check_priority(priority)
+        may_raise = self._access.allows("raise a priority", peer)
+        event = events.PriorityChanged(job, priority, peer.user, may_raise=may_raise)
+        return await self._ask_of("priority", job, peer, event)
+
+    async def suspend(self, request: Request, peer: RequestingUser) -> Answer:
+        """Have the job ``id`` save a checkpoint and give up its processors."""
+        job = await self._authorise("suspend", JobId(read_number(request, "id")), peer)
+        return await self._ask_of("suspend", job, peer, events.JobSuspended(job, peer.user))
+
+    async def resume_job(self, request: Request, peer: RequestingUser) -> Answer:
+        """Put the suspended job ``id`` back into the queue."""
+        job = await self._authorise("resume_job", JobId(read_number(request, "id")), peer)
+        return await self._ask_of("resume_job", job, peer, events.JobResumed(job, peer.user))
+
+    async def requeue(self, request: Request, peer: RequestingUser) -> Answer:
+        """End the run of the job ``id`` and put the job back into the queue."""
+        job = await self._authorise("requeue", JobId(read_number(request, "id")), peer)
+        return await self._ask_of("requeue", job, peer, events.JobRequeued(job, peer.user))
+
+    async def resize(self, request: Request, peer: RequestingUser) -> Answer:
+        """Resize the job ``id`` to ``size`` processors, or off the places in ``release``."""
+        job = await self._authorise("resize", JobId(read_number(request, "id")), peer)
+        release = self._places(request.get("release") or [])
+        size = read_number(request, "size", default=0)
+        return await self._ask_of(
+            "resize", job, peer, events.ResizeRequested(job, size, release, peer.user)
+        )
+
+    async def drain(self, request: Request, peer: RequestingUser) -> Answer:
+        """Give the node named in the field ``node`` no more work, for ``reason``."""
+        reason = str(request.get("reason") or "")
+        return await self._ask(events.NodeDrained(read_node(request), reason))
+
+    async def resume(self, request: Request, peer: RequestingUser) -> Answer:
+        """Give the drained node named in the field ``node`` work again."""
+        return await self._ask(events.NodeResumed(read_node(request)))
+
+    async def remove(self, request: Request, peer: RequestingUser) -> Answer:
+        """Forget the node named in the field ``node``, whose controller must have been stopped."""
+        node = read_node(request)
+        if self._connections.node_connected(node):
+            raise UserRequestError(
+                f"node {node} is connected: stop its controller first", kind="refused", field="node"
+            )
+        answer = await self._ask(events.NodeRemoved(node))
+        self._connections.close_node(node)  # it came meanwhile: as a new node it may come again
+        return answer
+
+    async def _ask(self, event: UserEvent) -> Answer:
+        """Give the core a request of a user and return its answer."""
+        try:
+            answer = await asyncio.wrap_future(self._core_loop.ask(event))
+        except StorageDelayedError as error:
+            if error.taken:
+                raise UserRequestError(
+                    f"the job database cannot be written ({error}): the server keeps trying to "
+                    "store the result of the request, which is lost if the server ends before",
+                    kind="unavailable",
+                ) from None
+            raise UserRequestError(
+                f"the job database cannot be written ({error}): nothing was changed, try again "
+                "later",
+                kind="unavailable",
+            ) from None
+        if answer.refusal:
+            raise UserRequestError(answer.refusal, kind="refused")
+        return {"message": answer.message}
+
+    async def _ask_of(
+        self, operation: str, job: JobId, peer: RequestingUser, event: UserEvent
+    ) -> Answer:
+        """Ask the core about a job; explain a refusal if the job has ended meanwhile."""
+        try:
+            return await self._ask(event)
+        except UserRequestError:
+            await self._authorise(operation, job, peer)
+            raise
+
+    async def _authorise(self, operation: str, job: JobId, peer: RequestingUser) -> JobId:
+        """Return the number of an open job on which a user may carry out an operation.
+
+        Raises:
+            UserRequestError: if the user may not, or the job has ended.
+        """
+        state = await self._jobs.check_owner(operation, job, peer)
+        if state in FINAL_STATES:
+            # The core has forgotten the job and would answer that there is no such job.
+            raise UserRequestError(
+                f"job {job} has already ended ({state})", kind="refused", field="id"
+            )
+        return job
+
+    def _places(self, places: Any) -> ProcessorMap:
+        """Return the processors that a list such as ``["n2", "n1/0"]`` names.
+
+        Each entry is a node, or one slot of a node.
+        """
+        if not isinstance(places, list):
+            raise UserRequestError("release: expected a list of nodes", field="release")
+        result = NONE
+        for place in places:
+            name, slash, slot = str(place).partition("/")
+            host = self._status.host(NodeName(name))
+            if host is None:
+                raise UserRequestError(f"release: there is no node {name}", field="release")
+            if not slash:
+                result |= block(host.first, host.slots)
+            elif slot.isdecimal() and int(slot) < host.slots:
+                result |= 1 << (host.first + int(slot))
+            else:
+                raise UserRequestError(
+                    f"release: node {name} has the slots 0 to {host.slots - 1}", field="release"
+                )
+        return result

@@ -1,0 +1,183 @@
+"""One connection of a user: reads requests line by line, and writes the answer to each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import select
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from pliant.protos.daemons.peer_limits import PeerLimitError, PeerUse
+from pliant.server.authorisation.access_control import RequestingUser
+from pliant.server.database.row_codecs import UnreadableRowError
+from pliant.server.support.user_request_error import UserRequestError
+from pliant.server.user_requests.answers import encode_pieces
+
+log = logging.getLogger(__name__)
+
+#: Bytes of the longest request.
+LINE_BYTES = 4 << 20
+#: Bytes that are read at once, and that wait in the reader of a connection.
+CHUNK_BYTES = 1 << 16
+
+#: Time between two looks whether a user who sends no more has closed the connection, seconds.
+HANG_UP_CHECK_S = 1.0
+
+Handler = Callable[[Mapping[str, Any], RequestingUser], Awaitable[Mapping[str, Any]]]
+
+
+class SlowPeerError(Exception):
+    """A user sends no more of a request, or reads no more of an answer."""
+
+
+class UserConnection:
+    """Serves one connection of a user."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        peer: RequestingUser,
+        use: PeerUse,
+        handle: Handler,
+    ) -> None:
+        self._reader, self._writer, self._peer = reader, writer, peer
+        self._use, self._handle = use, handle
+        self._buffer = bytearray()
+        #: The request that is carried out at present; a stop of the server waits for it.
+        self.busy: asyncio.Task[None] | None = None
+
+    async def serve(self) -> None:
+        """Answer requests until the user disconnects, breaks a limit or is too slow."""
+        try:
+            while (line := await self._read_line()) is not None:
+                self.busy = asyncio.ensure_future(self._serve_request(line))
+                try:
+                    await self.busy
+                finally:
+                    self.busy = None
+                    self._use.give_bytes(len(line))
+        except PeerLimitError as error:
+            await self._write(UserRequestError(str(error), kind="unavailable").answer())
+        except SlowPeerError:
+            # What is still to be written would keep the connection open.
+            self._writer.transport.abort()
+        finally:
+            self._use.give_bytes(len(self._buffer))
+            self._buffer.clear()
+
+    async def _read_line(self) -> bytes | None:
+        """Return the next request, None at the end of the connection or of its last request."""
+        searched = 0
+        while (end := self._buffer.find(b"\n", searched)) < 0:
+            if len(self._buffer) >= LINE_BYTES:
+                text = f"a request is longer than {LINE_BYTES} bytes"
+                await self._write(UserRequestError(text).answer())
+                return None
+            searched = len(self._buffer)
+            data = await self._read()
+            if not data:
+                return None
+            self._use.take_bytes(len(data))
+            self._buffer += data
+        line = bytes(self._buffer[: end + 1])
+        del self._buffer[: end + 1]
+        return line
+
+    async def _read(self) -> bytes:
+        # A connection without a request may stay as long as the user likes.
+        limit = self._use.limits.stall_s if self._buffer else None
+        try:
+            return await asyncio.wait_for(self._reader.read(CHUNK_BYTES), limit)
+        except TimeoutError:
+            raise SlowPeerError from None
+
+    async def _serve_request(self, line: bytes) -> None:
+        try:
+            request = _parse(line)
+        except UserRequestError as error:
+            await self._write(error.answer())
+            return
+        if request.get("op") == "wait":
+            # It takes no time of the server while it waits, and would block the user's others.
+            await self._serve_wait(request)
+            return
+        async with self._use.turns:
+            await self._write(await self._answer(request))
+
+    async def _serve_wait(self, request: Mapping[str, Any]) -> None:
+        """Answer a request that may wait for days, unless the user disconnects before."""
+        answer = asyncio.ensure_future(self._answer_wait(request))
+        gone = asyncio.ensure_future(self._until_disconnected())
+        try:
+            await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                gone.result()
+                raise ConnectionResetError
+        finally:
+            gone.cancel()
+            if not answer.done():
+                answer.cancel()
+            # Only one task at a time may read, so the other must have ended.
+            await asyncio.gather(answer, gone, return_exceptions=True)
+        await self._write(answer.result())
+
+    async def _answer_wait(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            with self._use.wait():
+                return await self._answer(request)
+        except PeerLimitError as error:
+            return UserRequestError(str(error), kind="unavailable").answer()
+
+    async def _until_disconnected(self) -> None:
+        """Return when the user has closed the connection; keep what the user sends meanwhile."""
+        while len(self._buffer) < LINE_BYTES and (data := await self._reader.read(CHUNK_BYTES)):
+            self._use.take_bytes(len(data))
+            self._buffer += data
+        # A user who sends no more may still read the answer.
+        while not _is_hung_up(self._writer):
+            await asyncio.sleep(HANG_UP_CHECK_S)
+
+    async def _answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            return await self._handle(request, self._peer)
+        except UserRequestError as error:
+            return error.answer()
+        except UnreadableRowError as error:
+            log.error("the job database is damaged: %s; stop the server and recover it", error)
+            text = "the job database is damaged: the server's log says where"
+        except Exception:
+            log.exception("a request failed")
+            text = "an internal error; see the server's log"
+        return UserRequestError(text, kind="internal").answer()
+
+    async def _write(self, answer: Mapping[str, Any]) -> None:
+        for piece in encode_pieces(answer):
+            self._writer.write(piece)
+            try:
+                await asyncio.wait_for(self._writer.drain(), self._use.limits.stall_s)
+            except TimeoutError:
+                raise SlowPeerError from None
+            await asyncio.sleep(0)  # let others be served between two pieces
+
+
+def _parse(line: bytes) -> Mapping[str, Any]:
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UserRequestError(f"the request is not JSON: {error}") from None
+    if not isinstance(request, dict):
+        raise UserRequestError("the request is not a JSON object")
+    return request
+
+
+def _is_hung_up(writer: asyncio.StreamWriter) -> bool:
+    """Return whether the other end of a connection is closed in both directions."""
+    connection = writer.get_extra_info("socket")
+    if writer.is_closing() or connection is None or connection.fileno() < 0:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), 0)
+    return bool(poll.poll(0))

@@ -1,0 +1,124 @@
+"""The table of operations on the users' socket, and who carries each of them out.
+
+Runs in the event loop of the accept thread. `reading_requests` holds the requests that only look,
+`changing_requests` those that change something, `submissions` the way of a new job into the
+database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from pliant.server.authorisation.access_control import (
+    REQUIRED_ROLE,
+    AccessControl,
+    RequestingUser,
+    UserRole,
+)
+from pliant.server.authorisation.submitters import Submitters
+from pliant.server.support.clock import HybridClock
+from pliant.server.support.user_request_error import UserRequestError
+from pliant.server.user_requests.availability_queries import AvailabilityQueries
+from pliant.server.user_requests.changing_requests import Commands
+from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
+from pliant.server.user_requests.refused_requests import RefusedRequests
+from pliant.server.user_requests.request_fields import Answer, Request
+from pliant.server.user_requests.submissions import Submissions
+
+#: Between the answer to ``stop`` and the stop, so that the answer can be sent.
+STOP_DELAY_S = 0.05
+
+
+class Operations:
+    """Finds the method for a request, after checking that the user may make it."""
+
+    def __init__(  # noqa: PLR0913 - the requests of users concern many parts
+        self,
+        submissions: Submissions,
+        submitters: Submitters,
+        availability: AvailabilityQueries,
+        queries: StateQueries,
+        commands: Commands,
+        usage: UsageQueries,
+        *,
+        clock: HybridClock,
+        identity: ServerInfo,
+        access: AccessControl,
+        refusals: RefusedRequests,
+        stop: Callable[[], None],
+    ) -> None:
+        self._submissions, self._submitters = submissions, submitters
+        self._availability, self._queries = availability, queries
+        self._clock, self._identity, self._access = clock, identity, access
+        self._refusals, self._stop = refusals, stop
+        self._operations: dict[str, Callable[[Request, RequestingUser], Awaitable[Answer]]] = {
+            "submit": self._submit,
+            "query": self._query,
+            "jobs": queries.jobs,
+            "nodes": queries.nodes,
+            "cancel": commands.cancel,
+            "hold": commands.hold,
+            "release": commands.release,
+            "priority": commands.priority,
+            "suspend": commands.suspend,
+            "resume_job": commands.resume_job,
+            "requeue": commands.requeue,
+            "resize": commands.resize,
+            "why": queries.why,
+            "history": queries.history,
+            "refusals": queries.refusals,
+            "wait": queries.wait,
+            "shares": usage.shares,
+            "accounting": usage.accounting,
+            "ping": queries.ping,
+            "stop": self._stop_server,
+            "drain": commands.drain,
+            "resume": commands.resume,
+            "remove": commands.remove,
+        }
+
+    async def handle(self, request: Request, peer: RequestingUser) -> Answer:
+        """Carry a request out, or raise UserRequestError."""
+        name = request.get("op")
+        operation = self._operations.get(name) if isinstance(name, str) else None
+        if operation is None:
+            raise UserRequestError(
+                f"op: {name!r} is unknown; known: {', '.join(self._operations)}", field="op"
+            )
+        try:
+            if REQUIRED_ROLE.get(str(name)) is not UserRole.OWNER:  # else it depends on the job
+                self._access.check(str(name), peer)
+            return {"ok": True, **await operation(request, peer)}
+        except UserRequestError as error:
+            self._refusals.record(request, peer.user, peer.uid, error)
+            raise
+
+    def on_jobs_ended(self, jobs: Sequence[int]) -> None:
+        """Answer the users who wait for the end of these jobs."""
+        self._queries.on_jobs_ended(jobs)
+
+    def release_waiters(self) -> None:
+        """Tell all users who wait for a job that the server stops."""
+        self._queries.release_waiters()
+
+    async def _submit(self, request: Request, peer: RequestingUser) -> Answer:
+        self._submitters.check(peer)
+        # The server's own account is an administrator, too. In single-user mode all jobs are its.
+        exempt = self._access.allows("submit without limits", peer)
+        exempt = exempt and peer.uid != self._access.own_uid
+        job = request.get("job")
+        return {"id": await self._submissions.submit(job, peer.user, peer.uid, exempt=exempt)}
+
+    async def _query(self, request: Request, peer: RequestingUser) -> Answer:
+        answer = await self._availability.answer(
+            request.get("job"),
+            peer.user,
+            peer.uid,
+            may_see_all=self._access.allows("prices and texts of a query", peer),
+        )
+        return {**answer, "now": self._clock.now()}
+
+    async def _stop_server(self, request: Request, peer: RequestingUser) -> Answer:
+        asyncio.get_running_loop().call_later(STOP_DELAY_S, self._stop)
+        return {"pid": self._identity.pid}

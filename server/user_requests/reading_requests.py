@@ -1,0 +1,278 @@
+"""Requests that only look: jobs, nodes, history, explanations, usage, and waiting for ends of jobs.
+
+Runs in the event loop of the accept thread. Answers come from the status cache and, for jobs that
+ended long ago, from the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pliant.core.job_explanation import explain
+from pliant.core.model.usage import Phase
+from pliant.core.state import profit_status
+from pliant.core.state.usage_reports import open_phases, standings
+from pliant.core.values.ids import JobId
+from pliant.server.authorisation.access_control import AccessControl, RequestingUser
+from pliant.server.database.reader import PhaseQuery, Reader
+from pliant.server.execution.connections import Connections
+from pliant.server.execution.execute import CoreLoop
+from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, StatusCache
+from pliant.server.support.clock import HybridClock
+from pliant.server.support.user_request_error import UserRequestError
+from pliant.server.user_requests import listing
+from pliant.server.user_requests.answers import Objects
+from pliant.server.user_requests.job_lookup import JobLookup
+from pliant.server.user_requests.request_fields import (
+    Answer,
+    Request,
+    not_found,
+    read_number,
+    read_numbers,
+)
+
+#: Maximum number of phases in one answer.
+MAX_PHASES = 100_000
+
+
+@dataclass(frozen=True)
+class ServerInfo:
+    """What ``pliant ping`` and ``nodestat`` show about this server."""
+
+    pid: int
+    generation: int
+    started: float
+    address: str
+    version: str
+
+
+class StateQueries:
+    """One method for each request that changes nothing."""
+
+    def __init__(
+        self,
+        core_loop: CoreLoop,
+        status: StatusCache,
+        reader: Reader,
+        clock: HybridClock,
+        connections: Connections,
+        jobs: JobLookup,
+        identity: ServerInfo,
+    ) -> None:
+        self._core_loop, self._status, self._reader = core_loop, status, reader
+        self._clock, self._connections, self._jobs = clock, connections, jobs
+        self._identity = identity
+        #: Requests that wait for the end of a job, by its number.
+        self._waiters: dict[int, list[asyncio.Future[None]]] = {}
+
+    async def jobs(self, request: Request, peer: RequestingUser) -> Answer:
+        """List the jobs in ``ids``, or the open ones; with ``all`` also those of the last hour."""
+        shown = listing.shown_fields(request)
+        answer: Answer = {"missing": [], "now": self._clock.now()}
+        if request.get("ids") is None:
+            since = self._clock.now() - ENDED_JOBS_KEPT_S if request.get("all") else None
+            entries = self._status.entries(ended_since=since)
+            infos = (
+                self._jobs.visible(self._status.info(entry, shown), entry.uid, peer)
+                for entry in entries
+            )
+        else:
+            wanted = read_numbers(request, "ids")
+            found = await self._jobs.find(wanted, peer)
+            infos = (found[job] for job in wanted if job in found)
+            answer["missing"] = [job for job in wanted if job not in found]
+        return {**answer, **listing.job_list(infos, shown)}
+
+    async def nodes(self, request: Request, peer: RequestingUser) -> Answer:
+        """List the nodes, with the named resources and what this server is."""
+        identity = self._identity
+        server = {
+            "pid": identity.pid,
+            "generation": identity.generation,
+            "started": identity.started,
+            "address": identity.address,
+        }
+        return {
+            "nodes": [
+                {**node, "connected": self._connections.node_connected(node["name"])}
+                for node in self._status.nodes()
+            ],
+            "strategy": self._status.strategy,
+            "resources": self._status.resource_use(),
+            "server": server,
+            "now": self._clock.now(),
+        }
+
+    async def ping(self, request: Request, peer: RequestingUser) -> Answer:
+        """Tell which server this is, and how many nodes take new work."""
+        identity = self._identity
+        return {
+            "pid": identity.pid,
+            "generation": identity.generation,
+            "version": identity.version,
+            "nodes": self._status.nodes_up,
+        }
+
+    async def why(self, request: Request, peer: RequestingUser) -> Answer:
+        """Explain the state of the job ``id`` in sentences."""
+        job = JobId(read_number(request, "id"))
+        await self._jobs.check_owner("why", job, peer)
+        info = (await self._jobs.find([job], peer))[job]
+        now, progress = self._clock.now(), self._status.progress(job)
+        try:
+            text = await asyncio.wrap_future(
+                self._core_loop.call(
+                    lambda core: explain(core, job, now, progress), uncommitted_ok=True
+                )
+            )
+        except KeyError:  # the core forgets a job that has ended
+            last = (await self._reader.in_thread(lambda reader: reader.history(job)))[-3:]
+            text = [f"job {job} ({info['name']}) is {info['state']}", *(e["text"] for e in last)]
+            for ended, _ in await self._reader.in_thread(lambda reader: reader.jobs([job])):
+                text += profit_status.lines(ended, now)
+        if info["state"] not in ("PENDING", "HELD", "REJECTED") and info["stdout"]:
+            text.append(f"what it prints is in {info['stdout']}")
+        return {"text": text, "facts": info}
+
+    async def history(self, request: Request, peer: RequestingUser) -> Answer:
+        """List events of the job ``id``, or of all jobs and nodes that the user may see."""
+        job = None if request.get("id") is None else read_number(request, "id")
+        after = read_number(request, "after", default=0)
+        limit = None if request.get("limit") is None else read_number(request, "limit")
+        if job is not None:
+            await self._jobs.check_owner("history of a job", JobId(job), peer)
+        every = job is not None or self._jobs.access.allows("history of all jobs", peer)
+        owner = None if every else peer.uid
+        lines = await self._reader.in_thread(
+            lambda reader: reader.history(job, after, limit, owner)
+        )
+        return {"events": Objects(lines)}
+
+    async def refusals(self, request: Request, peer: RequestingUser) -> Answer:
+        """List refused requests: the user's own, or all of them for an operator."""
+        every = self._jobs.access.allows("refusals of all users", peer)
+        uid = None if every else peer.uid
+        return {"events": await self._reader.in_thread(lambda reader: reader.refusals(uid))}
+
+    # ---------------------------------------------------------------- wait
+
+    async def wait(self, request: Request, peer: RequestingUser) -> Answer:
+        """Answer when the job ``id`` has ended."""
+        job = read_number(request, "id")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(job, []).append(
+            waiter
+        )  # before the look, so that no end is missed
+        try:
+            entry = self._status.entry(JobId(job))
+            if entry is not None and not entry.final:
+                await waiter
+            found = (await self._jobs.find([job], peer)).get(job)
+        finally:
+            self._forget_waiter(job, waiter)
+        if found is None:
+            raise not_found(job)
+        return {"job": found}
+
+    def _forget_waiter(self, job: int, waiter: asyncio.Future[None]) -> None:
+        others = self._waiters.get(job, [])
+        if waiter in others:
+            others.remove(waiter)
+        if not others:
+            self._waiters.pop(job, None)
+
+    def on_jobs_ended(self, jobs: Sequence[int]) -> None:
+        """Answer the requests that wait for these jobs."""
+        for job in jobs:
+            for waiter in self._waiters.pop(job, []):
+                if not waiter.done():
+                    waiter.set_result(None)
+        self._status.drop_old(self._clock.now())
+
+    def release_waiters(self) -> None:
+        """Refuse all requests that wait for a job, because the server stops."""
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(UserRequestError("the server stops", kind="unavailable"))
+
+
+class UsageQueries:
+    """One method for each request about usage."""
+
+    def __init__(
+        self, core_loop: CoreLoop, reader: Reader, clock: HybridClock, access: AccessControl
+    ) -> None:
+        self._core_loop, self._reader, self._clock = core_loop, reader, clock
+        self._access = access
+
+    async def shares(self, request: Request, peer: RequestingUser) -> Answer:
+        """List accounts and users with shares, decayed usage and fair-share factor."""
+        now = self._clock.now()
+        half_life_s, found = await asyncio.wrap_future(
+            self._core_loop.call(lambda core: standings(core.state, now), uncommitted_ok=True)
+        )
+        return {
+            "half_life_s": None if math.isinf(half_life_s) else half_life_s,
+            "shares": [standing._asdict() for standing in found],
+            "now": now,
+        }
+
+    async def accounting(self, request: Request, peer: RequestingUser) -> Answer:
+        """List the phases of jobs: the user's own, or those of all users for an operator.
+
+        The request may name ``ids``, ``user``, ``account``, ``since`` and ``until``. The phases
+        that continue come last, without an end.
+        """
+        every = self._access.allows("accounting of all users", peer)
+        wanted = PhaseQuery(
+            jobs=read_numbers(request, "ids") if request.get("ids") else (),
+            uid=None if every else peer.uid,
+            user=_text(request, "user"),
+            account=_text(request, "account"),
+            since=_time(request, "since"),
+            until=_time(request, "until"),
+            limit=MAX_PHASES,
+        )
+        now = self._clock.now()
+        # First the open phases, so that none is missed that ends in between. Its row is durable
+        # when the core answers, or the phase is still open.
+        current = await asyncio.wrap_future(
+            self._core_loop.call(lambda core: open_phases(core.state, now))
+        )
+        ended = await self._reader.in_thread(lambda reader: reader.phases(wanted))
+        known = {(phase.job, phase.start) for phase in ended}
+        current = [
+            phase
+            for phase in current
+            if wanted.selects(phase) and (phase.job, phase.start) not in known
+        ]
+        rows = [*map(_row, ended), *({**_row(phase), "end": None} for phase in current)]
+        return {"phases": Objects(rows), "complete": len(ended) < MAX_PHASES, "now": now}
+
+
+def _row(phase: Phase) -> dict[str, object]:
+    row = phase._asdict()
+    del row["uid"]
+    return row
+
+
+def _text(request: Request, field: str) -> str | None:
+    value = request.get(field)
+    if value is not None and not isinstance(value, str):
+        raise UserRequestError(f"{field}: expected a name, got {value!r:.40}", field=field)
+    return value
+
+
+def _time(request: Request, field: str) -> float | None:
+    value = request.get(field)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise UserRequestError(
+            f"{field}: expected seconds since the epoch, got {value!r:.40}", field=field
+        )
+    return float(value)

@@ -1,0 +1,61 @@
+"""The types of requests and answers on the users' socket, and reading the fields of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pliant.core.values.ids import NodeName
+from pliant.server.support.user_request_error import UserRequestError
+
+Answer = dict[str, Any]
+Request = Mapping[str, Any]
+
+#: Jobs that one request may name.
+MAX_IDS = 10_000
+
+
+def not_found(job: int) -> UserRequestError:
+    """Return the error for a job number that does not exist."""
+    return UserRequestError(f"there is no job {job}", kind="not_found", field="id")
+
+
+def read_number(request: Request, field: str, default: int | None = None) -> int:
+    """Return a number from 0 of a request.
+
+    Args:
+        request: as the client sent it.
+        field: its key.
+        default: the number if the request has no such key; None if it is required.
+
+    Raises:
+        UserRequestError: if it is missing or not a number.
+    """
+    value = request.get(field, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
+        raise UserRequestError(f"{field}: expected a number, got {value!r:.40}", field=field)
+    return value
+
+
+def read_numbers(request: Request, field: str) -> list[int]:
+    """Return a list of at most `MAX_IDS` numbers of a request.
+
+    Raises:
+        UserRequestError: if the field is anything else.
+    """
+    values = request.get(field)
+    if not isinstance(values, list) or len(values) > MAX_IDS:
+        raise UserRequestError(f"{field}: expected at most {MAX_IDS} numbers", field=field)
+    return [read_number({field: value}, field) for value in values]
+
+
+def read_node(request: Request) -> NodeName:
+    """Return the name of a node from the field ``node``.
+
+    Raises:
+        UserRequestError: if it is missing or not a text.
+    """
+    name = request.get("node")
+    if not isinstance(name, str) or not name:
+        raise UserRequestError("node: expected the name of a node", field="node")
+    return NodeName(name)

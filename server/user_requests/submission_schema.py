@@ -1,0 +1,420 @@
+"""Check a submission: types, ranges and sizes. Every error names its field."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY, JobSpec, JobType
+from pliant.core.model.views_and_plans import NodeView
+from pliant.core.state.node_capacity_left import impossible
+from pliant.core.support.input_limits import MAX_ARGUMENT_BYTES, MAX_DURATION_S
+from pliant.core.support.plural import plural
+from pliant.core.values.constraint import Constraint
+from pliant.core.values.ids import JobId
+from pliant.core.values.lost_contact_policy import KEEP, parse_isolation_policy
+from pliant.core.values.negotiation_policy import GrowIf
+from pliant.core.values.node_needs import (
+    MAX_GRES,
+    MAX_MEMORY,
+    MEMORY,
+    NodeNeeds,
+    is_gres_name,
+)
+from pliant.core.values.node_ranges import parse_node_ranges
+from pliant.core.values.profit_contract import Contract, parse_profit
+from pliant.core.values.resources import Need, parse_needs
+from pliant.core.values.resources import impossible as resources_impossible
+from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
+from pliant.core.values.speedup import LINEAR, Speedup, SpeedupError, parse_speedup
+from pliant.server.registry.job_program import Program, expand
+from pliant.server.support.user_request_error import UserRequestError
+
+#: All arguments and variables together: the limit of execve, less some space for Pliant's own.
+MAX_TOTAL_BYTES = 2_000_000
+MAX_NAME_LENGTH = 4096
+MAX_SPEEDUP_LENGTH = 4096
+#: Maximum number of named resources that one job may need.
+MAX_RESOURCES = 16
+#: Maximum length of a list of nodes, in characters.
+MAX_NODE_LIST = 4096
+
+
+class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A submission as the client sends it."""
+
+    argv: list[str]
+    cwd: str
+    name: str = ""
+    env: dict[str, str] = {}
+    type: Literal["mpi", "uni", "script"] = "mpi"
+    sizes: str = "1"
+    prefer: int | None = None
+    stdin: str = ""
+    stdout: str = "pliant-%j.out"
+    stderr: str = ""
+    open_mode: Literal["append", "truncate"] = "truncate"
+    umask: int = 0o022
+    #: How its ranks are bound to CPUs, see `StartWorld.bind` in ``node.proto``.
+    bind: Literal["rank", "node", "none"] = "rank"
+    hold: bool = False
+    requeue: bool | None = None
+    #: ``keep``, or ``stop-after=SECONDS``.
+    when_cut_off: str = KEEP
+    time_limit_s: float | None = None
+    estimate_s: float | None = None
+    #: Deadline of its end: seconds from its submission, or seconds since the epoch.
+    deadline_s: float | None = None
+    deadline_at: float | None = None
+    #: What its end is worth (``core.contract.parse_profit``); needs a deadline.
+    profit: str = ""
+    #: Its speedup model, as in `pliant.core.values.speedup`.
+    speedup: str = "linear"
+    #: Which growth offers it accepts; None for the policy of the server.
+    grow_if: Literal["gain", "always"] | None = None
+    #: A higher one goes first under strategies that order the queue by it.
+    priority: int = 0
+    #: Named resources that it needs: ``NAME=N`` for the job, ``NAME=N/proc`` for each processor.
+    resources: list[str] = []
+    #: Memory in bytes, and generic resources, that each process needs on its node.
+    memory_bytes: int = 0
+    gres: dict[str, int] = {}
+    #: Properties that its nodes must have; nodes on which alone it may run, or may not run.
+    constraint: str = ""
+    nodelist: str = ""
+    exclude: str = ""
+    #: The account that it is charged to; empty for the user's own.
+    account: str = ""
+    #: The client's key of this submission: a second one with the same key gives the same job.
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A submission that passed every check, with its parsed values."""
+
+    request: JobRequest
+    sizes: Sizes
+    contract: Contract | None = None
+    speedup: Speedup = LINEAR
+    resources: tuple[Need, ...] = ()
+    node_needs: NodeNeeds | None = None
+    #: The account that is charged.
+    account: str = ""
+
+    def spec(self, job: JobId, user: str, uid: int, now: float) -> JobSpec:
+        """Return the part of the job for the core."""
+        request = self.request
+        return JobSpec(
+            id=job,
+            name=request.name or os.path.basename(request.argv[0]),
+            user=user,
+            type=JobType(request.type),
+            sizes=self.sizes,
+            submit=now,
+            uid=uid,
+            estimate_s=request.estimate_s,
+            time_limit_s=request.time_limit_s,
+            speedup=self.speedup,
+            requeue=request.requeue,
+            stop_after_s=parse_isolation_policy(request.when_cut_off),
+            contract=self.contract,
+            grow_if=GrowIf(request.grow_if) if request.grow_if else None,
+            priority=request.priority,
+            resources=self.resources,
+            node_needs=self.node_needs,
+            account=self.account,
+        )
+
+    @property
+    def program_bytes(self) -> int:
+        """Return how many bytes the arguments and the environment have as JSON."""
+        return sum(len(json.dumps(part)) for part in (self.request.argv, self.request.env))
+
+    def program(self, spec: JobSpec) -> Program:
+        """Return the part of the job for the nodes."""
+        request = self.request
+
+        def path(pattern: str) -> str:
+            return os.path.join(request.cwd, expand(pattern, spec.id, spec.name)) if pattern else ""
+
+        return Program(
+            argv=tuple(request.argv),
+            env=request.env,
+            cwd=request.cwd,
+            stdin=path(request.stdin),
+            stdout=path(request.stdout or "pliant-%j.out"),
+            stderr=path(request.stderr),
+            umask=request.umask,
+            open_mode=request.open_mode,
+            bind=request.bind,
+        )
+
+
+def check_submission(
+    raw: object,
+    processors: int,
+    wall: float = 0.0,
+    amounts: Mapping[str, int] | None = None,
+    nodes: Callable[[], list[NodeView]] = list,
+) -> Submission:
+    """Check a submission against the schema and the cluster.
+
+    Args:
+        raw: the submission as the client sent it.
+        processors: number of processors of the cluster.
+        wall: the wall-clock time, for absolute deadlines, seconds since the epoch.
+        amounts: total amount of each named resource.
+        nodes: returns the nodes of the cluster. Called only if the job needs something of them.
+
+    Raises:
+        UserRequestError: if it is invalid, or can never run on this cluster.
+    """
+    try:
+        request = msgspec.convert(raw, JobRequest)
+    except msgspec.ValidationError as error:
+        raise _from_msgspec(str(error)) from None
+    except UnicodeEncodeError:  # msgspec cannot encode a lone surrogate in its message
+        field = _with_half_a_character(raw)
+        raise UserRequestError(f"{field}: it has half of a character", field=field) from None
+    _check_program(request)
+    _check_times(request)
+    _check_policy(request)
+    check_priority(request.priority)
+    contract = _check_contract(request, wall)
+    speedup = _check_speedup(request)
+    sizes = _check_sizes(request, processors)
+    needs = _check_resources(request, sizes, amounts or {})
+    node_needs = _check_node_needs(request, sizes.min, nodes)
+    return Submission(request, sizes, contract, speedup, needs, node_needs)
+
+
+def _from_msgspec(text: str) -> UserRequestError:
+    """``Expected `int`, got `str` - at `$.umask` `` with its field named."""
+    message, _, place = text.partition(" - at `$")
+    field = place.strip("`.").partition("[")[0]
+    if not field and (match := re.search(r"field `(\w+)`", message)):
+        field = match[1]
+    message = message.replace("`", "")
+    return UserRequestError(f"{field}: {message}" if field else message, field=field)
+
+
+def _with_half_a_character(raw: object) -> str:
+    """Return the first field of a submission that has a lone surrogate, as it can be printed."""
+    fields = raw.items() if isinstance(raw, dict) else ()
+    for name, value in fields:
+        if any("\ud800" <= char <= "\udfff" for char in f"{name}{value}"):
+            return ascii(name)[1:-1]
+    return "job"
+
+
+def _check_program(request: JobRequest) -> None:
+    if not request.argv or not request.argv[0]:
+        raise UserRequestError("argv: a job needs a program", field="argv")
+    if len(request.name) > MAX_NAME_LENGTH:
+        raise UserRequestError(f"name: longer than {MAX_NAME_LENGTH} characters", field="name")
+    if not os.path.isabs(request.cwd):
+        raise UserRequestError("cwd: expected an absolute path", field="cwd")
+    if request.key and not request.key.isprintable():
+        raise UserRequestError("key: it has characters that cannot be printed", field="key")
+    if not 0 <= request.umask <= 0o777:
+        raise UserRequestError("umask: expected 0 to 0777", field="umask")
+    for name in request.env:
+        if not name or "=" in name:
+            raise UserRequestError(f"env: {name!r} is no name for a variable", field="env")
+    texts = {
+        "argv": request.argv,
+        "env": [f"{name}={value}" for name, value in request.env.items()],
+        "name": [request.name],
+        "cwd": [request.cwd],
+        "stdin": [request.stdin],
+        "stdout": [request.stdout],
+        "stderr": [request.stderr],
+    }
+    total = sum(_check_texts(field, strings) for field, strings in texts.items())
+    if total > MAX_TOTAL_BYTES:
+        raise UserRequestError(
+            f"argv and env: {total} bytes together, the limit is {MAX_TOTAL_BYTES}", field="argv"
+        )
+
+
+def _check_texts(field: str, strings: list[str]) -> int:
+    total = 0
+    for text in strings:
+        if "\0" in text:
+            raise UserRequestError(f"{field}: a zero byte cannot be passed on", field=field)
+        try:
+            length = len(text) if text.isascii() else len(os.fsencode(text))
+        except UnicodeEncodeError:
+            raise UserRequestError(
+                f"{field}: not a byte string of this host", field=field
+            ) from None
+        if length > MAX_ARGUMENT_BYTES:
+            raise UserRequestError(
+                f"{field}: a string of {length} bytes, the limit is {MAX_ARGUMENT_BYTES}",
+                field=field,
+            )
+        total += length + 9  # its end and its pointer
+    return total
+
+
+def _check_times(request: JobRequest) -> None:
+    for field in ("time_limit_s", "estimate_s"):
+        value = getattr(request, field)
+        if value is not None and not (math.isfinite(value) and 0 < value <= MAX_DURATION_S):
+            raise UserRequestError(
+                f"{field}: expected more than 0 and at most {MAX_DURATION_S:g} seconds, "
+                f"got {value}",
+                field=field,
+            )
+
+
+def _check_contract(request: JobRequest, wall: float) -> Contract | None:
+    """Return the deadline with the profit of meeting it, None if the job has no deadline."""
+    if request.deadline_s is not None and request.deadline_at is not None:
+        raise UserRequestError("deadline_s and deadline_at: give one of them", field="deadline_s")
+    deadline_s = request.deadline_s
+    if request.deadline_at is not None:
+        deadline_s = request.deadline_at - wall
+    if deadline_s is None:
+        if request.profit:
+            raise UserRequestError(
+                f"profit: {request.profit!r:.60} needs a deadline (--deadline)", field="profit"
+            )
+        return None
+    if not (math.isfinite(deadline_s) and deadline_s <= MAX_DURATION_S):
+        raise UserRequestError(
+            f"deadline: expected at most {MAX_DURATION_S:g} seconds from now, got {deadline_s:g}",
+            field="deadline",
+        )
+    if deadline_s <= 0:
+        raise UserRequestError(f"deadline: passed {-deadline_s:.0f} s ago", field="deadline")
+    try:
+        return parse_profit(request.profit, deadline_s)
+    except ValueError as error:
+        raise UserRequestError(f"profit: {error}", field="profit") from None
+
+
+def _check_policy(request: JobRequest) -> None:
+    try:
+        parse_isolation_policy(request.when_cut_off)
+    except ValueError as error:
+        raise UserRequestError(f"when_cut_off: {error}", field="when_cut_off") from None
+
+
+def check_priority(priority: int) -> None:
+    """Check that a priority is within its bounds.
+
+    Raises:
+        UserRequestError: if it is not.
+    """
+    if not MIN_PRIORITY <= priority <= MAX_PRIORITY:
+        raise UserRequestError(
+            f"priority: expected {MIN_PRIORITY} to {MAX_PRIORITY}, got {priority}", field="priority"
+        )
+
+
+def _check_speedup(request: JobRequest) -> Speedup:
+    if request.speedup == "linear":
+        return LINEAR
+    try:
+        if len(request.speedup) > MAX_SPEEDUP_LENGTH:
+            raise SpeedupError(f"speedup: longer than {MAX_SPEEDUP_LENGTH} characters")
+        return parse_speedup(request.speedup)
+    except SpeedupError as error:
+        raise UserRequestError(str(error), field="speedup") from None
+
+
+def _check_resources(
+    request: JobRequest, sizes: Sizes, amounts: Mapping[str, int]
+) -> tuple[Need, ...]:
+    if len(request.resources) > MAX_RESOURCES:
+        raise UserRequestError(f"resource: at most {MAX_RESOURCES} can be named", field="resources")
+    try:
+        needs = parse_needs(request.resources)
+    except ValueError as error:
+        raise UserRequestError(f"resource: {error}", field="resources") from None
+    if wrong := resources_impossible(needs, sizes.min, amounts):
+        raise UserRequestError(f"resource: {wrong}", kind="refused", field="resources")
+    return needs
+
+
+def _check_node_needs(
+    request: JobRequest, least: int, nodes: Callable[[], list[NodeView]]
+) -> NodeNeeds | None:
+    """Return what the job needs of its nodes, None if any processors do.
+
+    Args:
+        request: the submission.
+        least: the smallest size of the job.
+        nodes: returns the nodes of the cluster.
+    """
+    if len(request.gres) > MAX_RESOURCES:
+        raise UserRequestError(f"gres: at most {MAX_RESOURCES} can be named", field="gres")
+    for name, amount in request.gres.items():
+        if not is_gres_name(name) or not 1 <= amount <= MAX_GRES:
+            raise UserRequestError(
+                f"gres: {name!r:.40}: expected a name and 1 to {MAX_GRES}", field="gres"
+            )
+    if not 0 <= request.memory_bytes <= MAX_MEMORY:
+        raise UserRequestError(f"memory_bytes: expected 0 to {MAX_MEMORY}", field="memory_bytes")
+    for field in ("nodelist", "exclude"):
+        _check_node_list(field, getattr(request, field))
+    amounts = {**request.gres, MEMORY: request.memory_bytes}
+    try:
+        constraint = Constraint(request.constraint) if request.constraint else None
+    except ValueError as error:
+        raise UserRequestError(f"constraint: {error}", field="constraint") from None
+    needs = NodeNeeds(
+        tuple(sorted((name, amount) for name, amount in amounts.items() if amount)),
+        constraint,
+        request.nodelist,
+        request.exclude,
+    )
+    if needs and (why := impossible(nodes(), needs, least)):
+        raise UserRequestError(why, kind="refused", field="node_needs")
+    return needs or None
+
+
+def _check_node_list(field: str, text: str) -> None:
+    """Check a list of nodes that may be empty."""
+    try:
+        if len(text) > MAX_NODE_LIST:
+            raise ValueError(f"longer than {MAX_NODE_LIST} characters")
+        if text:
+            parse_node_ranges(text)
+    except ValueError as error:
+        raise UserRequestError(f"{field}: {error}", field=field) from None
+
+
+def _check_sizes(request: JobRequest, processors: int) -> Sizes:
+    try:
+        sizes = parse_sizes(request.sizes)
+    except SizesError as error:
+        raise UserRequestError(str(error), field="sizes") from None
+    if request.prefer is not None:
+        try:
+            sizes = sizes.prefer(request.prefer)
+        except SizesError as error:
+            raise UserRequestError(str(error), field="prefer") from None
+    if request.type != "mpi" and (sizes.min, sizes.max) != (1, 1):
+        raise UserRequestError(
+            f"sizes {sizes}: a job of type {request.type} has one processor", field="sizes"
+        )
+    if not processors:
+        raise UserRequestError("no node has registered yet: try again later", kind="unavailable")
+    if sizes.min > processors:
+        raise UserRequestError(
+            f"sizes {sizes} can never be satisfied: the cluster has "
+            f"{plural(processors, 'processor')}",
+            kind="refused",
+            field="sizes",
+        )
+    return sizes

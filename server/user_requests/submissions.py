@@ -1,0 +1,184 @@
+"""Submissions: check a job, give it a number, store it, and then acknowledge it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy.exc import IntegrityError
+
+from pliant.core.events import JobSubmitted
+from pliant.core.model.jobs import Job
+from pliant.core.model.lifecycle import JobState
+from pliant.core.support.plural import plural
+from pliant.core.values.ids import JobId
+from pliant.core.values.shares import AccountError, Shares
+from pliant.faults import failpoint
+from pliant.server.database.db_errors import is_locked, sqlite_message
+from pliant.server.database.reader import Reader
+from pliant.server.database.statements import Write, insert_job
+from pliant.server.database.writer import Writer
+from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.job_program_cache import ProgramCache
+from pliant.server.registry.job_ids import JobIdAllocator
+from pliant.server.registry.job_program import Program
+from pliant.server.registry.status_cache import StatusCache
+from pliant.server.support.clock import HybridClock
+from pliant.server.support.user_request_error import UserRequestError
+from pliant.server.user_requests.submission_schema import Submission, check_submission
+
+#: Maximum number of submissions in one transaction.
+TOGETHER = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _New:
+    """A job on its way into the database."""
+
+    job: Job
+    program: Program
+    change: Write
+    event: JobSubmitted
+    stored: asyncio.Future[None]
+
+
+class Submissions:
+    """Numbers jobs and stores them. Runs in the accept thread's loop."""
+
+    def __init__(
+        self,
+        core_loop: CoreLoop,
+        status: StatusCache,
+        writer: Writer,
+        reader: Reader,
+        programs: ProgramCache,
+        clock: HybridClock,
+        job_ids: JobIdAllocator,
+    ) -> None:
+        self._core_loop, self._status, self._writer = core_loop, status, writer
+        self._reader, self._programs, self._clock = reader, programs, clock
+        self._job_ids = job_ids
+        #: The accounts, and who may use them. Replaced when the configuration is read again.
+        self.shares = Shares()
+        self._waiting: list[_New] = []
+        self._storing: asyncio.Task[None] | None = None
+
+    def check(self, raw: Any, user: str) -> Submission:
+        """Check a submission of a user.
+
+        Raises:
+            UserRequestError: if it is invalid, or can never run on this cluster.
+        """
+        submission = check_submission(
+            raw,
+            self._status.processors,
+            time.time(),
+            self._status.resources,
+            self._status.node_views,
+        )
+        try:
+            account = self.shares.account_for(user, submission.request.account)
+        except AccountError as error:
+            raise UserRequestError(str(error), kind="refused", field="account") from None
+        limit = self._status.pending.limits.of(user).running_processors
+        if limit is not None and submission.sizes.min > limit:
+            raise UserRequestError(
+                f"sizes {submission.sizes} can never be satisfied: {user} may use "
+                f"{plural(limit, 'processor')} at once (user_limits.running_processors)",
+                kind="refused",
+                field="sizes",
+            )
+        return replace(submission, account=account)
+
+    async def submit(self, raw: Any, user: str, uid: int, *, exempt: bool = False) -> int:
+        """Store a job and return its number. The job is durable when this returns.
+
+        Args:
+            raw: the submission as the client sent it.
+            user: the name of its owner.
+            uid: of its owner.
+            exempt: whether the limits for all users do not hold for this one.
+
+        Raises:
+            UserRequestError: if it is invalid, exceeds a limit, or cannot be stored.
+        """
+        submission = self.check(raw, user)
+        request = submission.request
+        pending, size = self._status.pending, submission.program_bytes
+        if refusal := pending.admit(user, size, time.monotonic(), exempt=exempt):
+            raise UserRequestError(refusal, kind="refused")
+        spec = submission.spec(JobId(self._job_ids.next()), user, uid, self._clock.now())
+        program = submission.program(spec)
+        job = new_job(Job(spec, JobState.HELD if request.hold else JobState.PENDING))
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        change = insert_job(job, program, request.key)
+        new = _New(job, program, change, JobSubmitted(spec, request.hold), stored)
+        pending.add(job.id, user, size)
+        self._waiting.append(new)
+        if self._storing is None:
+            self._storing = asyncio.create_task(self._store_waiting())
+        try:
+            await stored  # no timeout here: a job must not be stored after it was refused
+        except IntegrityError:
+            pending.forget(job.id)
+            known = await self._job_with_key(uid, request.key) if request.key else None
+            if known is None:
+                raise
+            return known
+        except Exception as error:
+            pending.forget(job.id)
+            raise UserRequestError(
+                f"the job database cannot be written ({sqlite_message(error)}): try again later",
+                kind="unavailable",
+            ) from error
+        return spec.id
+
+    async def _job_with_key(self, uid: int, key: str) -> int | None:
+        return await self._reader.in_thread(lambda reader: reader.job_with_key(uid, key))
+
+    async def _store_waiting(self) -> None:
+        """Store all waiting submissions together, until none waits: one flush for many users."""
+        try:
+            while self._waiting:
+                together, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
+                await self._store(together)
+        finally:
+            self._storing = None
+
+    async def _store(self, together: list[_New]) -> None:
+        try:
+            changes = [new.change for new in together]
+            failpoint("server.submit.before_commit")
+            await asyncio.wrap_future(self._writer.commit(changes))
+            failpoint("server.submit.after_commit")
+        except Exception as error:
+            if len(together) > 1 and not is_locked(error):
+                for new in together:  # one bad job must not prevent the others
+                    await self._store([new])
+                return
+            for new in together:
+                if not new.stored.done():
+                    new.stored.set_exception(error)
+            return
+        self._hand_over(together)
+
+    def _hand_over(self, together: list[_New]) -> None:
+        """Pass stored jobs to the core, before their users can send requests about them."""
+        for new in together:
+            self._programs.keep(new.job.id, new.program)
+            self._status.publish_summary(new.job.id, new.program.summary())
+        # The core may be busy, but a user who has the number must find the job in every list.
+        self._status.publish_jobs(new.job for new in together)
+        self._core_loop.post(*(new.event for new in together))
+        for new in together:
+            if not new.stored.done():
+                new.stored.set_result(None)
+
+
+def new_job(job: Job) -> Job:
+    """Set the reason that a new job shows until the core has handled it."""
+    job.reason = "held by its user" if job.state is JobState.HELD else "waits its turn"
+    job.history.append(f"{job.spec.submit:.3f} {job.state}: submitted")
+    return job

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from pliant.server.authentication.refused_handshakes import INTERVAL_S, RefusedHandshakes
+
+
+def test_refused_connections_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    handshakes = RefusedHandshakes("port of the nodes")
+    for _ in range(5):
+        handshakes.begin()
+    handshakes.follow()
+    handshakes.look(0.0)
+    assert caplog.messages == [], "they may be in progress"
+    for now in range(1, 40):
+        handshakes.look(now * INTERVAL_S / 10)
+    (logged,) = caplog.messages
+    assert "4 connections" in logged
+    handshakes.begin()
+    handshakes.look(1000.0)
+    handshakes.look(2000.0)
+    assert "1 connections" in caplog.messages[-1]
+
+
+def test_nodes_that_register_are_not_counted(caplog: pytest.LogCaptureFixture) -> None:
+    handshakes = RefusedHandshakes("port of the nodes")
+    for now in range(10):
+        handshakes.begin()
+        handshakes.follow()
+        handshakes.look(now * INTERVAL_S)
+    assert caplog.messages == []

@@ -1,0 +1,112 @@
+"""Long lists of jobs: made in pieces, between which others are served."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from pliant.core.values.timeouts import Timeouts
+from pliant.protos.daemons.peer_limits import PeerTable
+from pliant.server.authorisation.access_control import RequestingUser
+from pliant.server.registry.job_program import Summary
+from pliant.server.registry.status_cache import StatusCache
+from pliant.server.user_requests.answers import OBJECTS_AT_ONCE, Objects, encode_pieces
+from pliant.server.user_requests.connection import UserConnection
+from serverkit.scripted import Shell
+
+from ..registry.test_status_cache import job
+
+ANN = RequestingUser(1000, "ann")
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    shell = Shell(tmp_path, "fcfs", Timeouts())
+    yield shell
+    shell.close()
+
+
+def fill(status: StatusCache, jobs: int) -> None:
+    for number in range(1, jobs + 1):
+        made = job(number)
+        status.publish_summary(made.id, Summary("out", "/", "true"))
+        status.publish_jobs([made])
+
+
+def ask(shell: Shell, **request: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(
+        b"".join(encode_pieces(asyncio.run(shell.actions().handle(request, ANN))))
+    )
+    return answer
+
+
+def test_an_answer_in_pieces_is_the_same_answer() -> None:
+    jobs = [{"id": number, "name": f"jöb\udc80{number}"} for number in range(1000)]
+    answer = {"ok": True, "jobs": Objects(iter(jobs)), "now": 1.5, "none": Objects([])}
+    made = list(encode_pieces(answer))
+    assert len(made) > 1000 / OBJECTS_AT_ONCE
+    assert json.loads(b"".join(made)) == {"ok": True, "jobs": jobs, "now": 1.5, "none": []}
+    assert b"".join(made).count(b"\n") == 1
+    assert json.loads(b"".join(encode_pieces({"jobs": Objects([1])}))) == {"jobs": [1]}
+
+
+def test_rows_hold_the_values_that_were_named(shell: Shell) -> None:
+    fill(shell.status, 3)
+    full = ask(shell, op="jobs")["jobs"]
+    for fields in (["id", "state", "name"], ["id", "progress", "memory_bytes"], ["id", "unknown"]):
+        answer = ask(shell, op="jobs", fields=fields)
+        assert answer["fields"] == fields
+        assert answer["rows"] == [[info.get(name) for name in fields] for info in full]
+
+
+@pytest.mark.parametrize("fields", ["id", [], ["id"], [1, 2], ["id"] * 65])
+def test_fields_must_be_names(shell: Shell, fields: Any) -> None:
+    from pliant.server.support.user_request_error import UserRequestError
+
+    with pytest.raises(UserRequestError, match="fields: expected 2 to 64 names"):
+        ask(shell, op="jobs", fields=fields)
+
+
+def test_others_are_served_while_a_long_list_is_sent(shell: Shell) -> None:
+    fill(shell.status, 20 * OBJECTS_AT_ONCE)
+    actions = shell.actions()
+
+    class Writer:
+        """Counts what is written to it."""
+
+        def __init__(self) -> None:
+            self.written: list[bytes] = []
+
+        def write(self, data: bytes) -> None:
+            self.written.append(data)
+
+        async def drain(self) -> None:
+            pass
+
+    async def serve(line: bytes, writer: Writer) -> None:
+        reader = asyncio.StreamReader()
+        reader.feed_data(line)
+        reader.feed_eof()
+        with PeerTable().connection(ANN.uid) as use:
+            made = cast(asyncio.StreamWriter, writer)
+            await UserConnection(reader, made, ANN, use, actions.handle).serve()
+
+    async def scenario() -> tuple[int, int]:
+        long, short = Writer(), Writer()
+        listing = asyncio.ensure_future(serve(b'{"op":"jobs"}\n', long))
+        while not long.written:
+            await asyncio.sleep(0)
+        await serve(b'{"op":"ping"}\n', short)
+        meanwhile = len(long.written)
+        await listing
+        assert json.loads(b"".join(short.written))["ok"]
+        assert len(json.loads(b"".join(long.written))["jobs"]) == 20 * OBJECTS_AT_ONCE
+        return meanwhile, len(long.written)
+
+    meanwhile, in_all = asyncio.run(scenario())
+    assert meanwhile < in_all / 2, "the ping waited for the list"

@@ -1,0 +1,68 @@
+"""Refused requests leave a trace: who, when, what and why; bounded."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+from collections.abc import Callable
+
+import pytest
+
+from pliant.server.user_requests import refused_requests
+from serverkit import Server, job_request
+from testkit import wait_until
+
+pytestmark = pytest.mark.cluster
+
+
+def test_who_asked_for_what_and_why_not(server: Server) -> None:
+    node = server.controller(slots=4).welcome()
+    with server.user() as user:
+        assert not user.ask("submit", job=job_request(sizes="999", argv=["prog", "secret"]))["ok"]
+        assert not user.ask("submit", job=job_request(profit="1"))["ok"]
+        assert not user.ask("jobs", ids="x")["ok"]  # a malformed look is nobody's concern
+        assert not user.ask("query", job=job_request(sizes="x"))["ok"]
+        wait_until(lambda: len(user.do("refusals")["events"]) == 2, what="both are stored")
+        wide, poor = user.do("refusals")["events"]
+        assert "999 can never be satisfied" in wide["text"]
+        data = wide["data"]
+        assert (data["operation"], data["sizes"], data["program"]) == ("submit", "999", "prog")
+        assert data["uid"] >= 0
+        assert "secret" not in str(wide)
+        assert poor["data"]["field"] == "profit"
+        assert abs(wide["time"] - user.do("jobs", ids=[])["now"]) < 600
+    server.stop(signal.SIGKILL)
+    node.close()
+    server.start()
+    with server.user() as user:
+        assert len(user.do("refusals")["events"]) == 2
+
+
+def test_they_are_bounded(make_server: Callable[..., Server]) -> None:
+    server = make_server().start()
+    node = server.controller(slots=4).welcome()
+    asked = int(refused_requests.AT_ONCE) + 30
+    with server.user() as user:
+        for _ in range(asked):
+            assert not user.ask("submit", job=job_request(sizes="999"))["ok"]
+        wait_until(
+            lambda: len(user.do("refusals")["events"]) >= refused_requests.AT_ONCE,
+            what="they are stored",
+        )
+        assert len(user.do("refusals")["events"]) < asked
+    node.close()
+    server.stop()
+    with sqlite3.connect(server.state / "pliant.db") as database:
+        row = "INSERT INTO job_event (time, kind, text, data) VALUES (1, ?, 'x', '{\"uid\": 77}')"
+        database.executemany(row, [("request.refused",)] * 2000 + [("other",)] * 3)
+    server.start()
+    node = server.controller(slots=4).welcome()
+    with server.user() as user:
+        assert not user.ask("submit", job=job_request(sizes="999"))["ok"]
+        wait_until(
+            lambda: len(user.do("refusals")["events"]) <= refused_requests.KEPT,
+            what="old ones are dropped",
+        )
+        assert "999" in user.do("refusals")["events"][-1]["text"]
+        assert [e["kind"] for e in user.do("history")["events"]].count("other") == 3
+    node.close()
