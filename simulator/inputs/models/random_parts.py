@@ -1,10 +1,53 @@
-"""Random parts of the jobs of a workload, each with a value."""
+"""Random parts of the jobs of a workload, each with a value, as in ``10:5,20:-1``."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from fractions import Fraction
 from random import Random
 from typing import TypeVar
 
+from pliant.simulator.inputs.errors import SettingsError
+
 T = TypeVar("T")
+
+_PERCENT = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+
+
+def parse_parts(
+    text: str, read: Callable[[str], T | None], *, what: str, form: str, example: str
+) -> list[tuple[float, T]]:
+    """Read ``PERCENT:VALUE,...``.
+
+    Args:
+        text: what the user wrote.
+        read: returns the value that a text stands for, or None if it is not of the right form.
+        what: what the values are, for messages, such as ``priorities``.
+        form: the form of a value, for messages.
+        example: a valid text, for messages.
+
+    Returns:
+        The percentage of the jobs and the value of each part.
+
+    Raises:
+        SettingsError: the text is not valid, or the percentages add up to more than 100.
+    """
+    parts: list[tuple[float, T]] = []
+    total = Fraction(0)  # floats of 0.2, 83.9 and 15.9 add up to more than 100
+    for part in map(str.strip, text.split(",")):
+        percent, _, written = part.partition(":")
+        value = read(written) if _PERCENT.fullmatch(percent) else None
+        if value is None:
+            raise SettingsError(
+                f"{what} {text!r}: {part!r} is not of the form PERCENT:{form}; write "
+                f"PERCENT:{form},..., as in {example}"
+            )
+        parts.append((float(percent), value))
+        total += Fraction(percent)
+    if total > 100:
+        raise SettingsError(
+            f"{what} {text!r}: the parts are {float(total):g} percent together, more than 100"
+        )
+    return parts
 
 
 def choose_parts(jobs: int, parts: Iterable[tuple[float, T]], rng: Random) -> dict[int, T]:
