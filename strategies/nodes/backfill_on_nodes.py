@@ -8,7 +8,7 @@ is not known when a job can start, later jobs start only on nodes that this job 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pliant.core.model.node_room import NodeRoom
 from pliant.core.model.views_and_plans import View, WaitingJob
@@ -23,6 +23,28 @@ Seconds = Callable[[WaitingJob, int], float]
 #: Conservative backfilling plans starts for so many jobs that have to wait. Later jobs do not start
 #: before them, because each plan looks at all earlier reservations.
 MAX_RESERVATIONS = 30
+
+
+@dataclass(slots=True)
+class _Remaining:
+    """The processors that the plan has left for more jobs, and how it plans these jobs.
+
+    The functions below change ``free``, ``room`` and ``profile`` with each job that they choose.
+    """
+
+    now: float
+    #: Processors on which nothing runs and no job starts.
+    free: ProcessorMap
+    room: NodeRoom
+    #: When further processors become free.
+    profile: NodeProfile
+    #: The largest size at which a job starts.
+    wanted: Callable[[WaitingJob], int]
+    seconds: Seconds
+
+    def end(self, job: WaitingJob, size: int) -> float:
+        """Return when a job ends that starts now on ``size`` processors."""
+        return self.now + self.seconds(job, size)
 
 
 def choose(
@@ -47,48 +69,39 @@ def choose(
     if backfill == "none" or not free or len(chosen) == len(queue):
         return chosen
     started = [(job, taken, view.now + seconds(job, count(taken))) for job, taken in chosen]
-    profile = NodeProfile(view, started)
+    left = _Remaining(view.now, free, room, NodeProfile(view, started), wanted, seconds)
     rest = queue[len(chosen) :]
-    if backfill == "easy":
-        return chosen + _easy(rest, view.now, profile, free, room, wanted, seconds)
-    return chosen + _conservative(rest, view.now, profile, free, room, wanted, seconds)
+    return chosen + (_easy(rest, left) if backfill == "easy" else _conservative(rest, left))
 
 
-def _easy(
-    queue: Sequence[WaitingJob],
-    now: float,
-    profile: NodeProfile,
-    free: ProcessorMap,
-    room: NodeRoom,
-    wanted: Callable[[WaitingJob], int],
-    seconds: Seconds,
-) -> list[Choice]:
+def _easy(queue: Sequence[WaitingJob], left: _Remaining) -> list[Choice]:
     """Choose jobs that do not delay the first one of the queue, which does not fit.
 
     A job that ends after the reserved start must fit at present and at that start. In between and
     later, more is free.
     """
-    head = queue[0]
-    shadow, reserved = profile.earliest(head, head.sizes.min, seconds(head, head.sizes.min))
+    head, room = queue[0], left.room
+    time = left.seconds(head, head.sizes.min)
+    shadow, reserved = left.profile.earliest(head, head.sizes.min, time)
     if not reserved:
-        free &= ~room.possible(head.needs)
-        then_free, then_room = free, room
+        left.free &= ~room.possible(head.needs)
+        then_free, then_room = left.free, room
     else:
-        then_free, then_room = profile.at(shadow)
+        then_free, then_room = left.profile.at(shadow)
         then_free &= ~reserved
         then_room.take(head.needs, reserved)
     chosen: list[Choice] = []
     #: How many processors at most are left for jobs with these needs: it only falls.
     most: dict[NodeNeeds | None, int] = {}
     for job in queue[1:]:
-        if not free:
+        if not left.free:
             break
         if most.get(job.needs, job.sizes.min) < job.sizes.min:
             continue
-        fit = room.fitting(job.needs, free)
+        fit = room.fitting(job.needs, left.free)
         most[job.needs] = count(fit)
-        size = job.sizes.largest_at_most(min(wanted(job), count(fit)))
-        lasting = bool(size) and now + seconds(job, size) > shadow
+        size = job.sizes.largest_at_most(min(left.wanted(job), count(fit)))
+        lasting = bool(size) and left.end(job, size) > shadow
         if lasting and reserved:
             fit = then_room.fitting(job.needs, fit & then_free)
             size = job.sizes.largest_at_most(min(size, count(fit)))
@@ -96,7 +109,7 @@ def _easy(
             continue
         taken = room.plain_first(job.needs, fit, size)
         chosen.append((job, taken))
-        free &= ~taken
+        left.free &= ~taken
         room.take(job.needs, taken)
         if lasting and reserved:
             then_free &= ~taken
@@ -104,38 +117,28 @@ def _easy(
     return chosen
 
 
-def _conservative(
-    queue: Sequence[WaitingJob],
-    now: float,
-    profile: NodeProfile,
-    free: ProcessorMap,
-    room: NodeRoom,
-    wanted: Callable[[WaitingJob], int],
-    seconds: Seconds,
-) -> list[Choice]:
+def _conservative(queue: Sequence[WaitingJob], left: _Remaining) -> list[Choice]:
     """Choose jobs that do not delay the planned start of an earlier one."""
     chosen: list[Choice] = []
     forbidden, reservations = NONE, 0
     for place, job in enumerate(queue):
-        taken = NONE
-        if place:
-            taken = _now(job, profile, room, now, free & ~forbidden, wanted(job), seconds)
+        taken = _now(job, left.free & ~forbidden, left) if place else NONE
         if taken:
             chosen.append((job, taken))
-            profile.reserve(job.needs, taken, now, now + seconds(job, count(taken)))
-            free &= ~taken
-            if not free:
+            left.profile.reserve(job.needs, taken, left.now, left.end(job, count(taken)))
+            left.free &= ~taken
+            if not left.free:
                 break
             continue
         if reservations == MAX_RESERVATIONS:
             break
         reservations += 1
-        time = seconds(job, job.sizes.min)
-        start, later = profile.earliest(job, job.sizes.min, time)
+        time = left.seconds(job, job.sizes.min)
+        start, later = left.profile.earliest(job, job.sizes.min, time)
         if later:
-            profile.reserve(job.needs, later, start, start + time)
+            left.profile.reserve(job.needs, later, start, start + time)
         else:
-            forbidden |= room.possible(job.needs)
+            forbidden |= left.room.possible(job.needs)
     return chosen
 
 
@@ -159,21 +162,17 @@ def from_head(
     return chosen, free
 
 
-def _now(
-    job: WaitingJob,
-    profile: NodeProfile,
-    room: NodeRoom,
-    now: float,
-    free: ProcessorMap,
-    most: int,
-    seconds: Seconds,
-) -> ProcessorMap:
-    """Return the processors on which a job can run from now to its end; none if it has to wait."""
-    size = job.sizes.largest_at_most(min(most, count(free)))
+def _now(job: WaitingJob, free: ProcessorMap, left: _Remaining) -> ProcessorMap:
+    """Return processors of ``free`` on which a job can run from now to its end.
+
+    Returns:
+        The processors; none if the job has to wait.
+    """
+    size = job.sizes.largest_at_most(min(left.wanted(job), count(free)))
     while size:
-        fit = profile.fitting(job.needs, now, now + seconds(job, size)) & free
+        fit = left.profile.fitting(job.needs, left.now, left.end(job, size)) & free
         if count(fit) >= size:
-            return room.plain_first(job.needs, fit, size)
+            return left.room.plain_first(job.needs, fit, size)
         size = job.sizes.largest_at_most(min(size - 1, count(fit)))
     return NONE
 
