@@ -31,6 +31,7 @@ from pliant.server.login_hosts.agent_admission import (
 )
 from pliant.server.support.listening_sockets import listen_on_first
 from pliant.server.support.log_setup import RateLimitedLog
+from pliant.server.support.tls_streams import failure_text, open_tls_stream
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ WATCH_S = 0.5
 _RETRY_S = 0.2
 #: Bytes that wait in the reader of a connection.
 _CHUNK_BYTES = 1 << 16
+_REQUIRED = "TLS 1.3 with a certificate of this cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +140,21 @@ class LoginHosts:
         try:
             self._pending[host] += 1
             try:
-                reader, writer = await self._handshake(connection)
+                reader, writer = await open_tls_stream(
+                    connection,
+                    self._admission.context,
+                    limit=_CHUNK_BYTES,
+                    handshake_s=GREETING_S,
+                    shutdown_s=GREETING_S,
+                )
             finally:
                 self._pending[host] -= 1
                 self._pending += Counter()  # drops hosts without connections
         except (OSError, ValueError) as error:
             # An SSLError and a TimeoutError are OSErrors.
-            self._warnings.log("refused a login host: %s", f"{host}: {_describe(error)}")
+            self._warnings.log(
+                "refused a login host: %s", f"{host}: {failure_text(error, _REQUIRED)}"
+            )
             connection.close()
             return
         agent = ""
@@ -164,7 +174,9 @@ class LoginHosts:
             self._warnings.log("refused a user of a login host: %s", f"{agent}: {error}")
             await refuse(writer, str(error))
         except (PliantError, OSError, ValueError) as error:
-            self._warnings.log("refused a login host: %s", f"{host}: {_describe(error)}")
+            self._warnings.log(
+                "refused a login host: %s", f"{host}: {failure_text(error, _REQUIRED)}"
+            )
             writer.transport.abort()
         else:
             await serve(reader, writer, user)
@@ -173,21 +185,6 @@ class LoginHosts:
             if agent:
                 self._of_agent[agent] -= 1
                 self._of_agent += Counter()
-
-    async def _handshake(
-        self, connection: socket.socket
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=_CHUNK_BYTES, loop=loop)
-        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
-        transport, _ = await loop.connect_accepted_socket(
-            lambda: protocol,
-            connection,
-            ssl=self._admission.context,
-            ssl_handshake_timeout=GREETING_S,
-            ssl_shutdown_timeout=GREETING_S,
-        )
-        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     def _identify(self, writer: asyncio.StreamWriter) -> str:
         agent = self._admission.identify(_certificate_of(writer))
@@ -228,11 +225,3 @@ class LoginHosts:
 def _certificate_of(writer: asyncio.StreamWriter) -> bytes | None:
     tls: ssl.SSLObject = writer.get_extra_info("ssl_object")
     return tls.getpeercert(binary_form=True)
-
-
-def _describe(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "it was too slow"
-    if isinstance(error, ssl.SSLError):
-        return f"no TLS 1.3 with a certificate of this cluster ({error.reason or error})"
-    return str(error) or type(error).__name__

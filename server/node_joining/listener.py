@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 import threading
 import time
 from collections import Counter
@@ -25,6 +24,7 @@ from pliant.server.node_joining.failure_limits import FailureLimits, network_of
 from pliant.server.rpc.unauthenticated_peers import PeerWarnings
 from pliant.server.support.listening_sockets import listen_on_first
 from pliant.server.support.threads import start_thread
+from pliant.server.support.tls_streams import failure_text, open_tls_stream
 
 log = logging.getLogger(__name__)
 
@@ -149,18 +149,14 @@ class JoiningListener:
                 del self._open[network]
 
     async def _serve_host(self, connection: socket.socket, host: str, network: str) -> None:
-        loop = asyncio.get_running_loop()
         self._admission.refresh()
-        reader = asyncio.StreamReader(limit=MAX_LINE_BYTES, loop=loop)
-        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
-        transport, _ = await loop.connect_accepted_socket(
-            lambda: protocol,
+        reader, writer = await open_tls_stream(
             connection,
-            ssl=self._admission.context,
-            ssl_handshake_timeout=HANDSHAKE_LIMIT_S,
-            ssl_shutdown_timeout=_CLOSE_LIMIT_S,
+            self._admission.context,
+            limit=MAX_LINE_BYTES,
+            handshake_s=HANDSHAKE_LIMIT_S,
+            shutdown_s=_CLOSE_LIMIT_S,
         )
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         try:
             writer.write(self._admission.greeting())
             line = await reader.readline()
@@ -169,7 +165,7 @@ class JoiningListener:
             writer.write(self._answer(writer, line, host, network))
             await self._finish(writer)
         finally:
-            transport.abort()
+            writer.transport.abort()
 
     def _answer(self, writer: asyncio.StreamWriter, line: bytes, host: str, network: str) -> bytes:
         reached = str(writer.get_extra_info("sockname")[0])
@@ -187,7 +183,9 @@ class JoiningListener:
         if isinstance(error, JoinTokenError | StoredIdentityError):
             log.warning("refused joining host %s: %s", host, error)
         else:  # a peer without a token can cause these at will
-            self._warnings.warning("refused joining host %s: %s", host, _describe(error))
+            self._warnings.warning(
+                "refused joining host %s: %s", host, failure_text(error, "TLS 1.3")
+            )
 
     async def _finish(self, writer: asyncio.StreamWriter) -> None:
         """Send what is written, and close."""
@@ -196,11 +194,3 @@ class JoiningListener:
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
-
-
-def _describe(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "it was too slow"
-    if isinstance(error, ssl.SSLError):
-        return f"no TLS 1.3 ({error.reason or error})"
-    return str(error) or type(error).__name__
