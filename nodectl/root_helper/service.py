@@ -24,6 +24,7 @@ import json
 import os
 import selectors
 import socket
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,8 +36,9 @@ from pliant.nodectl.root_helper.audit_log import AuditLog
 from pliant.nodectl.root_helper.config import HelperConfig
 from pliant.nodectl.root_helper.errors import HelperConfigError, HelperRefusalError
 from pliant.nodectl.root_helper.job_folders import JobFolders
-from pliant.nodectl.root_helper.keeper import Keeper, Started
+from pliant.nodectl.root_helper.keeper_pool import KeeperPool
 from pliant.nodectl.root_helper.request_checks import RequestVerifier, check_cpus
+from pliant.nodectl.root_helper.started_worlds import Started
 from pliant.nodectl.spool import WORLD_NAME
 from pliant.protos.daemons.peer_credentials import peer_process
 
@@ -46,7 +48,8 @@ MAX_CONNECTIONS = 8
 MAX_WORLDS = 4096
 #: Messages that may come at once, and then in a second.
 BURST, RATE_PER_S = 1000, 200.0
-_COLLECT_INTERVAL_S = 0.5
+#: Seconds between two rounds of clean-up, and without a request before an early one.
+_COLLECT_INTERVAL_S, _QUIET_S = 0.5, 0.05
 
 
 class HelperService:
@@ -76,20 +79,27 @@ class HelperService:
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         #: The worlds at the last look. Keepers that an earlier helper forked are no children.
         self._worlds = set[str]()
-        self._is_unclean = True
-        #: Waits for the next world.
-        self._ready: Keeper | None = None
+        self._is_unclean, self._collect_at = True, 0.0
+        try:
+            self._keepers = KeeperPool(self._records, config.shims)
+        except OSError as error:
+            raise HelperConfigError(f"cannot execute {sys.executable}: {error}") from None
 
     def run(self) -> None:
         """Serve for ever."""
         self._log.note(f"serving node {self._config.node} of cluster {self._config.cluster}")
         while True:
-            for key, _ in self._selector.select(_COLLECT_INTERVAL_S):
+            ready = self._selector.select(
+                _COLLECT_INTERVAL_S if self._keepers.is_full else _QUIET_S
+            )
+            for key, _ in ready:
                 key.data(key.fileobj)
-            self._collect()
-            if self._ready is None:
+            # Not between the starts of a burst: forks would take processor time from the jobs.
+            if not ready or time.monotonic() >= self._collect_at:
+                self._collect()
                 with suppress(OSError):  # processes or memory are exhausted: try again
-                    self._ready = Keeper(self._records, self._config.shims)
+                    self._keepers.refill()
+                self._collect_at = time.monotonic() + _COLLECT_INTERVAL_S
 
     # ------------------------------------------------------------------ connections
 
@@ -190,7 +200,7 @@ class HelperService:
             raise HelperRefusalError("job-folder", f"{launch.folder}: {error.strerror}") from None
         try:
             self._verifier.use(launch)
-            shim = self._take_keeper().start(launch, folder, content)
+            shim = self._keepers.start(launch, folder, content)
         except OSError as error:
             self._is_unclean = True
             raise HelperRefusalError("start", f"cannot fork: {error.strerror}") from None
@@ -204,10 +214,6 @@ class HelperService:
             f"({launch.user.name}), shim {shim.pid}"
         )
         return {"shim": shim.pid, "start": shim.start}
-
-    def _take_keeper(self) -> Keeper:
-        ready, self._ready = self._ready, None
-        return ready or Keeper(self._records, self._config.shims)
 
     def _end(self, started: Started | None) -> dict[str, Any]:
         if started is not None:
@@ -231,11 +237,8 @@ class HelperService:
     def _collect(self) -> None:
         """Reap keepers, and remove what ended jobs have left."""
         with suppress(ChildProcessError):
-            while pid := os.waitpid(-1, os.WNOHANG)[0]:
+            while os.waitpid(-1, os.WNOHANG)[0]:
                 self._is_unclean = True
-                if self._ready is not None and self._ready.pid == pid:
-                    self._ready.close()
-                    self._ready = None
         worlds = set(os.listdir(self._records))
         if not self._is_unclean and worlds >= self._worlds:  # no world has ended
             self._worlds = worlds

@@ -1,8 +1,7 @@
-"""A shim that waits for its world: the keeper executes it as root, ahead of the next order.
+"""A shim that waits for its world, as a process of root.
 
-A new interpreter needs tens of milliseconds for its imports, and no job should wait for them. Until
-the order has come, this process only loads modules. Then its keeper tells the user, and it becomes
-this user before it reads anything else. It was executed anew, so its memory holds nothing of the
+It has all modules in memory, because it is a fork of the template (`keeper_template`). When the
+order comes, it becomes the user before it reads anything else. Its memory holds nothing of the
 helper or of other users.
 """
 
@@ -12,12 +11,12 @@ import ctypes
 import json
 import os
 import socket
-import sys
 from contextlib import suppress
+from pathlib import Path
 
 from pliant.nodectl.host import cgroup
 from pliant.nodectl.root_helper.become_user import User, become
-from pliant.nodectl.root_helper.descriptors import CHANNEL_FD, MAX_MESSAGE_BYTES, move_up, receive
+from pliant.nodectl.root_helper.descriptors import MAX_MESSAGE_BYTES, move_up, receive
 from pliant.nodectl.root_helper.group_limits import GroupLimits
 from pliant.nodectl.shim import user_shim
 from pliant.nodectl.shim.exec import set_process_name
@@ -25,12 +24,18 @@ from pliant.nodectl.shim.exec import set_process_name
 _PR_SET_DUMPABLE = 4
 
 
-def main(arguments: list[str]) -> int:
-    """Wait for a world, and run it: ``waiting_shim FOLDER_OF_CONTROLLER_SOCKET``."""
+def wait_for_world(channel: socket.socket, shims: Path) -> int:
+    """Wait for a world, and run it.
+
+    Args:
+        channel: to the keeper.
+        shims: folder of the socket on which the controller listens for shims.
+
+    Returns:
+        The exit code of this process.
+    """
     set_process_name(b"waiting shim")
-    os.set_inheritable(CHANNEL_FD, False)
     cgroup.enter()
-    channel = socket.socket(fileno=CHANNEL_FD)
     data, handles = receive(channel, MAX_MESSAGE_BYTES, 3)
     if not data:
         return 0  # the keeper has ended
@@ -53,7 +58,7 @@ def main(arguments: list[str]) -> int:
     # A process that has changed its user cannot be inspected by that user, as other shims can.
     # Nothing of root is left in it.
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
-    return user_shim.main(arguments)
+    return user_shim.main([str(shims)])
 
 
 def _give_up_descriptors(handles: list[int]) -> list[int]:
@@ -86,7 +91,3 @@ def _open_log(folder: int) -> int:
         return os.open("shim.log", flags, 0o600, dir_fd=folder)
     except OSError:
         return os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from helperkit import ALICE, BOB, FakeController, Helper, needs_root
 from helperkit.helper import RESEARCH
 from helperkit.identity import acting_as
 from pliant.nodectl.host import procfs
+from pliant.nodectl.root_helper.keeper_pool import MAX_WAITING, MIN_WAITING
 from testkit import wait_until
 
 pytestmark = [needs_root, pytest.mark.timeout(180)]
@@ -38,15 +41,56 @@ def ids(pid: int, name: str) -> list[int]:
     raise LookupError(name)
 
 
-def find_waiting(helper: Helper) -> tuple[int, int]:
-    """Return the keeper that has no world yet, and its shim."""
+def find_waiting(helper: Helper) -> dict[int, int]:
+    """Return the keepers that have no world yet, and the shim of each."""
+    found = dict[int, int]()
+
+    def are_complete() -> bool:
+        found.clear()
+        for keeper in procfs.children(the_helper(helper)):
+            for shim in procfs.children(keeper):
+                if name_of(shim) == "waiting shim":
+                    found[keeper] = shim
+        return len(found) == pool_size()
+
+    wait_until(are_complete, what="waiting shims")
+    return found
+
+
+def the_helper(helper: Helper) -> int:
     assert helper.process is not None
-    parent = helper.process.pid
-    wait_until(lambda: procfs.children(parent), what="the keeper")
-    (keeper,) = procfs.children(parent)
-    wait_until(lambda: procfs.children(keeper), what="the waiting shim")
-    (waiting,) = procfs.children(keeper)
-    return keeper, waiting
+    return helper.process.pid
+
+
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""  # it has ended
+
+
+def find_template(helper: Helper) -> int:
+    """Return the process of which keepers are forks."""
+    children = procfs.children(the_helper(helper))
+    (found,) = [pid for pid in children if name_of(pid) == "keeper template"]
+    return found
+
+
+def memory_of(pid: int) -> bytes:
+    """Return all that a process could write to its memory."""
+    found = []
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            where, mode, *_ = line.split()
+            if mode.startswith("rw"):
+                begin, end = (int(word, 16) for word in where.split("-"))
+                memory.seek(begin)
+                found.append(memory.read(end - begin))
+    return b"".join(found)
+
+
+def pool_size() -> int:
+    return max(MIN_WAITING, min(MAX_WAITING, os.cpu_count() or 1))
 
 
 def test_a_rank_and_its_output_are_the_users(helper: Helper, controller: FakeController) -> None:
@@ -173,22 +217,67 @@ def test_a_user_cannot_make_the_helper_remove_files_of_others(
     assert (keep / "file").read_text() == "of root"
 
 
-def test_a_shim_that_was_killed_while_it_waited_is_replaced(
+def test_shims_that_were_killed_while_they_waited_are_replaced(
     helper: Helper, controller: FakeController
 ) -> None:
-    _, waiting = find_waiting(helper)
-    os.kill(waiting, signal.SIGKILL)
+    waiting = find_waiting(helper).values()
+    for pid in waiting:
+        os.kill(pid, signal.SIGKILL)
     shim = helper.start_world(helper.request())
-    assert shim.pid != waiting
+    assert shim.pid not in waiting
     (end,) = controller.finish(controller.accept())
     assert end["code"] == 0
 
 
+def test_keepers_and_template_that_were_killed_are_replaced(
+    helper: Helper, controller: FakeController
+) -> None:
+    waiting = find_waiting(helper)
+    for pid in (find_template(helper), *waiting):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(map(runs, waiting)), what="the end of the keepers")
+    helper.start_world(helper.request())
+    (end,) = controller.finish(controller.accept())
+    assert end["code"] == 0
+    wait_until(lambda: not any(map(runs, waiting.values())), what="the end of their shims")
+    assert not set(find_waiting(helper)) & set(waiting)
+
+
+def test_keepers_wait_again_after_many_starts_at_once(helper: Helper) -> None:
+    find_waiting(helper)
+    shims = [
+        helper.start_world(helper.request(job=job, argv=["/bin/sleep", "600"], stdout="/dev/null"))
+        for job in range(1, 2 * pool_size() + 1)
+    ]
+    assert all(runs(shim.pid) for shim in shims)
+    assert len(helper.started()) == len(shims)
+    assert not set(find_waiting(helper).values()) & {shim.pid for shim in shims}
+
+
 def test_nothing_waits_when_the_helper_has_ended(helper: Helper) -> None:
-    keeper, waiting = find_waiting(helper)
+    waiting = find_waiting(helper)
+    pids = [find_template(helper), *waiting, *waiting.values()]
     helper.kill()
-    wait_until(lambda: not runs(keeper) and not runs(waiting), what="the end of both")
+    wait_until(lambda: not any(map(runs, pids)), what="the end of all")
     helper.start()
+
+
+def test_a_shim_holds_nothing_of_another_job(helper: Helper) -> None:
+    """Shims share the memory of the template, which never gets the content of an order."""
+    secret = secrets.token_hex(16)
+    sleep = ["/bin/sleep", "600"]
+    first = helper.start_world(helper.request(argv=sleep, environment={"SECRET": secret}))
+    second = helper.start_world(helper.request(BOB, 8, argv=sleep, stdout="/dev/null"))
+    for world in (first, second):
+        wait_until(partial(procfs.children, world.pid), what="the rank")
+    marker = secret.encode()
+    assert marker in memory_of(first.pid)
+    assert marker in memory_of(the_helper(helper))
+    assert marker not in memory_of(second.pid)
+    assert marker not in memory_of(find_template(helper))
+    for keeper, shim in find_waiting(helper).items():
+        assert marker not in memory_of(keeper)
+        assert marker not in memory_of(shim)
 
 
 def test_a_stopped_process_of_the_user_delays_no_other_start(helper: Helper) -> None:

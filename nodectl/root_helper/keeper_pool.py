@@ -1,0 +1,165 @@
+"""The keepers that wait for a world, so that no job waits for a fork.
+
+The pool belongs to the helper. It executes the template (`keeper_template`), which forks keepers on
+request. Nothing here waits for a keeper until it has a world.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import select
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+
+from pliant.nodectl.host import procfs
+from pliant.nodectl.host.procfs import ProcessIdentity
+from pliant.nodectl.root_helper.descriptors import CHANNEL_FD
+from pliant.nodectl.root_helper.errors import HelperRefusalError
+from pliant.nodectl.root_helper.keeper import WorldToKeep
+from pliant.nodectl.root_helper.request_checks import Launch
+from pliant.nodectl.root_helper.started_worlds import send_signal
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+#: Seconds that a keeper and its shim may take to start.
+START_TIMEOUT_S = 20.0
+#: Keepers that wait: one for each processor of the node, within these limits.
+MIN_WAITING, MAX_WAITING = 4, 8
+#: What keeper and shim report when the shim was started: its process and start time.
+_STARTED = re.compile(r"shim ([0-9]{1,10}) ([0-9]{1,20})", re.ASCII)
+_MAX_REPORT_BYTES = 4096
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class KeeperPool:
+    """Keeps a few keepers waiting, and hands worlds to them."""
+
+    def __init__(self, records: Path, shims: Path) -> None:
+        """Execute the template.
+
+        Args:
+            records: folder of root for the records of worlds.
+            shims: folder of the socket on which the controller listens for shims.
+
+        Raises:
+            OSError: it cannot be executed.
+        """
+        self._records, self._shims = records, shims
+        self._size = max(MIN_WAITING, min(MAX_WAITING, os.cpu_count() or 1))
+        #: The connections to keepers without a world.
+        self._waiting = deque[socket.socket]()
+        # Keepers become children of the helper, which learns of their ends.
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._template = _execute_template(records, shims)
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether no keeper is missing."""
+        return len(self._waiting) == self._size
+
+    def refill(self) -> None:
+        """Ask for the keepers that are missing.
+
+        Raises:
+            OSError: processes, memory or descriptors are exhausted; try again later.
+        """
+        while len(self._waiting) < self._size:
+            self._waiting.append(self._ask_for_keeper())
+
+    def start(self, launch: Launch, folder: int, request: int) -> ProcessIdentity:
+        """Hand a world over, and return its shim.
+
+        Args:
+            launch: checked and used up.
+            folder: descriptor of the job's folder.
+            request: descriptor of the request, which the shim reads.
+
+        Raises:
+            HelperRefusalError: no shim was started, or the world was started before.
+            OSError: there is no keeper.
+        """
+        message = WorldToKeep.of(launch, self._records).to_json()
+        # What the keeper and the shim report: nothing but the errors of this package.
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        with os.fdopen(reading, "rb") as pipe:
+            try:
+                channel = self._send(message, [folder, request, writing])
+            finally:
+                os.close(writing)
+            with channel:
+                report = _read_within(pipe.fileno(), START_TIMEOUT_S).decode("utf-8", "replace")
+                if found := _STARTED.fullmatch(report):
+                    return ProcessIdentity(procfs.boot_id(), int(found[1]), int(found[2]))
+                _end_keeper(channel)
+        why = report.strip() or f"not within {START_TIMEOUT_S:.0f} s"
+        raise HelperRefusalError("start", why)
+
+    def _send(self, message: bytes, handles: list[int]) -> socket.socket:
+        """Send a world to a keeper; return the connection to it."""
+        while self._waiting:
+            channel = self._waiting.popleft()
+            try:
+                socket.send_fds(channel, [message], handles)
+            except OSError:  # it was killed, perhaps by lack of memory
+                channel.close()
+            else:
+                return channel
+        self.refill()  # all are in use: no later start of this burst should wait
+        channel = self._waiting.popleft()
+        socket.send_fds(channel, [message], handles)
+        return channel
+
+    def _ask_for_keeper(self) -> socket.socket:
+        """Have the template fork a keeper; return the connection to it."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                socket.send_fds(self._template, [b"k"], [theirs.fileno()])
+            except OSError:  # it was killed
+                self._template.close()
+                self._template = _execute_template(self._records, self._shims)
+                socket.send_fds(self._template, [b"k"], [theirs.fileno()])
+        return ours
+
+
+def _execute_template(records: Path, shims: Path) -> socket.socket:
+    """Execute the template; return the connection to it."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    module = "pliant.nodectl.root_helper.keeper_template"
+    with theirs:
+        os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-I", "-m", module, str(records), str(shims)],
+            {"PATH": _PATH, "LANG": "C.UTF-8"},
+            file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), CHANNEL_FD)],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+        )
+    return ours
+
+
+def _end_keeper(channel: socket.socket) -> None:
+    """End a keeper that has not started its world in time."""
+    with suppress(OSError, ValueError):
+        pid, start = map(int, channel.recv(64, socket.MSG_DONTWAIT).split())
+        send_signal(ProcessIdentity(procfs.boot_id(), pid, start), signal.SIGTERM)
+
+
+def _read_within(handle: int, seconds: float) -> bytes:
+    """Return all that comes through a pipe; nothing if it is not closed in time, or too much."""
+    found, deadline = b"", time.monotonic() + seconds
+    while len(found) <= _MAX_REPORT_BYTES and (left := deadline - time.monotonic()) > 0:
+        if select.select([handle], [], [], left)[0]:
+            data = os.read(handle, _MAX_REPORT_BYTES)
+            if not data:
+                return found
+            found += data
+    return b""

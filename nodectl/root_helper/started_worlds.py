@@ -1,0 +1,74 @@
+"""Worlds that were started here, as the records in a folder of root name them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+
+from pliant.nodectl.host import cgroup, procfs
+from pliant.nodectl.host.procfs import ProcessIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A world that was started here."""
+
+    world: str
+    folder: str
+    uid: int
+    keeper: ProcessIdentity
+    shim: ProcessIdentity
+
+    def to_line(self) -> str:
+        """Return the content of its record."""
+        numbers = (self.keeper.pid, self.keeper.start, self.shim.pid, self.shim.start)
+        return " ".join(map(str, (self.folder, self.uid, self.keeper.boot, *numbers))) + "\n"
+
+    @classmethod
+    def from_line(cls, world: str, line: str) -> Started:
+        """Read a record.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        folder, uid, boot, *numbers = line.split()
+        keeper, keeper_start, shim, shim_start = map(int, numbers)
+        identities = (
+            ProcessIdentity(boot, keeper, keeper_start),
+            ProcessIdentity(boot, shim, shim_start),
+        )
+        return cls(world, folder, int(uid), *identities)
+
+    def shim_fields(self) -> dict[str, int]:
+        """Return the shim as answers name it."""
+        return {"shim": self.shim.pid, "start": self.shim.start}
+
+    def end(self) -> None:
+        """Have the keeper end all processes of the world, now; do nothing if it has ended."""
+        send_signal(self.keeper, signal.SIGTERM)
+
+    def kill_without_keeper(self) -> None:
+        """Kill the processes of a world whose keeper was killed, as far as they are found."""
+        cgroup.kill(self.shim)
+        if self.shim.alive():
+            for pid in (*procfs.descendants(self.shim.pid), self.shim.pid):
+                who = ProcessIdentity.of(pid)
+                if who is not None:
+                    send_signal(who, signal.SIGKILL)
+
+
+def send_signal(who: ProcessIdentity, number: int) -> None:
+    """Signal exactly this process: its number may belong to another one by now."""
+    try:
+        handle = os.pidfd_open(who.pid)
+    except OSError:
+        return
+    try:
+        # The handle is of the process that had the number when it was opened.
+        if who.alive():
+            signal.pidfd_send_signal(handle, number)
+    except OSError:
+        pass  # it has just ended
+    finally:
+        os.close(handle)
