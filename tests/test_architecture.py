@@ -47,7 +47,7 @@ ORDER = {
         nodes
         policies
         ordered
-        composed equipartition koala profit registry steepest_ascent
+        composed equipartition expected_starts koala profit registry steepest_ascent
         malleable_easy max_fit presets profit_lazy
     """,
     "simulator": """
@@ -96,7 +96,8 @@ ORDER = {
         site_settings
         paths job_environment terminal node_joining
         connection directives submission
-        waiting cluster
+        waiting
+        cluster listing
         api demo commands login_agent
         resize_check
     """,

@@ -6,10 +6,17 @@ import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 
 # isort: split
 
+import argparse
 import sys
 from collections.abc import Sequence
 
 from pliant.client.connection import Connection
+from pliant.client.errors import UsageError
+from pliant.client.listing.selection import (
+    add_selection_options,
+    names_ended_jobs,
+    selection_fields,
+)
 from pliant.client.terminal.number_arguments import job_number
 from pliant.client.terminal.output import Parser, print_error, print_json, run_command
 
@@ -18,22 +25,40 @@ PROG = "jobdel"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Cancel jobs; return the exit code, 1 if a request failed."""
+    options = _parser().parse_args(argv)
+    return run_command(PROG, lambda: _cancel(options))
+
+
+def _parser() -> Parser:
     parser = Parser(
         prog=PROG,
         description="Cancel jobs: waiting ones leave the queue, the processes of others are ended.",
-        epilog="exit codes: 0 all were cancelled, 1 some were not (they had ended, or are not "
-        "yours), 2 wrong usage, 3 no server",
+        epilog="With --name and --state, only your own jobs are cancelled. Operators name another\n"
+        "user with --user.\n"
+        "exit codes: 0 all were cancelled, 1 some were not (they had ended, or are not yours),\n"
+        "2 wrong usage, 3 no server",
     )
-    parser.add_argument("ids", nargs="+", type=job_number, metavar="id", help="the number of a job")
+    parser.add_argument("ids", nargs="*", type=job_number, metavar="id", help="the number of a job")
+    add_selection_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args(argv)
-    return run_command(PROG, lambda: _cancel(options.ids, options.json))
+    return parser
 
 
-def _cancel(ids: list[int], as_json: bool) -> int:
+def _cancel(options: argparse.Namespace) -> int:
+    selected = selection_fields(options)
+    if bool(options.ids) == bool(selected):
+        raise UsageError(
+            "name jobs by their numbers, or select them by --user, --me, --state or --name"
+        )
+    if names_ended_jobs(options):
+        raise UsageError("--state: jobs that have ended cannot be cancelled; name another state")
     with Connection() as link:
-        results = link.request("cancel", ids=ids)["results"]
-    if as_json:
+        fields = selected or {"ids": options.ids}
+        results = link.request("cancel", unlimited=bool(selected), **fields)["results"]
+    if selected and not options.json:
+        done = sum(bool(result.get("ok")) for result in results)
+        print(f"{done} job{'' if done == 1 else 's'} cancelled")
+    if options.json:
         print_json(results)
     for result in results:
         if not result.get("ok"):

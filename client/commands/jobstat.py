@@ -10,11 +10,34 @@ import argparse
 import gc
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pliant.client.connection import Connection
-from pliant.client.terminal.durations import format_duration, format_time
+from pliant.client.errors import UsageError
+from pliant.client.listing.columns import (
+    COLUMNS,
+    EXPECTED_START,
+    NAME_LIMIT,
+    NARROW,
+    USUAL,
+    WIDE,
+    Columns,
+    Shown,
+    columns_of,
+    fields_of,
+    jobs_table,
+    parse_format,
+    usual_columns,
+    with_profit,
+)
+from pliant.client.listing.selection import (
+    add_selection_options,
+    add_since_option,
+    names_ended_jobs,
+    selection_fields,
+)
+from pliant.client.terminal.durations import format_time
 from pliant.client.terminal.number_arguments import job_number
 from pliant.client.terminal.output import (
     Parser,
@@ -23,10 +46,11 @@ from pliant.client.terminal.output import (
     print_json,
     print_text,
     run_command,
+    terminal_columns,
     watch,
     with_keys_first,
 )
-from pliant.client.terminal.tables import shorten, table_of_columns
+from pliant.client.terminal.tables import shorten
 
 PROG = "jobstat"
 
@@ -48,51 +72,70 @@ FIELDS = (
     "signal",
 )
 
-#: What the table shows.
-_SHOWN = (
-    *FIELDS,
-    "account",
-    "priority",
-    "prefer",
-    "deadline",
-    "contract",
-    "promise",
-    "expected_end",
-)
-
-_HEADS = ("id", "name", "user", "class", "state", "procs", "sizes", "time", "start", "reason")
-#: Columns that are shown when a job has a contract.
-_CONTRACT_HEADS = ("deadline", "ends", "profit")
-#: Columns of numbers.
-_RIGHT = frozenset({"id", "priority", "procs", "time", "profit"})
-_NAME_LIMIT = 32
-
-#: The values of jobs by name; the values of a job are at the same place in all.
-Columns = Mapping[str, Sequence[Any]]
-
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """List jobs, or show one of them; return the exit code."""
+    """List jobs, or show some of them; return the exit code."""
+    options = _parser().parse_args(argv)
+    return run_command(PROG, lambda: _show(options))
+
+
+def _parser() -> Parser:
     parser = Parser(
         prog=PROG,
-        description="List the jobs that wait and run, or those that are named.",
+        description="List the jobs that wait and run, or those that are named or selected.",
         epilog="procs 4+2: it runs on 4, and 2 more are reserved for it or not given back yet\n"
+        "starts ~16:30: the server expects it to start then, if jobs run as long as they state\n"
+        f"columns for --format: {', '.join(COLUMNS)}\n"
         "exit codes: 0 done, 1 a named job is not known, 2 wrong usage, 3 no server",
     )
     parser.add_argument("ids", nargs="*", type=job_number, metavar="id", help="a job")
+    add_selection_options(parser)
     parser.add_argument(
         "-a", "--all", action="store_true", help="those that ended in the last hour, too"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON (implies --all)")
+    add_since_option(parser)
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "-O",
+        "--format",
+        type=_format,
+        metavar="COLUMNS",
+        help="show these columns, with a width if you like: id,name:20,state",
+    )
+    how.add_argument("-l", "--wide", action="store_true", help="more columns, and whole names")
+    how.add_argument(
+        "--narrow", action="store_true", help="fewer columns, cut at the width of the terminal"
+    )
+    how.add_argument("--start", action="store_true", help="the expected start of waiting jobs")
+    how.add_argument("--json", action="store_true", help="print JSON (implies --all)")
+    parser.add_argument("--no-header", action="store_true", help="no line with names of columns")
     add_watch_options(parser)
-    options = parser.parse_args(argv)
-    return run_command(PROG, lambda: _show(options))
+    return parser
+
+
+def _format(text: str) -> tuple[Shown, ...]:
+    try:
+        return parse_format(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
+
+
+def _shown(options: argparse.Namespace) -> tuple[Shown, ...]:
+    """Return the columns that the options ask for."""
+    if options.format:
+        return tuple(options.format)
+    if options.wide:
+        return usual_columns(WIDE)
+    if options.narrow:
+        return usual_columns(NARROW, name_limit=NAME_LIMIT)
+    names = [("starts" if name == "start" else name) if options.start else name for name in USUAL]
+    return usual_columns(names, name_limit=NAME_LIMIT)
 
 
 def _show(options: argparse.Namespace) -> int:
     with Connection() as link:
         if options.watch:
-            return watch(lambda: _frame(*_columns(link, options)), options.every)
+            return watch(lambda: _frame(link, options), options.every)
         # The garbage collector would visit the values of 50,000 jobs again and again, which took a
         # seventh of the time. There are no cycles among them.
         gc.disable()
@@ -106,11 +149,25 @@ def _show(options: argparse.Namespace) -> int:
     return 1 if missing else 0
 
 
+def _request(
+    link: Connection, options: argparse.Namespace, fields: Sequence[str] | None
+) -> dict[str, Any]:
+    """Return the answer of the server with the jobs that the options select."""
+    every = bool(options.all or options.ids or options.json or names_ended_jobs(options))
+    selected = selection_fields(options)
+    if options.ids and selected:
+        raise UsageError("name jobs by their numbers, or select them by options, not both")
+    answer = link.request("jobs", ids=options.ids or None, all=every, fields=fields, **selected)
+    if not answer.get("complete", True):
+        print_error(PROG, "there are more jobs than one answer holds: the newest are shown")
+    return answer
+
+
 def _put_objects(link: Connection, options: argparse.Namespace) -> set[int]:
     """Print the jobs as JSON; return their numbers."""
-    answer = link.request("jobs", ids=options.ids or None, all=True, fields=None)
+    answer = _request(link, options, None)
     now = answer.get("now", time.time())
-    print_json([with_keys_first(_with_profit(job, now), FIELDS) for job in answer["jobs"]])
+    print_json([with_keys_first(with_profit(job, now), FIELDS) for job in answer["jobs"]])
     return {job["id"] for job in answer["jobs"]}
 
 
@@ -118,28 +175,34 @@ def _put_table(link: Connection, options: argparse.Namespace) -> set[int]:
     """Print the jobs as a table; return their numbers."""
     jobs, now = _columns(link, options)
     if jobs["id"] or not options.ids:
-        print_text(jobs_table(jobs, now))
+        print_text(_table(jobs, now, options))
     return set(jobs["id"])
 
 
 def _columns(link: Connection, options: argparse.Namespace) -> tuple[Columns, float]:
     """Return the jobs, and the current time by the clock of the server."""
-    every = options.all or bool(options.ids)
-    answer = link.request("jobs", ids=options.ids or None, all=every, fields=_SHOWN)
-    return columns_of(answer), answer.get("now", time.time())
+    shown = _shown(options)
+    fields = fields_of(shown)
+    answer = _request(link, options, fields)
+    jobs = columns_of(answer, fields)
+    if any(column.name == "starts" for column in shown):
+        starts = link.request("starts")["starts"]
+        jobs[EXPECTED_START] = [starts.get(str(job)) for job in jobs["id"]]
+    return jobs, answer.get("now", time.time())
 
 
-def columns_of(answer: dict[str, Any]) -> Columns:
-    """Return the values of the jobs of an answer: rows of values, or of an older server objects."""
-    if "rows" not in answer:
-        return {name: [job.get(name) for job in answer["jobs"]] for name in _SHOWN}
-    if not answer["rows"]:
-        return dict.fromkeys(answer["fields"], ())
-    return dict(zip(answer["fields"], zip(*answer["rows"], strict=True), strict=True))
+def _table(jobs: Columns, now: float, options: argparse.Namespace) -> str:
+    text = jobs_table(
+        jobs, now, _shown(options), every=bool(options.format), heads=not options.no_header
+    )
+    if not options.narrow:
+        return text
+    return "\n".join(shorten(line, terminal_columns()) for line in text.splitlines())
 
 
-def _frame(jobs: Columns, now: float) -> str:
-    return f"{format_time(now, now)}  {summary(jobs['state'])}\n\n{jobs_table(jobs, now)}"
+def _frame(link: Connection, options: argparse.Namespace) -> str:
+    jobs, now = _columns(link, options)
+    return f"{format_time(now, now)}  {summary(jobs['state'])}\n\n{_table(jobs, now, options)}"
 
 
 def summary(states: Sequence[str]) -> str:
@@ -150,106 +213,6 @@ def summary(states: Sequence[str]) -> str:
     parts = ", ".join(f"{count} {state}" for state, count in counts.items())
     total = f"{len(states)} job{'' if len(states) == 1 else 's'}"
     return total + (f": {parts}" if parts else "")
-
-
-def jobs_table(jobs: Columns, now: float) -> str:
-    """Return the jobs as a table; `time` is how long one has run, or waited.
-
-    The account is shown if a job has one, the priority if a job has another one than the default,
-    0. Columns of contracts are
-    there if a job has one: its deadline, when it is expected to end, and the profit that such an
-    end brings, of the most that was agreed on.
-    """
-
-    def rows(*names: str) -> Iterator[tuple[Any, ...]]:
-        return zip(*(jobs[name] for name in names), strict=True)
-
-    columns: list[Sequence[object]] = [
-        jobs["id"],
-        [shorten(name or "-", _NAME_LIMIT) for name in jobs["name"]],
-        [user or "-" for user in jobs["user"]],
-        [job_class or "-" for job_class in jobs["class"]],
-        jobs["state"],
-        [_processors(on or 0, held) for on, held in rows("processors", "held")],
-        [_sizes(sizes, prefer) for sizes, prefer in rows("sizes", "prefer")],
-        [
-            format_duration(elapsed(submit, start, end, now))
-            for submit, start, end in rows("submit", "start", "end")
-        ],
-        [format_time(start, now) for start in jobs["start"]],
-    ]
-    heads = [*_HEADS[:-1]]
-    if any(jobs["account"]):
-        place = heads.index("class")
-        columns.insert(place, [account or "-" for account in jobs["account"]])
-        heads.insert(place, "account")
-    if any(jobs["priority"]):
-        place = heads.index("procs")
-        columns.insert(place, [priority or 0 for priority in jobs["priority"]])
-        heads.insert(place, "priority")
-    if any(jobs["contract"]):
-        names = ("contract", "state", "submit", "deadline", "expected_end", "promise")
-        contracts = [_contract(dict(zip(names, row, strict=True)), now) for row in rows(*names)]
-        columns += zip(*contracts, strict=True)
-        heads += _CONTRACT_HEADS
-    columns.append([_outcome(*row) for row in rows("reason", "signal", "exit_code")])
-    heads.append(_HEADS[-1])
-    return table_of_columns(heads, columns, right=_RIGHT)
-
-
-def _contract(job: dict[str, Any], now: float) -> tuple[str, str, str]:
-    if not job.get("contract"):
-        return "-", "-", "-"
-    profit = _with_profit(job, now)["profit_now"]
-    agreed = f"{job['contract']['profit']:g}"
-    return (
-        format_time(job["deadline"], now),
-        format_time(job.get("expected_end"), now),
-        f"{'?' if profit is None else format(profit, 'g')}/{agreed}",
-    )
-
-
-def _with_profit(job: dict[str, Any], now: float) -> dict[str, Any]:
-    """Return a job with what its contract is worth at present, if it has one."""
-    if not job.get("contract"):
-        return job
-    from pliant.core.values.profit_contract import contract_from_record, present_profit
-
-    profit = present_profit(
-        contract_from_record(job["contract"]),
-        state=job["state"],
-        submit=job["submit"],
-        end=job.get("expected_end"),
-        promised=bool(job.get("promise")),
-        now=now,
-    )
-    return {**job, "profit_now": profit}
-
-
-def elapsed(
-    submit: float | None, start: float | None, end: float | None, now: float
-) -> float | None:
-    """Return the seconds a job has run, or waited when it has not started."""
-    begin = start or submit
-    return None if begin is None else (end or now) - begin
-
-
-def _processors(on: int, held: int | None) -> str:
-    """Return the processors on which a job runs, plus others that it holds: ``4+2``."""
-    besides = (held or on) - on
-    return f"{on}+{besides}" if besides else str(on or "-")
-
-
-def _sizes(sizes: str | None, prefer: int | None) -> str:
-    return f"{sizes or '-'} ({prefer})" if prefer else sizes or "-"
-
-
-def _outcome(reason: str | None, signal: int | None, exit_code: int | None) -> str:
-    if reason:
-        return reason
-    if signal:
-        return f"signal {signal}"
-    return f"exit code {exit_code}" if exit_code else ""
 
 
 if __name__ == "__main__":

@@ -27,10 +27,10 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_terminal_columns() - 2)
+        super().__init__(prog, width=terminal_columns() - 2)
 
 
-def _terminal_columns() -> int:
+def terminal_columns() -> int:
     """Return how wide the terminal is; 80 if there is none."""
     chosen = os.environ.get("COLUMNS", "")
     if chosen.isascii() and chosen.isdigit() and int(chosen) > 0:

@@ -15,6 +15,7 @@ from pliant.core.model.resize import Begun
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
+from pliant.core.values.ids import JobId
 from pliant.core.values.speedup import Speedup
 
 #: Additional seconds for a job whose size has changed. Otherwise a rounding error could end a job
@@ -60,6 +61,19 @@ def speedup_changed(state: CoreState, job: Job, before: Speedup) -> None:
         return
     job.done += sum(s * (now(size) - before(size)) for size, s in job.computed_s.items())
     arm_estimate(state, job)
+
+
+def time_limits_left(state: CoreState, now: float) -> dict[JobId, float]:
+    """Return for how many seconds each job may still run. Jobs without a time limit are left out.
+
+    A job that waits has all that earlier runs have left of its limit.
+    """
+    left = {}
+    for job in state.jobs.values():
+        if job.spec.time_limit_s is not None and not job.final:
+            running = now - job.start if job.ranks and job.start is not None else 0.0
+            left[job.id] = max(0.0, job.spec.time_limit_s - job.used_s - running)
+    return left
 
 
 def reason_to_end(state: CoreState, job: Job, timer: Timer) -> str:

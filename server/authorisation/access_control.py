@@ -49,6 +49,7 @@ REQUIRED_ROLE: Mapping[str, UserRole] = {
     "prices and texts of a query": UserRole.OPERATOR,  # they depend on the jobs of others
     "jobs": UserRole.USER,  # of the jobs of others, what `without_private` leaves
     "wait": UserRole.USER,  # likewise
+    "starts": UserRole.USER,  # times only, which follow from values that everybody may see
     "nodes": UserRole.USER,
     "ping": UserRole.USER,
     "shares": UserRole.USER,

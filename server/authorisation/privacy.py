@@ -25,6 +25,7 @@ PUBLIC = frozenset(
         "sizes",
         "prefer",
         "time_limit_s",
+        "limit_end",
         "estimate_s",
         "priority",
         "submit",

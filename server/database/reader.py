@@ -18,6 +18,7 @@ from pliant.core.values.ids import JobId, ResizeId
 from pliant.server.database import row_codecs, tables
 from pliant.server.database.statements import REFUSED
 from pliant.server.registry.job_program import Program, Summary
+from pliant.server.registry.job_selection import JobSelection
 
 T = TypeVar("T")
 
@@ -131,6 +132,24 @@ class Reader:
     def recent_jobs(self, since: float) -> list[tuple[Job, Summary]]:
         """Return jobs that ended after a time."""
         return self._jobs(tables.job.c.state.in_(_FINAL), tables.job.c.end >= since)
+
+    def ended_jobs(
+        self, selection: JobSelection, before: float, most: int
+    ) -> list[tuple[Job, Summary]]:
+        """Return the newest ``most`` jobs of the wanted users and states that ended before a time.
+
+        Their names are not compared.
+        """
+        table = tables.job.c
+        wanted = [
+            table.state.in_(sorted(selection.final_states)),
+            table.end >= (selection.ended_since or 0.0),
+            table.end < before,
+        ]
+        if selection.users:
+            wanted.append(table.user.in_(sorted(selection.users)))
+        newest = select(table.id).where(*wanted).order_by(table.end.desc()).limit(most)
+        return self._jobs(table.id.in_(newest))
 
     def jobs(self, ids: Sequence[int]) -> list[tuple[Job, Summary]]:
         """Return jobs by number. Unknown numbers are left out."""

@@ -22,6 +22,7 @@ from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.lost_contact_policy import isolation_policy
 from pliant.core.values.processors import ProcessorMap, block, count
 from pliant.server.registry.job_program import Summary
+from pliant.server.registry.job_selection import JobIndex, JobSelection
 from pliant.server.registry.node_map import Host, NodeMap
 from pliant.server.registry.node_status import NodeStatusCache
 from pliant.server.registry.pending_jobs import PendingJobs
@@ -65,6 +66,8 @@ class StatusCache:
         self._jobs: dict[JobId, JobEntry] = {}
         #: Those jobs in ``_jobs`` that have not ended.
         self._open: dict[JobId, JobEntry] = {}
+        #: The jobs in ``_jobs`` by user and state.
+        self._index = JobIndex()
         #: A heap of ended jobs by the time of their end.
         self._ended: list[tuple[float, JobId]] = []
         self._summaries: dict[JobId, Summary] = {}
@@ -106,6 +109,7 @@ class StatusCache:
             with self._lock:
                 before = self._jobs.get(job)
                 self._jobs[job] = entry
+                self._index.update(job, entry.info["user"], entry.info["state"])
                 if not entry.final:
                     self._open[job] = entry
                     self.pending.update(job, entry.info["user"], entry.info["state"])
@@ -139,6 +143,7 @@ class StatusCache:
             while self._ended and self._ended[0][0] < now - ENDED_JOBS_KEPT_S:
                 _, job = heapq.heappop(self._ended)
                 self._jobs.pop(job, None)
+                self._index.forget(job)
                 self._summaries.pop(job, None)
 
     # ---------------------------------------------------------------- read
@@ -234,6 +239,16 @@ class StatusCache:
             return entries
         return [e for e in entries if not e.final or (e.end or 0) > ended_since]
 
+    def candidates(self, selection: JobSelection) -> list[JobEntry]:
+        """Return jobs among which all are that a selection wants, by number.
+
+        They are the jobs with the wanted users or states, whichever are fewer, so that a short
+        answer does not take long because there are many other jobs.
+        """
+        with self._lock:
+            known = self._open if selection.ended_since is None else self._jobs
+            return [known[job] for job in self._index.candidates(selection, known)]
+
     def jobs(self, *, ended_since: float | None) -> list[Info]:
         """Return the same jobs as `entries`, as the users' socket shows them."""
         return [self.info(entry) for entry in self.entries(ended_since=ended_since)]
@@ -323,8 +338,19 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
         **({"account": job.spec.account} if job.spec.account else {}),
         **({"resources": list(map(str, job.spec.resources))} if job.spec.resources else {}),
         **({"node_needs": job.spec.node_needs.to_record()} if job.spec.node_needs else {}),
+        **_ends(job),
         **_contract(job),
     }
+
+
+def _ends(job: Job) -> dict[str, float]:
+    """Return when the estimate and the time limit of a job with processors are used up."""
+    if job.start is None or job.final:
+        return {}
+    ends = {"expected_end": job.expected_end if job.size else None}
+    if job.spec.time_limit_s is not None:
+        ends["limit_end"] = job.start + job.spec.time_limit_s - job.used_s
+    return {name: end for name, end in ends.items() if end is not None}
 
 
 def _contract(job: Job) -> dict[str, Any]:

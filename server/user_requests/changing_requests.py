@@ -6,6 +6,7 @@ Runs in the event loop of the accept thread.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from pliant.core import events
@@ -18,6 +19,7 @@ from pliant.server.execution.execute import CoreLoop
 from pliant.server.execution.pending_requests import StorageDelayedError, UserEvent
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.user_request_error import UserRequestError
+from pliant.server.user_requests import listing
 from pliant.server.user_requests.job_lookup import JobLookup
 from pliant.server.user_requests.request_fields import (
     Answer,
@@ -27,6 +29,9 @@ from pliant.server.user_requests.request_fields import (
     read_numbers,
 )
 from pliant.server.user_requests.submission_schema import check_priority
+
+#: Jobs that are cancelled together, before requests of others are taken.
+_CANCELLED_AT_ONCE = 1000
 
 
 class Commands:
@@ -44,10 +49,27 @@ class Commands:
         self._jobs, self._access = jobs, access
 
     async def cancel(self, request: Request, peer: RequestingUser) -> Answer:
-        """Cancel the jobs in ``ids``; the answer has one result for each."""
-        ids = read_numbers(request, "ids")
-        results = await asyncio.gather(*(self._cancel_one(JobId(job), peer) for job in ids))
-        return {"results": list(results)}
+        """Cancel the jobs in ``ids``; the answer has one result for each.
+
+        Without ``ids``, cancel the jobs that ``users``, ``states`` and ``names`` select. Without
+        ``users``, these are only the user's own jobs.
+        """
+        if request.get("ids") is None and {"users", "states", "names"} & request.keys():
+            ids = await self._selected(request, peer)
+        else:
+            ids = read_numbers(request, "ids")
+        results: list[Answer] = []
+        for start in range(0, len(ids), _CANCELLED_AT_ONCE):
+            some = ids[start : start + _CANCELLED_AT_ONCE]
+            results += await asyncio.gather(*(self._cancel_one(JobId(job), peer) for job in some))
+        return {"results": results}
+
+    async def _selected(self, request: Request, peer: RequestingUser) -> list[int]:
+        """Return the numbers of the open jobs that a request selects."""
+        selection = listing.read_selection(request)
+        if not selection.users:
+            selection = replace(selection, users=frozenset({peer.user}))
+        return [int(entry.info["id"]) for entry in await self._jobs.entries(selection)]
 
     async def _cancel_one(self, job: JobId, peer: RequestingUser) -> Answer:
         try:

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from pliant.core.values.ids import JobId
 from pliant.server.authorisation.access_control import AccessControl, RequestingUser
 from pliant.server.authorisation.privacy import without_private
 from pliant.server.database.reader import Reader
-from pliant.server.registry.status_cache import Info, StatusCache
+from pliant.server.registry.job_selection import JobSelection
+from pliant.server.registry.status_cache import Info, JobEntry, StatusCache
 from pliant.server.user_requests.request_fields import not_found
+
+#: Jobs that are compared with a selection before requests of others are served: 1 to 2 ms.
+_AT_ONCE = 2000
+#: Maximum number of jobs in an answer that are read from the database.
+MAX_OLD_JOBS = 20_000
+
+
+class SelectedJobs(NamedTuple):
+    """The jobs that a request wants."""
+
+    #: By number, as the user may see them.
+    infos: list[Info]
+    #: Whether no older job was left out because there are too many.
+    complete: bool
 
 
 class JobLookup:
@@ -39,6 +56,49 @@ class JobLookup:
                 info = self._status.describe_stored(job, summary)
                 found[job.id] = self.visible(info, job.spec.uid, peer)
         return found
+
+    async def entries(self, selection: JobSelection) -> list[JobEntry]:
+        """Return the jobs in the status cache that a selection wants, by number."""
+        found: list[JobEntry] = []
+        candidates, patterns = self._status.candidates(selection), selection.patterns
+        for start in range(0, len(candidates), _AT_ONCE):
+            if start:
+                await asyncio.sleep(0)  # let others be served
+            some = candidates[start : start + _AT_ONCE]
+            found += [entry for entry in some if selection.selects(entry.info, patterns)]
+        return found
+
+    async def select(
+        self,
+        selection: JobSelection,
+        peer: RequestingUser,
+        cached_since: float,
+        fields: Collection[str] | None = None,
+    ) -> SelectedJobs:
+        """Return the jobs that a selection wants.
+
+        Args:
+            selection: which jobs are wanted.
+            peer: the user who asks.
+            cached_since: jobs that ended before this time are read from the database.
+            fields: the values that are needed; None for all.
+        """
+        infos = {
+            int(entry.info["id"]): self.visible(self._status.info(entry, fields), entry.uid, peer)
+            for entry in await self.entries(selection)
+        }
+        if selection.ended_since is None or selection.ended_since >= cached_since:
+            return SelectedJobs(list(infos.values()), complete=True)
+        stored = await self._reader.in_thread(
+            lambda reader: reader.ended_jobs(selection, cached_since, MAX_OLD_JOBS)
+        )
+        patterns = selection.patterns
+        for job, summary in stored:
+            info = self._status.describe_stored(job, summary)
+            if job.id not in infos and selection.selects(info, patterns):
+                infos[job.id] = self.visible(info, job.spec.uid, peer)
+        ordered = [infos[number] for number in sorted(infos)]
+        return SelectedJobs(ordered, complete=len(stored) < MAX_OLD_JOBS)
 
     async def check_owner(self, operation: str, job: JobId, peer: RequestingUser) -> str:
         """Check that a user may carry out an operation on a job, and return the job's state.

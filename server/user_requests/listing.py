@@ -1,4 +1,6 @@
-"""Lists of jobs in answers: complete objects, or rows with the values that the request names.
+"""Lists of jobs: which ones a request wants, and which values of them.
+
+An answer has complete objects, or rows with the values that the request names.
 
 ``jobstat`` shows a dozen values of each job. As rows, a list of 50,000 jobs has a fifth of the size
 and is encoded and decoded in a fraction of the time.
@@ -6,14 +8,20 @@ and is encoded and decoded in a fraction of the time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pliant.core.model.lifecycle import JobState
+from pliant.server.registry.job_selection import JobSelection
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests.answers import Objects
 
 #: Maximum number of values that a request may name.
 MAX_FIELDS = 64
+#: Maximum number of users, states or names that a request may list, and characters of each.
+MAX_LISTED, MAX_LISTED_LENGTH = 100, 256
+_STATES = frozenset(state.value for state in JobState)
 
 
 def shown_fields(request: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -35,6 +43,60 @@ def shown_fields(request: Mapping[str, Any]) -> tuple[str, ...] | None:
             field="fields",
         )
     return tuple(fields)
+
+
+def read_selection(request: Mapping[str, Any], ended_since: float | None = None) -> JobSelection:
+    """Return which jobs a request wants: its ``users``, ``states``, ``names`` and ``since``.
+
+    Args:
+        request: as the client sent it.
+        ended_since: counts if the request has no ``since``.
+
+    Raises:
+        UserRequestError: if a field is not of its kind, or a state is unknown.
+    """
+    states = _texts(request, "states")
+    for state in states - _STATES:
+        raise UserRequestError(
+            f"states: {state!r:.40} is no state; the states are {', '.join(sorted(_STATES))}",
+            field="states",
+        )
+    if request.get("since") is not None:
+        ended_since = read_time(request, "since")
+    return JobSelection(_texts(request, "users"), states, _texts(request, "names"), ended_since)
+
+
+def read_time(request: Mapping[str, Any], field: str) -> float | None:
+    """Return a time in seconds since the epoch, None if the request has none.
+
+    Raises:
+        UserRequestError: if the field is anything else.
+    """
+    value = request.get(field)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise UserRequestError(
+            f"{field}: expected seconds since the epoch, got {value!r:.40}", field=field
+        )
+    return float(value)
+
+
+def _texts(request: Mapping[str, Any], field: str) -> frozenset[str]:
+    values = request.get(field)
+    if values is None:
+        return frozenset()
+    if (
+        not isinstance(values, list)
+        or len(values) > MAX_LISTED
+        or not all(isinstance(value, str) and len(value) <= MAX_LISTED_LENGTH for value in values)
+    ):
+        raise UserRequestError(
+            f"{field}: expected at most {MAX_LISTED} texts of at most {MAX_LISTED_LENGTH} "
+            f"characters, got {values!r:.40}",
+            field=field,
+        )
+    return frozenset(values)
 
 
 def job_list(jobs: Iterable[Mapping[str, Any]], fields: tuple[str, ...] | None) -> dict[str, Any]:

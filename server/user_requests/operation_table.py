@@ -56,6 +56,7 @@ class Operations:
             "submit": self._submit,
             "query": self._query,
             "jobs": queries.jobs,
+            "starts": queries.starts,
             "nodes": queries.nodes,
             "cancel": commands.cancel,
             "hold": commands.hold,

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from pliant.core.job_explanation import explain
 from pliant.core.model.usage import Phase
-from pliant.core.state import profit_status
+from pliant.core.state import profit_status, views
 from pliant.core.state.usage_reports import open_phases, standings
+from pliant.core.transitions.time_limits import time_limits_left
 from pliant.core.values.ids import JobId
 from pliant.server.authorisation.access_control import AccessControl, RequestingUser
 from pliant.server.database.reader import PhaseQuery, Reader
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.execute import CoreLoop
-from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, StatusCache
+from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, Info, StatusCache
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests import listing
@@ -33,6 +34,7 @@ from pliant.server.user_requests.request_fields import (
     read_number,
     read_numbers,
 )
+from pliant.strategies.expected_starts import expected_starts
 
 #: Maximum number of phases in one answer.
 MAX_PHASES = 100_000
@@ -69,22 +71,45 @@ class StateQueries:
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}
 
     async def jobs(self, request: Request, peer: RequestingUser) -> Answer:
-        """List the jobs in ``ids``, or the open ones; with ``all`` also those of the last hour."""
-        shown = listing.shown_fields(request)
-        answer: Answer = {"missing": [], "now": self._clock.now()}
+        """List the jobs in ``ids``, or the open ones; with ``all`` also those of the last hour.
+
+        The request may name ``users``, ``states`` and ``names``. With ``since``, jobs that ended at
+        this time or later are listed, too.
+        """
+        shown, now = listing.shown_fields(request), self._clock.now()
+        cached_since = now - ENDED_JOBS_KEPT_S
+        selection = listing.read_selection(request, cached_since if request.get("all") else None)
+        answer: Answer = {"missing": [], "now": now}
+        infos: Iterable[Info]
         if request.get("ids") is None:
-            since = self._clock.now() - ENDED_JOBS_KEPT_S if request.get("all") else None
-            entries = self._status.entries(ended_since=since)
-            infos = (
-                self._jobs.visible(self._status.info(entry, shown), entry.uid, peer)
-                for entry in entries
-            )
+            if selection.wants_all and selection.ended_since in (None, cached_since):
+                infos = (
+                    self._jobs.visible(self._status.info(entry, shown), entry.uid, peer)
+                    for entry in self._status.entries(ended_since=selection.ended_since)
+                )
+            else:
+                infos, complete = await self._jobs.select(selection, peer, cached_since, shown)
+                answer["complete"] = complete
         else:
             wanted = read_numbers(request, "ids")
             found = await self._jobs.find(wanted, peer)
             infos = (found[job] for job in wanted if job in found)
             answer["missing"] = [job for job in wanted if job not in found]
         return {**answer, **listing.job_list(infos, shown)}
+
+    async def starts(self, request: Request, peer: RequestingUser) -> Answer:
+        """Forecast when the first jobs of the queue start, by number: see `expected_starts`."""
+        now = self._clock.now()
+        view, limits = await asyncio.wrap_future(
+            self._core_loop.call(
+                lambda core: (views.view(core.state), time_limits_left(core.state, now)),
+                uncommitted_ok=True,
+            )
+        )
+        found = await self._reader.in_thread(
+            lambda _: expected_starts(replace(view, now=now), self._status.strategy, limits)
+        )
+        return {"starts": {str(job): start for job, start in found.items()}, "now": now}
 
     async def nodes(self, request: Request, peer: RequestingUser) -> Answer:
         """List the nodes, with the named resources and what this server is."""
@@ -233,8 +258,8 @@ class UsageQueries:
             uid=None if every else peer.uid,
             user=_text(request, "user"),
             account=_text(request, "account"),
-            since=_time(request, "since"),
-            until=_time(request, "until"),
+            since=listing.read_time(request, "since"),
+            until=listing.read_time(request, "until"),
             limit=MAX_PHASES,
         )
         now = self._clock.now()
@@ -265,14 +290,3 @@ def _text(request: Request, field: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise UserRequestError(f"{field}: expected a name, got {value!r:.40}", field=field)
     return value
-
-
-def _time(request: Request, field: str) -> float | None:
-    value = request.get(field)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise UserRequestError(
-            f"{field}: expected seconds since the epoch, got {value!r:.40}", field=field
-        )
-    return float(value)

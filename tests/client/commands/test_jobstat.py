@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pliant.client.commands.jobstat import FIELDS, elapsed, main, summary
+from pliant.client.commands.jobstat import FIELDS, main, summary
+from pliant.client.listing.columns import COLUMNS, elapsed
 
 Capture = pytest.CaptureFixture[str]
 MakeJob = Callable[..., dict[str, Any]]
@@ -171,3 +172,90 @@ def test_rows_of_the_fields_that_it_asks_for(
     server.answers["jobs"] = {"fields": fields, "rows": rows, "now": 1_700_000_100.0}
     assert main([]) == 0
     assert capsys.readouterr().out == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "fields"),
+    [
+        (["-u", "ada,bob", "-u", "eve"], {"users": ["ada", "bob", "eve"]}),
+        (["--state", "pd,running"], {"states": ["PENDING", "RUNNING"], "all": False}),
+        (["-t", "node-fail"], {"states": ["NODE_FAIL"], "all": True}),
+        (["--name", "sim*"], {"names": ["sim*"]}),
+    ],
+)
+def test_the_server_selects(server: Any, words: list[str], fields: dict[str, Any]) -> None:
+    server.answers["jobs"] = {"jobs": []}
+    assert main(words) == 0
+    assert server.last.items() >= fields.items()
+
+
+def test_since_is_a_time_before_now(server: Any) -> None:
+    server.answers["jobs"] = {"jobs": []}
+    before = time.time()
+    assert main(["--since", "2h"]) == 0
+    assert before - 7200 <= server.last["since"] <= time.time() - 7200
+    assert main(["--since", "2026-01-02T03:04"]) == 0
+    assert server.last["since"] == time.mktime((2026, 1, 2, 3, 4, 0, 0, 0, -1))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["-t", "gone"], ["--since", "soon"], ["-O", "id,colour"], ["-O", "id:0"], ["-u", ","]],
+    ids=str,
+)
+def test_wrong_selections_and_formats_are_wrong_usage(words: list[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+
+
+def test_numbers_and_selections_exclude_each_other(server: Any) -> None:
+    assert main(["1", "-u", "ada"]) == 2
+    assert server.requests == []
+
+
+def test_a_format_names_columns_and_widths(server: Any, make_job: MakeJob, capsys: Capture) -> None:
+    server.answers["jobs"] = {"jobs": [make_job(1, name="a-long-name", time_limit_s=3600.0)]}
+    assert main(["-O", "id,name:6,limit,account"]) == 0
+    head, line = capsys.readouterr().out.splitlines()
+    assert head.split() == ["id", "name", "limit", "account"]
+    assert line.split() == ["1", "a-lon…", "1h00m", "-"]
+    assert {"name", "time_limit_s", "account"} <= set(server.last["fields"])
+    assert "cwd" not in server.last["fields"]
+    assert main(["-O", "id", "--no-header"]) == 0
+    assert capsys.readouterr().out.split() == ["1"]
+
+
+def test_every_column_can_be_shown(server: Any, make_job: MakeJob, capsys: Capture) -> None:
+    server.answers["jobs"] = {"jobs": [make_job(1)], "now": 1_700_000_100.0}
+    server.answers["starts"] = {"starts": {}}
+    assert main(["-O", ",".join(COLUMNS)]) == 0
+    head, _ = capsys.readouterr().out.splitlines()
+    assert head.split() == list(COLUMNS)
+
+
+def test_the_limit_and_the_expected_start(server: Any, make_job: MakeJob, capsys: Capture) -> None:
+    now = 1_700_000_100.0
+    running = make_job(1, time_limit_s=3600.0, limit_end=now + 60)
+    waiting = make_job(2, state="PENDING", start=None, processors=0, time_limit_s=1800.0)
+    server.answers["jobs"] = {"jobs": [running, waiting], "now": now}
+    server.answers["starts"] = {"starts": {"2": now + 60}}
+    assert main(["-O", "id,limit,left,starts"]) == 0
+    _, first, second = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert first[1:3] == ["1h00m", "1m00s"]
+    assert second[1:3] == ["30m00s", "30m00s"]
+    assert second[3] == "~" + time.strftime("%H:%M:%S", time.localtime(now + 60))
+    assert main(["--start"]) == 0
+    assert "~" in capsys.readouterr().out
+
+
+def test_wide_has_whole_names_and_narrow_keeps_to_the_terminal(
+    server: Any, make_job: MakeJob, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    job = make_job(1, name="n" * 50, reason="because " * 20)
+    server.answers["jobs"] = {"jobs": [job]}
+    server.answers["starts"] = {"starts": {}}
+    assert main(["--wide"]) == 0
+    assert "n" * 50 in capsys.readouterr().out
+    assert main(["--narrow"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) == 60

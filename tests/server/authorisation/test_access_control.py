@@ -44,6 +44,7 @@ REQUESTS: Mapping[str, tuple[dict[str, Any], UserRole]] = {
     "submit": ({"job": {"argv": ["true"], "cwd": "/tmp"}}, UserRole.ADMINISTRATOR),
     "query": ({"job": {"argv": ["true"], "cwd": "/tmp"}}, UserRole.USER),
     "jobs": ({"ids": [1]}, UserRole.USER),
+    "starts": ({}, UserRole.USER),
     "nodes": ({}, UserRole.USER),
     "ping": ({}, UserRole.USER),
     "wait": ({"id": 1}, UserRole.USER),

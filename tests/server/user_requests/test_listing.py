@@ -110,3 +110,35 @@ def test_others_are_served_while_a_long_list_is_sent(shell: Shell) -> None:
 
     meanwhile, in_all = asyncio.run(scenario())
     assert meanwhile < in_all / 2, "the ping waited for the list"
+
+
+def test_a_request_selects_jobs(shell: Shell) -> None:
+    for name in ("sim", "sum", "run"):
+        shell.status.publish_jobs([job(len(name) + ord(name[1]))])
+    shell.status.publish_jobs([job(1), job(2), job(3, end=shell.clock.now())])
+    found = ask(shell, op="jobs", users=["ann"], states=["RUNNING"], names=["job[12]"])
+    assert [info["id"] for info in found["jobs"]] == [1, 2]
+    assert found["complete"]
+    found = ask(shell, op="jobs", names=["job?"], since=0.0, fields=["id", "state"])
+    assert found["rows"] == [[1, "RUNNING"], [2, "RUNNING"], [3, "COMPLETED"]]
+    assert ask(shell, op="jobs", users=["nobody"])["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("users", "ann"),
+        ("names", [1]),
+        ("names", ["x" * 257]),
+        ("users", ["x"] * 101),
+        ("states", ["GONE"]),
+        ("since", "yesterday"),
+        ("since", True),
+    ],
+)
+def test_a_wrong_selection_names_its_field(shell: Shell, field: str, value: Any) -> None:
+    from pliant.server.support.user_request_error import UserRequestError
+
+    with pytest.raises(UserRequestError) as caught:
+        ask(shell, op="jobs", **{field: value})
+    assert caught.value.field == field

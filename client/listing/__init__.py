@@ -1,0 +1,1 @@
+"""Lists of jobs: which jobs a command asks for, and which columns it shows."""
