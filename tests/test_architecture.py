@@ -120,8 +120,8 @@ ORDER = {
 #: Parts that hold to the standard library.
 PURE = ("faults", "core", "strategies", "simulator")
 
-#: In its reports (modules `report*`), and to read experiments, the simulator may use more.
-MORE = {"simulator/report": {"numpy"}, "simulator/experiments/": {"yaml"}}
+#: In its reports (modules `report*`), and to read and plot experiments, the simulator may use more.
+MORE = {"simulator/report": {"numpy"}, "simulator/experiments/": {"yaml", "matplotlib"}}
 
 #: Modules of the standard library through which the world, the clock or chance would come in.
 IMPURE = {

@@ -9,18 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pliant.core.support.command_line import CommandParser
-from pliant.simulator.experiments.definitions import (
-    Experiment,
-    ExperimentError,
-    find_experiment,
-    known_experiments,
-)
+from pliant.simulator.experiments.definition.definitions import Experiment, ExperimentError
+from pliant.simulator.experiments.definition.reading import find_experiment, known_experiments
 
 # Imported only when an experiment runs, so that --help does not load the simulator.
 if TYPE_CHECKING:
-    from pliant.simulator.experiments.results import Line
+    from pliant.simulator.experiments.results import Outcome
 
 PROG = "pliant experiment"
+INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,42 +28,72 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ExperimentError as error:
         print(f"{PROG}: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(
+            f"\n{PROG}: interrupted; finished runs are kept, and the same command continues",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog=PROG,
         description="Run experiments of published papers in the simulator, and compare.",
-        epilog="exit codes: 0 done, 1 the request failed, 2 wrong usage",
+        epilog="exit codes: 0 done, 1 the request failed, 2 wrong usage, 130 interrupted",
     )
-    actions = parser.add_subparsers(dest="action", required=True, metavar="list | run | report")
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="list | show | run | report"
+    )
     listing = actions.add_parser("list", help="name the experiments")
     listing.add_argument("--json", action="store_true", help="as JSON")
     listing.set_defaults(act=_list)
-    run = actions.add_parser("run", help="run one")
-    run.add_argument("name", help="a name from the list, or the path of a YAML file")
+    show = actions.add_parser("show", help="describe experiments without running them")
+    show.add_argument("name", nargs="+", help="a name from the list, or the path of a YAML file")
+    show.set_defaults(act=_show)
+    run = actions.add_parser("run", help="run experiments, and print their results")
+    run.add_argument("name", nargs="+", help="a name from the list, or the path of a YAML file")
     run.add_argument("--json", action="store_true", help="a list of rows, as JSON")
     run.set_defaults(act=_run)
-    report = actions.add_parser("report", help="run several, and write them up as Markdown")
+    report = actions.add_parser(
+        "report", help="run what is missing, and write a report as Markdown and HTML with plots"
+    )
     report.add_argument("name", nargs="*", help="default: all of them")
-    report.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
+    report.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        default=Path("experiment-report"),
+        help="folder of the report (%(default)s)",
+    )
     report.set_defaults(act=_report)
     for command in (run, report):
-        command.add_argument("--seeds", type=_at_least(2), metavar="N", help="runs of each line")
-        command.add_argument(
-            "--jobs",
-            type=_at_least(1),
-            metavar="N",
-            help="jobs of each workload; printed totals are scaled to that many",
-        )
-        command.add_argument(
-            "--processes",
-            type=_at_least(1),
-            metavar="N",
-            default=os.cpu_count() or 1,
-            help="simulations at once (%(default)s)",
-        )
+        _add_run_options(command)
     return parser
+
+
+def _add_run_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--seeds", type=_at_least(2), metavar="N", help="runs of each line")
+    command.add_argument(
+        "--jobs",
+        type=_at_least(1),
+        metavar="N",
+        help="jobs of each workload; printed totals are scaled to that many",
+    )
+    command.add_argument(
+        "--processes",
+        type=_at_least(1),
+        metavar="N",
+        default=os.cpu_count() or 1,
+        help="simulations at once (%(default)s)",
+    )
+    command.add_argument(
+        "--results",
+        type=Path,
+        metavar="DIR",
+        default=Path("experiment-results"),
+        help="folder with the results of finished runs, which are not repeated (%(default)s)",
+    )
 
 
 def _at_least(least: int) -> Callable[[str], int]:
@@ -92,66 +119,61 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
-def _run(options: argparse.Namespace) -> int:
-    from pliant.simulator.experiments.report import as_json, as_text
+def _show(options: argparse.Namespace) -> int:
+    from pliant.simulator.experiments.reporting.report import description
 
-    experiment = find_experiment(options.name)
-    lines = _lines(experiment, options)
-    print(json.dumps(as_json(lines), indent=2) if options.json else as_text(experiment, lines))
+    print("\n\n".join(description(find_experiment(name)) for name in options.name))
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    from pliant.simulator.experiments.reporting.report import as_json, as_text
+
+    outcomes = _outcomes([find_experiment(name) for name in options.name], options)
+    if options.json:
+        print(json.dumps([row for outcome in outcomes for row in as_json(outcome)], indent=2))
+    else:
+        print("\n\n".join(map(as_text, outcomes)))
     return 0
 
 
 def _report(options: argparse.Namespace) -> int:
-    from pliant.simulator.experiments.report import as_markdown
+    from pliant.simulator.experiments.reporting.report_files import prepare_folder, write_report
 
     chosen = [find_experiment(name) for name in options.name or known_experiments()]
-    if options.out is not None:
-        _check_writable(options.out)
-    sections = [as_markdown(item, _lines(item, options)) for item in chosen]
-    text = "\n".join(["# Experiments", "", *sections])
-    if options.out is None:
-        print(text)
-        return 0
-    try:
-        options.out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ExperimentError(f"--out {options.out}: cannot be written: {error.strerror}") from None
+    prepare_folder(options.out)
+    for path in write_report(options.out, _outcomes(chosen, options)):
+        print(path)
     return 0
 
 
-def _check_writable(path: Path) -> None:
-    """Check before hours of work that the result can be written. An existing file is kept."""
-    is_new = not path.exists()
-    try:
-        with path.open("a", encoding="utf-8"):
-            pass
-        if is_new:
-            path.unlink()
-    except OSError as error:
-        raise ExperimentError(f"--out {path}: cannot be written: {error.strerror}") from None
-
-
-def _lines(experiment: Experiment, options: argparse.Namespace) -> "list[Line]":
-    from pliant.simulator.experiments.results import count_runs, run_experiment
-
-    total = count_runs(experiment, options.seeds)
-    shown = sys.stderr.isatty()
-
-    def progress(done: int) -> None:
-        """Update one line on a terminal; otherwise print ten lines in total."""
-        text = f"{experiment.name}: {done} of {total} runs"
-        if shown:
-            print(f"\r{text}", end="\n" if done == total else "", file=sys.stderr, flush=True)
-        elif done * 10 // total > (done - 1) * 10 // total:
-            print(text, file=sys.stderr, flush=True)
-
-    return run_experiment(
-        experiment,
-        processes=options.processes,
-        progress=progress,
-        seeds=options.seeds,
-        jobs=options.jobs,
+def _outcomes(experiments: "list[Experiment]", options: argparse.Namespace) -> "list[Outcome]":
+    """Run what is missing, and return the results of the experiments."""
+    from pliant.simulator.experiments.results import conclude
+    from pliant.simulator.experiments.running.measuring import (
+        ProgressLine,
+        Scale,
+        measure,
+        obsolete_results,
     )
+    from pliant.simulator.experiments.running.results_store import ResultsStore
+
+    scale = Scale(options.seeds, options.jobs)
+    store = ResultsStore(options.results)
+    _report_obsolete(obsolete_results(experiments, store, scale))
+    measured = measure(
+        experiments, store, scale=scale, processes=options.processes, progress=ProgressLine()
+    )
+    return [conclude(each, runs, scale) for each, runs in zip(experiments, measured, strict=True)]
+
+
+def _report_obsolete(found: Sequence[str]) -> None:
+    """Name results that are not used; of many the first ones."""
+    few = 5
+    for text in found[:few]:
+        print(f"{PROG}: not used: {text}", file=sys.stderr)
+    if len(found) > few:
+        print(f"{PROG}: not used: {len(found) - few} more files", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,57 +1,56 @@
-"""From runs to tables: measured values, printed values, and values of queueing theory."""
+"""From runs to results: a line for each cell, and what holds across the cells."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pliant.simulator.confidence import Interval, interval
-from pliant.simulator.experiments.definitions import (
+from pliant.simulator.experiments.definition.definitions import (
+    Cell,
     Claim,
     Experiment,
-    Metric,
-    TableRow,
-    Tolerance,
+    name_of,
 )
-from pliant.simulator.experiments.pool import Progress, Task, run_all
 from pliant.simulator.experiments.queueing_theory import theory_value
-from pliant.simulator.inputs import models
+from pliant.simulator.experiments.running.measuring import FULL_SIZE, Measured, Scale
+from pliant.simulator.experiments.series import (
+    Peaked,
+    Read,
+    Subtracted,
+    interpolate,
+    peaks,
+    subtract,
+)
+from pliant.simulator.experiments.verdicts import (
+    DOUBTFUL,
+    PRINTED,
+    REPORTED,
+    THEORY,
+    Compared,
+    compare_pairs,
+    judge,
+    summary,
+)
 from pliant.simulator.run.metrics import TOTALS
 
-PRINTED = "as printed"
-THEORY = "as theory"
-DIFFERS = "differs"
-REPORTED = "reported"
-UNDECIDED = "too few runs"
-#: The largest half width of an interval that decides, relative to the expected value. A wider
-#: interval would contain almost any value.
-WIDEST = 0.1
+REPRODUCED = "reproduced"
+SAME_SHAPE = "same shape"
+NOT_REPRODUCED = "not reproduced"
+NOT_COMPARED = "nothing printed to compare with"
+CANNOT = "cannot be reproduced"
 
-#: The metrics of the runs of one cell of a table, one mapping per seed.
-Cell = Sequence[Mapping[str, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """The result of a claim, from pairs of runs with the same seed, arrivals and work."""
-
-    #: Whether the claim holds for the mean of the differences.
-    holds: bool
-    #: The difference, positive on the claimed side.
-    by: Interval
-    #: The number of pairs in which the claim holds, and the number of pairs.
-    pairs: int
-    of: int
-    #: Whether the interval of the differences excludes 0. If not, the result may be due to chance.
-    told_apart: bool
+#: The metrics of the runs of each cell, by the place of the cell.
+Runs = Mapping[int, Sequence[Mapping[str, float]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a result: a row of the table for one variant."""
+    """One line of a result: a cell that is not run for claims only."""
 
     setup: dict[str, Any]
     printed: dict[str, float]
+    #: Why a printed value is doubtful, by metric.
+    doubtful: dict[str, str]
     ours: dict[str, Interval]
     theory: dict[str, float]
     #: The verdict on each metric; ``verdict`` sums up metrics and claims.
@@ -60,114 +59,93 @@ class Line:
     verdict: str
 
 
-def run_experiment(
-    experiment: Experiment,
-    *,
-    processes: int,
-    progress: Progress,
-    seeds: int | None = None,
-    jobs: int | None = None,
-) -> list[Line]:
-    """Run an experiment.
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of an experiment."""
+
+    experiment: Experiment
+    lines: list[Line]
+    peaks: list[Peaked] = field(default_factory=list)
+    differences: list[Subtracted] = field(default_factory=list)
+    interpolations: list[Read] = field(default_factory=list)
+
+    @property
+    def claims(self) -> list[tuple[str, Compared]]:
+        """The claims of all lines, each with the name of its line."""
+        return [
+            (f"{name_of(line.setup)}: {claim}", found)
+            for line in self.lines
+            for claim, found in line.claims.items()
+        ]
+
+    def counts(self) -> dict[str, int]:
+        """Return how many values have each verdict, without those that are only reported."""
+        found: dict[str, int] = {}
+        for line in self.lines:
+            for verdict in line.verdicts.values():
+                if verdict not in (REPORTED, DOUBTFUL):
+                    found[verdict] = found.get(verdict, 0) + 1
+        return found
+
+    @property
+    def verdict(self) -> str:
+        """One word for the experiment.
+
+        The verdict is "reproduced" if at least nine of ten judged values agree with print or theory
+        and all claims hold, and "same shape" if at least nine of ten claims hold.
+        """
+        counts = self.counts()
+        judged = sum(counts.values())
+        agreeing = counts.get(PRINTED, 0) + counts.get(THEORY, 0)
+        held = [found.holds for _, found in self.claims] + [peak.holds for peak in self.peaks]
+        if self.experiment.not_reproducible:
+            return CANNOT
+        if not judged and not held:
+            return NOT_COMPARED
+        if agreeing >= 0.9 * judged and all(held):
+            return REPRODUCED if judged else SAME_SHAPE
+        if held and sum(held) >= 0.9 * len(held):
+            return SAME_SHAPE
+        return NOT_REPRODUCED
+
+
+def conclude(experiment: Experiment, measured: Measured, scale: Scale = FULL_SIZE) -> Outcome:
+    """Compare the runs of an experiment with what was printed and claimed.
 
     Args:
         experiment: the experiment.
-        processes: how many runs in parallel.
-        progress: called after each run.
-        seeds: the number of seeds 1, 2, ...; None for the number in the definition.
-        jobs: the jobs of each workload; None for the number in the definition. Expected totals,
-            such as profit, are scaled to this number.
-
-    Raises:
-        ExperimentError: a run failed.
+        measured: the metrics of the runs of each of its cells.
+        scale: the size of the runs. Expected totals, such as profit, are scaled to the number of
+            jobs.
     """
-    cells = list(_cells(experiment))
-    sources = [metric.source for metric in experiment.metrics]
-    tasks = [
-        Task(_with_jobs(experiment.spec(row, variant), jobs), seed, sources)
-        for _, row, variant in cells
-        for seed in range(1, (seeds or row.seeds) + 1)
+    runs = {id(cell): each for cell, each in zip(experiment.cells, measured, strict=True)}
+    lines = [
+        _line(experiment, cell, runs, scale) for cell in experiment.cells if not cell.is_reference
     ]
-    measured = iter(run_all(tasks, processes, progress))
-    found = {
-        (place, variant): list(islice(measured, seeds or row.seeds))
-        for place, row, variant in cells
-    }
-    return [
-        _line(
-            experiment,
-            row,
-            variant,
-            {name: found[place, name] for name in _names(experiment)},
-            share_of_jobs(experiment.spec(row, variant), jobs),
-        )
-        for place, row, variant in cells
-        if variant in experiment.variants
-    ]
+    return Outcome(
+        experiment,
+        lines,
+        peaks(experiment, runs),
+        subtract(experiment, runs),
+        interpolate(experiment, runs),
+    )
 
 
-def share_of_jobs(spec: Mapping[str, Any], jobs: int | None) -> float:
-    """Return the number of jobs relative to the definition; 1 if it states none."""
-    if jobs is None:
-        return 1.0
-    named = spec.get("jobs") or spec.get("parameters", {}).get("jobs")
-    if named is None and models.is_model(spec.get("workload", "")):
-        named = models.parameters(spec["workload"]).get("jobs")
-    return jobs / named if isinstance(named, int) and named else 1.0
-
-
-def _scaled(metric: Metric, values: Mapping[str, float], share: float) -> float | None:
-    """Return the expected value of a metric. Totals are scaled to the number of jobs."""
-    value = values.get(metric.name)
-    return value if value is None or metric.source not in TOTALS else value * share
-
-
-def count_runs(experiment: Experiment, seeds: int | None) -> int:
-    """Return the number of simulations of an experiment."""
-    return sum(seeds or row.seeds for _, row, _ in _cells(experiment))
-
-
-def _names(experiment: Experiment) -> list[str]:
-    return [*experiment.variants, *experiment.references]
-
-
-def _cells(experiment: Experiment) -> Iterator[tuple[int, TableRow, str]]:
-    for place, row in enumerate(experiment.rows):
-        for variant in _names(experiment):
-            yield place, row, variant
-
-
-def _with_jobs(spec: dict[str, Any], jobs: int | None) -> dict[str, Any]:
-    return spec if jobs is None else {**spec, "jobs": jobs}
-
-
-def _means(experiment: Experiment, cell: Cell) -> dict[str, Interval]:
-    return {
-        metric.name: interval([run[metric.source] for run in cell]) for metric in experiment.metrics
-    }
-
-
-def _line(
-    experiment: Experiment, row: TableRow, variant: str, cells: Mapping[str, Cell], share: float
-) -> Line:
-    ours = _means(experiment, cells[variant])
-    named = {key: float(value) for key, value in row.printed.get(variant, {}).items()}
-    printed = {
-        metric.name: value
+def _line(experiment: Experiment, cell: Cell, runs: Runs, scale: Scale) -> Line:
+    own = runs[id(cell)]
+    share = scale.share_of_jobs(cell.spec)
+    ours = {
+        metric.name: interval([run.get(metric.source, 0.0) for run in own])
         for metric in experiment.metrics
-        if (value := _scaled(metric, named, share)) is not None
     }
-    spec = experiment.spec(row, variant)
-    formulas = row.theory.get(variant, {}).items()
-    values = {key: theory_value(value, spec) for key, value in formulas}
+    values = {key: theory_value(value, cell.spec) for key, value in cell.theory.items()}
     known = {key: value for key, value in values.items() if value is not None}
-    theory = {
-        metric.name: value
-        for metric in experiment.metrics
-        if (value := _scaled(metric, known, share)) is not None
-    }
+    printed = _scaled(experiment, cell.printed, share)
+    theory = _scaled(experiment, known, share)
     verdicts = {
-        metric.name: judge(
+        metric.name: DOUBTFUL
+        if metric.name in cell.doubtful
+        else judge(
             metric.scaled(share if metric.source in TOTALS else 1.0),
             ours[metric.name],
             printed.get(metric.name),
@@ -175,87 +153,40 @@ def _line(
         )
         for metric in experiment.metrics
     }
-    sources = {metric.name: metric.source for metric in experiment.metrics}
     claims = {
-        str(claim): compare(claim, sources[claim.metric], cells)
+        str(claim): found
         for claim in experiment.claims
-        if claim.of == variant
+        if (found := _compared(experiment, claim, cell, runs)) is not None
     }
-    setup = {**row.setup, experiment.compare: variant}
+    held = {key: found.holds for key, found in claims.items()}
     return Line(
-        setup,
+        dict(cell.setup),
         printed,
+        dict(cell.doubtful),
         ours,
         theory,
         verdicts,
         claims,
-        summary(verdicts, {key: found.holds for key, found in claims.items()}),
+        summary(verdicts, held),
     )
 
 
-def judge(
-    metric: Metric, ours: Interval, printed: float | None, theory: Mapping[str, float]
-) -> str:
-    """Compare a metric with the printed value if there is a tolerance, otherwise with theory.
-
-    A value of theory within the interval is evidence only if the interval is narrow.
-    """
-    expected, within = theory.get(metric.name), metric.within
-    by_print = REPORTED
-    if within is not None and printed is not None:
-        by_print = judge_printed(within, ours, printed)
-    if by_print == PRINTED or expected is None:
-        return by_print
-    if _near(within, ours, expected):
-        return THEORY
-    if expected not in ours:
-        return UNDECIDED if by_print == UNDECIDED else DIFFERS
-    return THEORY if _is_narrow(ours, expected) else UNDECIDED
+def _scaled(experiment: Experiment, values: Mapping[str, float], share: float) -> dict[str, float]:
+    """Return expected values. Totals are scaled to the number of jobs."""
+    return {
+        metric.name: values[metric.name] * (share if metric.source in TOTALS else 1.0)
+        for metric in experiment.metrics
+        if metric.name in values
+    }
 
 
-def judge_printed(within: Tolerance, ours: Interval, printed: float) -> str:
-    """Return the verdict on a printed value: "as printed", "differs" or "too few runs".
-
-    The verdict is "as printed" if the whole interval is within the tolerance, and "differs" if no
-    part of it is. If a part is, the verdict is "as printed" only if the mean is within the
-    tolerance, the printed value is within the interval, and the interval is narrow. Otherwise
-    other seeds could give another verdict.
-    """
-    if within.allows(ours.low, printed) and within.allows(ours.high, printed):
-        return PRINTED
-    margin = within.margin(printed)
-    if ours.low > printed + margin or ours.high < printed - margin:
-        return DIFFERS
-    agrees = within.allows(ours.mean, printed) and printed in ours and _is_narrow(ours, printed)
-    return PRINTED if agrees else UNDECIDED
-
-
-def _is_narrow(ours: Interval, expected: float) -> bool:
-    return ours.high - ours.low <= 2 * WIDEST * abs(expected)
-
-
-def _near(within: Tolerance | None, ours: Interval, expected: float | None) -> bool:
-    return within is not None and expected is not None and within.allows(ours.mean, expected)
-
-
-def compare(claim: Claim, source: str, cells: Mapping[str, Cell]) -> Compared:
-    """Compare the two variants of a claim, run by run, in the metric ``source`` of the results."""
-    pairs = zip(cells[claim.of], cells[claim.than], strict=True)
-    sign = 1 if claim.above else -1
-    ahead = [sign * (mine[source] - other[source]) for mine, other in pairs]
-    by = interval(ahead)
-    return Compared(by.mean > 0, by, sum(each > 0 for each in ahead), len(ahead), 0 not in by)
-
-
-def summary(verdicts: Mapping[str, str], claims: Mapping[str, bool]) -> str:
-    """Return the verdict for the line: the names of what differs, or the weakest agreement."""
-    wrong = [name for name, verdict in verdicts.items() if verdict == DIFFERS]
-    wrong += [f"not {claim}" for claim, true in claims.items() if not true]
-    if wrong:
-        return f"{DIFFERS}: {', '.join(wrong)}"
-    found = set(verdicts.values()) - {REPORTED}
-    if UNDECIDED in found:
-        return UNDECIDED
-    if not found:
-        return REPORTED
-    return THEORY if THEORY in found else PRINTED
+def _compared(experiment: Experiment, claim: Claim, cell: Cell, runs: Runs) -> Compared | None:
+    """Return the result of a claim for a cell; None if the claim is not about the cell."""
+    if not (cell.fits(claim.of) and cell.fits(claim.where)):
+        return None
+    other = experiment.find({**cell.setup, **claim.than})
+    if other is None:
+        return None
+    source = experiment.metric(claim.metric).source
+    mine, theirs = ([run.get(source, 0.0) for run in runs[id(each)]] for each in (cell, other))
+    return compare_pairs(mine, theirs, above=claim.above, by=claim.by)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pliant.simulator.cli import main
-from pliant.simulator.experiments import worker
+from pliant.simulator.experiments.running import worker
 
 THEIRS = """
 import sys

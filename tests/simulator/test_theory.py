@@ -14,8 +14,8 @@ import pytest
 
 from pliant.simulator import SimJob
 from pliant.simulator.confidence import Interval, interval
-from pliant.simulator.experiments.definitions import find_experiment
-from pliant.simulator.experiments.tasks import run_task, workload_of
+from pliant.simulator.experiments.definition.reading import find_experiment
+from pliant.simulator.experiments.running.tasks import run_task, workload_of
 
 WORK = 64.5
 SEEDS = range(1, 7)
@@ -39,13 +39,12 @@ def one_by_one(jobs: list[SimJob], processors: int) -> float:
 @pytest.mark.parametrize(("gap", "load"), [(500, 0.129), (200, 0.3225), (100, 0.645)])
 def test_mean_response_under_equipartition(gap: float, load: float) -> None:
     experiment = find_experiment("kumar-4.2")
-    (row,) = (row for row in experiment.rows if row.setup["mean_interarrival_s"] == gap)
-    spec = experiment.spec(row, "adaptive")
-    spec["jobs"] = 2000
+    (cell,) = experiment.matching({"mean_interarrival_s": gap, "class": "adaptive"})
+    spec = {**cell.spec, "jobs": 2000}
     assert WORK / gap == load
     corrected = []
     for seed in SEEDS:
-        ours = run_task(spec, seed, ["mean_turnaround_s"])["mean_turnaround_s"]
+        ours = run_task(spec, seed)["mean_turnaround_s"]
         luck = one_by_one(workload_of(spec, seed).jobs, spec["parameters"]["processors"])
         corrected.append(ours - luck + theory(gap))
     found = interval(corrected)

@@ -8,15 +8,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pliant.core.values.sizes import SizesError
+from pliant.core.values.sizes import SizesError, parse_sizes
 from pliant.core.values.speedup import SpeedupError
-from pliant.simulator.experiments.definitions import ExperimentError
+from pliant.simulator.experiments.definition.definitions import ExperimentError
 from pliant.simulator.inputs import models
 from pliant.simulator.inputs.costs import parse_cost
 from pliant.simulator.inputs.failures import parse_failures
 from pliant.simulator.inputs.settings import Settings, parse_clusters
 from pliant.simulator.inputs.swf import read_swf
-from pliant.simulator.inputs.workload import Workload, WorkloadError
+from pliant.simulator.inputs.workload import SimJob, Workload, WorkloadError
+from pliant.simulator.run.metrics import DESCRIPTIONS
 from pliant.simulator.run.result import JobRecord
 from pliant.simulator.run.simulate import simulate
 
@@ -24,6 +25,8 @@ from pliant.simulator.run.simulate import simulate
 LOGS = "PLIANT_WORKLOADS"
 #: Settings that a definition states elsewhere, or that are for pictures only.
 _NOT_SETTINGS = {"processors", "strategy", "options", "seed", "keep_jobs", "keep_spans"}
+#: The beginning of the metrics of single jobs, in runs that list their jobs.
+_OF_JOB = "turnaround_s_of_job_"
 _TRANSFORMS = ("malleable", "sizes", "speedup", "spread", "evolving", "shrinking_factor")
 
 
@@ -34,13 +37,33 @@ def workload_of(spec: Mapping[str, Any], seed: int) -> Workload:
         ExperimentError, WorkloadError: the workload cannot be made.
     """
     name, jobs, machine = spec.get("workload", ""), spec.get("jobs"), _machine(spec)
-    if models.is_model(name):
+    if "job_list" in spec:
+        made = _listed(spec["job_list"])
+    elif models.is_model(name):
         count = {} if jobs is None else {"jobs": jobs}
         size = {} if machine is None else {"processors": machine}
         made = models.make(name, {**size, **spec.get("parameters", {}), "seed": seed, **count})
     else:
         made = read_swf(_log(name), machine, jobs)
     return _transformed(made, spec.get("transform", {}), Random(seed))
+
+
+def _listed(entries: Sequence[Mapping[str, Any]]) -> Workload:
+    """Return a workload of jobs that the definition lists, with linear speedup."""
+    made = []
+    for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, dict) or set(entry) != {"submit", "work", "sizes"}:
+            raise ExperimentError(
+                f"job_list[{number - 1}]: expected submit, work and sizes, not {entry!r}"
+            )
+        try:
+            sizes = parse_sizes(str(entry["sizes"]))
+            submit, work = float(entry["submit"]), float(entry["work"])
+        except (SizesError, TypeError, ValueError) as error:
+            raise ExperimentError(f"job_list[{number - 1}]: {error}") from None
+        is_malleable = sizes.min < sizes.max
+        made.append(SimJob(number, submit, work, sizes, sizes.max, malleable=is_malleable))
+    return Workload(made, name="listed jobs")
 
 
 def _machine(spec: Mapping[str, Any]) -> int | None:
@@ -81,28 +104,37 @@ def _transformed(workload: Workload, given: Mapping[str, Any], rng: Random) -> W
     return workload
 
 
-def run_task(spec: Mapping[str, Any], seed: int, metrics: Sequence[str]) -> dict[str, float]:
-    """Run one simulation and return its metrics.
+def run_task(spec: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Run one simulation and return all of its metrics.
 
     Raises:
-        ExperimentError: a metric is not known, or the definition is invalid.
+        ExperimentError: the definition is invalid.
         WorkloadError, ValueError: the workload, the strategy or the settings are invalid.
     """
     workload = workload_of(spec, seed)
     processors = _machine(spec) or workload.processors
     if processors is None:
         raise ExperimentError("processors: the size of the machine is not known")
+    is_listed = "job_list" in spec
     settings = Settings(
         processors=processors,
         strategy=spec.get("strategy", "equipartition"),
         options=spec.get("options", {}),
         seed=seed,
-        keep_jobs=bool(spec.get("warm_up")),
+        keep_jobs=bool(spec.get("warm_up")) or is_listed,
         **_settings(spec.get("settings", {})),
     )
     result = simulate(workload.jobs, settings)
-    means = _means_after(result.jobs, spec.get("warm_up", 0))
-    return {name: _measure(name, {**result.metrics, **means}) for name in metrics}
+    measured = {name: float(value) for name, value in result.metrics.items()}
+    measured |= _means_after(result.jobs, spec.get("warm_up", 0))
+    if is_listed:
+        measured |= {f"{_OF_JOB}{job.id}": job.turnaround for job in result.jobs}
+    return measured
+
+
+def is_metric(name: str) -> bool:
+    """Return whether runs can have a metric of this name."""
+    return name in DESCRIPTIONS or name.startswith(("policy_", _OF_JOB))
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,12 +154,6 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: readers[key](str(value)) if key in readers else value for key, value in given.items()
     }
-
-
-def _measure(name: str, metrics: Mapping[str, float]) -> float:
-    if name not in metrics:
-        raise ExperimentError(f"metrics: {name!r} is not known; known are: {', '.join(metrics)}")
-    return float(metrics[name])
 
 
 def _means_after(jobs: Sequence[JobRecord], warm_up: int) -> dict[str, float]:

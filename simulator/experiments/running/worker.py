@@ -4,7 +4,7 @@ import json
 import sys
 from contextlib import redirect_stdout
 
-from pliant.simulator.experiments.tasks import run_task
+from pliant.simulator.experiments.running.tasks import run_task
 from pliant.simulator.inputs.errors import SimulationError
 
 
@@ -13,7 +13,7 @@ def main() -> int:
     task = json.load(sys.stdin)
     try:
         with redirect_stdout(sys.stderr):  # Output of a strategy does not belong to the result.
-            measured = run_task(task["spec"], task["seed"], task["metrics"])
+            measured = run_task(task["spec"], task["seed"])
     except (SimulationError, ValueError) as error:
         # All errors in the inputs are of these types.
         print(f"{task['spec'].get('workload')}, seed {task['seed']}: {error}", file=sys.stderr)

@@ -4,49 +4,47 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pliant.simulator.experiments.definitions import ExperimentError
+from pliant.simulator.experiments.definition.definitions import ExperimentError
 
-#: Called after each run with the number of runs that are done.
-Progress = Callable[[int], None]
+#: Called when a task is done, in the thread that called ``run_all``.
+Done = Callable[["Task", dict[str, float]], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Task:
     """One run of the simulator."""
 
     spec: dict[str, Any]
     seed: int
-    metrics: list[str]
 
 
-def run_all(tasks: Sequence[Task], processes: int, progress: Progress) -> list[dict[str, float]]:
-    """Run all tasks. Return the metrics of each, in the order of the tasks.
+def run_all(tasks: Sequence[Task], processes: int, done: Done) -> None:
+    """Run all tasks.
+
+    Args:
+        tasks: the tasks, which are started in this order.
+        processes: the number of tasks that run at once.
+        done: is called after each task, in the order in which they end.
 
     Raises:
         ExperimentError: a run failed; the other runs are ended.
     """
     pool = _Pool()
     with ThreadPoolExecutor(max(1, processes)) as executor:
-        futures = [executor.submit(pool.run, task) for task in tasks]
+        tasks_of = {executor.submit(pool.run, task): task for task in tasks}
         try:
-            _wait(futures, progress)
+            left = set(tasks_of)
+            while left:
+                ended, left = wait(left, return_when=FIRST_COMPLETED)
+                for future in ended:
+                    done(tasks_of[future], future.result())
         except BaseException:
             pool.stop()
             raise
-    return [future.result() for future in futures]
-
-
-def _wait(futures: Sequence[Future[dict[str, float]]], progress: Progress) -> None:
-    left = set(futures)
-    while left:
-        done, left = wait(left, return_when=FIRST_COMPLETED)
-        for future in done:
-            future.result()
-        progress(len(futures) - len(left))
 
 
 class _Pool:
@@ -62,7 +60,7 @@ class _Pool:
             raise ExperimentError("stopped")
         # -P: modules and package metadata in the working directory (such as an old build's list of
         # strategies) must not be found instead of the installed ones.
-        command = [sys.executable, "-P", "-m", "pliant.simulator.experiments.worker"]
+        command = [sys.executable, "-P", "-m", "pliant.simulator.experiments.running.worker"]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
             self._running.add(process)

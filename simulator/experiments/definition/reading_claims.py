@@ -1,0 +1,215 @@
+"""Read what is claimed across rows, and what is plotted, from the definition of an experiment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pliant.simulator.experiments.definition.checks import (
+    InvalidError,
+    Place,
+    among,
+    mapping,
+    number,
+    required,
+    tolerance,
+)
+from pliant.simulator.experiments.definition.definitions import (
+    Cell,
+    Claim,
+    Difference,
+    Interpolation,
+    Peak,
+    Plot,
+    Tolerance,
+    Tree,
+)
+
+_CLAIM: Mapping[str, type] = {
+    "metric": str,
+    "of": object,
+    "above": object,
+    "below": object,
+    "by": object,
+    "where": dict,
+    "highest": dict,
+}
+_DIFFERENCE: Mapping[str, type] = {
+    "source": str,
+    "metric": str,
+    "of": object,
+    "below": object,
+    "above": object,
+    "in": str,
+    "across": str,
+    "printed": dict,
+}
+_INTERPOLATION: Mapping[str, type] = {
+    "source": str,
+    "metric": str,
+    "at": dict,
+    "along": str,
+    "across": str,
+    "printed": dict,
+    "where": dict,
+}
+_PLOT: Mapping[str, type] = {
+    "y": str,
+    "x": str,
+    "lines": str,
+    "where": dict,
+    "log_x": bool,
+    "log_y": bool,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The names of an experiment that claims and plots may use."""
+
+    axes: Mapping[str, list[Any]]
+    metrics: list[str]
+    compare: str
+    cells: tuple[Cell, ...]
+
+    def values(self, place: Place, tree: object) -> Tree:
+        """Read values of axes: a mapping, or the name of a variant alone."""
+        if not isinstance(tree, dict):
+            if not self.compare:
+                raise InvalidError(place, f"expected axis: value, not {tree!r}")
+            tree = {self.compare: tree}
+        for axis, wanted in tree.items():
+            among((*place, axis), axis, self.axes)
+            for value in wanted if isinstance(wanted, list) else [wanted]:
+                among((*place, axis), value, self.axes[axis])
+        return tree
+
+    def metric(self, place: Place, tree: Tree) -> str:
+        """Read the name of a metric."""
+        required(place, tree, ("metric",))
+        among((*place, "metric"), tree["metric"], self.metrics)
+        return str(tree["metric"])
+
+
+def read_claims(claims: list[Any], known: Known) -> tuple[tuple[Claim, ...], tuple[Peak, ...]]:
+    """Read claims: differences between cells, and axes along which a metric has its peak."""
+    differences, peaks = [], []
+    for index, tree in enumerate(claims):
+        place: Place = ("claims", index)
+        entries = mapping(place, tree, _CLAIM)
+        if "highest" in entries:
+            peaks.append(_peak(place, entries, known))
+        else:
+            differences.append(_claim(place, entries, known))
+    return tuple(differences), tuple(peaks)
+
+
+def _claim(place: Place, entries: Tree, known: Known) -> Claim:
+    required(place, entries, ("of",))
+    of, than, above = _sides(place, entries, known)
+    by = tolerance((*place, "by"), entries["by"]) if "by" in entries else Tolerance(0.0)
+    where = known.values((*place, "where"), entries.get("where", {}))
+    return Claim(known.metric(place, entries), of, than, above, by, where)
+
+
+def _sides(place: Place, entries: Tree, known: Known) -> tuple[Tree, Tree, bool]:
+    """Return the two sides of a comparison, and whether the first one is above."""
+    if ("above" in entries) == ("below" in entries):
+        raise InvalidError(place, "expected either above or below")
+    side = "above" if "above" in entries else "below"
+    of = known.values((*place, "of"), entries["of"])
+    than = known.values((*place, side), entries[side])
+    if set(of) != set(than):
+        raise InvalidError((*place, side), f"name the same axes as in of: {', '.join(of)}")
+    return of, than, side == "above"
+
+
+def _peak(place: Place, entries: Tree, known: Known) -> Peak:
+    highest = known.values((*place, "highest"), entries["highest"])
+    if len(highest) != 1:
+        raise InvalidError((*place, "highest"), "expected one axis with a list of values")
+    axis, at = next(iter(highest.items()))
+    where = known.values((*place, "where"), entries.get("where", {}))
+    values = tuple(at) if isinstance(at, list) else (at,)
+    return Peak(known.metric(place, entries), axis, values, where)
+
+
+def read_differences(trees: list[Any], known: Known) -> tuple[Difference, ...]:
+    """Read printed rows of differences."""
+    found = []
+    for index, tree in enumerate(trees):
+        place: Place = ("differences", index)
+        entries = mapping(place, tree, _DIFFERENCE)
+        required(place, entries, ("source", "of", "in", "across", "printed"))
+        of, than, above = _sides(place, entries, known)
+        among((*place, "in"), entries["in"], ("points", "percent"))
+        axis = entries["across"]
+        printed = _printed(place, entries, axis, known)
+        metric, relative = known.metric(place, entries), entries["in"] == "percent"
+        sign = 1 if above else -1
+        found.append(Difference(entries["source"], metric, of, than, axis, relative, sign, printed))
+    return tuple(found)
+
+
+def _printed(place: Place, entries: Tree, axis: str, known: Known) -> dict[Any, float]:
+    among((*place, "across"), axis, known.axes)
+    printed: dict[Any, float] = {}
+    for value, amount in entries["printed"].items():
+        among((*place, "printed", str(value)), value, known.axes[axis])
+        printed[value] = number((*place, "printed", str(value)), amount)
+    return printed
+
+
+def read_interpolations(trees: list[Any], known: Known) -> tuple[Interpolation, ...]:
+    """Read values that were printed for a place on a curve."""
+    found = []
+    for index, tree in enumerate(trees):
+        place: Place = ("interpolations", index)
+        entries = mapping(place, tree, _INTERPOLATION)
+        required(place, entries, ("source", "at", "along", "across", "printed"))
+        if len(entries["at"]) != 1:
+            raise InvalidError((*place, "at"), "expected one metric with its value")
+        other, value = next(iter(entries["at"].items()))
+        among((*place, "at", other), other, known.metrics)
+        among((*place, "along"), entries["along"], known.axes)
+        found.append(
+            Interpolation(
+                source=entries["source"],
+                metric=known.metric(place, entries),
+                other=other,
+                along=entries["along"],
+                value=number((*place, "at", other), value),
+                axis=entries["across"],
+                printed=_printed(place, entries, entries["across"], known),
+                where=known.values((*place, "where"), entries.get("where", {})),
+            )
+        )
+    return tuple(found)
+
+
+def read_plots(trees: list[Any], known: Known) -> tuple[Plot, ...]:
+    """Read the plots of an experiment."""
+    found = []
+    for index, tree in enumerate(trees):
+        place: Place = ("plots", index)
+        entries = mapping(place, tree, _PLOT)
+        required(place, entries, ("x", "y"))
+        among((*place, "y"), entries["y"], known.metrics)
+        for key in ("x", "lines"):
+            if entries.get(key):
+                among((*place, key), entries[key], known.axes)
+        where = known.values((*place, "where"), entries.get("where", {}))
+        rest = set(known.axes) - {entries["x"], entries.get("lines", ""), *where}
+        if rest:
+            axis = min(rest)
+            raise InvalidError(place, f"where: does not say which {axis}")
+        found.append(
+            Plot(
+                metric=entries["y"],
+                x=entries["x"],
+                lines=entries.get("lines", ""),
+                where=where,
+                log_x=entries.get("log_x", False),
+                log_y=entries.get("log_y", False),
+            )
+        )
+    return tuple(found)

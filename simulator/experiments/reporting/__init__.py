@@ -1,0 +1,1 @@
+"""Reports of experiments: text, Markdown, HTML and plots."""

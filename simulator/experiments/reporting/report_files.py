@@ -1,0 +1,85 @@
+"""Write the report of several experiments: a Markdown page, an HTML page, and plots."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pliant.simulator.experiments.definition.definitions import ExperimentError
+from pliant.simulator.experiments.reporting.document import (
+    Block,
+    Code,
+    Grid,
+    Heading,
+    Paragraph,
+    Picture,
+    as_html,
+    as_markdown,
+)
+from pliant.simulator.experiments.reporting.plots import can_plot, write_plots
+from pliant.simulator.experiments.reporting.report import experiment_blocks
+from pliant.simulator.experiments.results import Outcome
+
+PAGE = "experiments"
+_INTRODUCTION = (
+    "This page compares experiments of published papers with simulations by Pliant. It is made by "
+    "the command below, which runs what has not been run yet.",
+    "Each value is a mean over seeds with its 95 % confidence interval. Verdicts use the interval: "
+    '"as printed" means that the whole interval is within the tolerance around the printed value, '
+    '"differs" that no part of it is, and "too few runs" that other seeds could give another '
+    'verdict. An experiment is "reproduced" if nine of ten judged values agree with the printed '
+    'value or with theory and all claims hold; it has the "same shape" if nine of ten claims hold.',
+)
+
+
+def prepare_folder(folder: Path) -> None:
+    """Create the folder of a report, before hours of work for it.
+
+    Raises:
+        ExperimentError: the folder cannot be written.
+    """
+    probe = folder / f"{PAGE}.md"
+    is_new = not probe.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with probe.open("a", encoding="utf-8"):
+            pass
+        if is_new:
+            probe.unlink()
+    except OSError as error:
+        raise ExperimentError(f"--out {folder}: cannot be written: {error.strerror}") from None
+
+
+def write_report(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
+    """Write a report, and return the paths of its two pages.
+
+    Raises:
+        ExperimentError: a file cannot be written.
+    """
+    blocks: list[Block] = [
+        Heading("Published experiments", 1),
+        *(Paragraph(text) for text in _INTRODUCTION),
+        Code("$ pliant experiment report"),
+        Grid(
+            ("experiment", "about", "source", "verdict"),
+            [
+                [each.experiment.name, each.experiment.title, each.experiment.source, each.verdict]
+                for each in outcomes
+            ],
+        ),
+    ]
+    if not can_plot():
+        blocks.append(
+            Paragraph("There are no plots because matplotlib is not installed (pliant[plots]).")
+        )
+    try:
+        for outcome in outcomes:
+            pictures = [
+                Picture(path.relative_to(folder).as_posix(), alt)
+                for path, alt in write_plots(folder / "plots", outcome)
+            ]
+            blocks += experiment_blocks(outcome, pictures)
+        pages = {"md": as_markdown(blocks), "html": as_html(blocks)}
+        for suffix, text in pages.items():
+            (folder / f"{PAGE}.{suffix}").write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ExperimentError(f"--out {folder}: cannot be written: {error.strerror}") from None
+    return [folder / f"{PAGE}.{suffix}" for suffix in pages]

@@ -1,0 +1,155 @@
+"""Results of runs on disk, so that an interrupted experiment continues where it stopped.
+
+Each cell of an experiment has a file. Its first line is a header with the definition of the run
+and the version of the code. Each further line is the result of one seed, appended when the run
+ends. The name of the file has a hash of the header, so results of another definition, or of other
+code, are in other files and are never mixed with the present ones.
+"""
+
+import functools
+import hashlib
+import importlib.resources
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pliant.simulator.experiments.definition.definitions import ExperimentError
+
+#: The packages that determine the result of a run.
+_CODE = ("core", "strategies", "simulator/inputs", "simulator/run")
+
+
+class ResultsStore:
+    """A folder with the results of runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def prepare(self) -> None:
+        """Create the folder.
+
+        Raises:
+            ExperimentError: the folder cannot be written.
+        """
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ExperimentError(_unwritable(self._folder, error)) from None
+        if not os.access(self._folder, os.W_OK):
+            raise ExperimentError(f"--results {self._folder}: the folder cannot be written")
+
+    def read(self, experiment: str, label: str, spec: Mapping[str, Any]) -> dict[int, Any]:
+        """Return the metrics of the runs of a cell that are done, by seed.
+
+        An incomplete last line, from a process that was killed while it wrote, is ignored.
+        """
+        path = self._path(experiment, label, spec)
+        found: dict[int, Any] = {}
+        for entry in _entries(path):
+            if "seed" in entry:
+                found[entry["seed"]] = entry["metrics"]
+        return found
+
+    def add(
+        self,
+        experiment: str,
+        label: str,
+        spec: Mapping[str, Any],
+        seed: int,
+        metrics: Mapping[str, float],
+    ) -> None:
+        """Append the metrics of a run.
+
+        Raises:
+            ExperimentError: the file cannot be written.
+        """
+        path = self._path(experiment, label, spec)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as file:
+                if file.tell() == 0:
+                    file.write(_line({"label": label, "spec": spec, "code": code_version()}))
+                elif not path.read_bytes().endswith(b"\n"):
+                    file.write(b"\n")
+                file.write(_line({"seed": seed, "metrics": metrics}))
+        except OSError as error:
+            raise ExperimentError(_unwritable(path, error)) from None
+
+    def others(self, experiment: str, label: str, spec: Mapping[str, Any]) -> list[str]:
+        """Return what distinguishes results of the same cell that do not count, one text each."""
+        own = self._path(experiment, label, spec)
+        pattern = f"{_file_name(label)}.*.jsonl"
+        try:
+            paths = sorted(own.parent.glob(pattern)) if own.parent.is_dir() else []
+        except OSError:
+            return []
+        return [_other(path, spec) for path in paths if path != own]
+
+    def _path(self, experiment: str, label: str, spec: Mapping[str, Any]) -> Path:
+        text = json.dumps([spec, code_version()], sort_keys=True, default=str)
+        key = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return self._folder / _file_name(experiment) / f"{_file_name(label)}.{key}.jsonl"
+
+
+@functools.cache
+def code_version() -> str:
+    """Return a hash of the sources that determine the result of a run."""
+    digest = hashlib.sha256()
+    tasks = Path(__file__).with_name("tasks.py")
+    for name in _CODE:
+        root = Path(str(importlib.resources.files(f"pliant.{name.replace('/', '.')}")))
+        for path in [*sorted(root.rglob("*.py")), tasks]:
+            digest.update(path.name.encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _other(path: Path, spec: Mapping[str, Any]) -> str:
+    header = next(_entries(path), {})
+    if "spec" not in header:
+        return f"{path}: cannot be read"
+    changed = sorted(_changes(header["spec"], json.loads(json.dumps(spec, default=str))))
+    if not changed:
+        return f"{path}: made by another version of the simulator"
+    return f"{path}: the definition changed: {', '.join(changed)}"
+
+
+def _changes(old: Any, new: Any, place: str = "") -> Iterator[str]:
+    """Yield what differs between two definitions, as ``key: old, now new``."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in {*old, *new}:
+            yield from _changes(old.get(key), new.get(key), f"{place}.{key}" if place else key)
+    elif old != new:
+        yield f"{place} was {old}, is {new}"
+
+
+def _entries(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError) as error:
+        raise ExperimentError(f"{path}: cannot be read: {error}") from None
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(entry, dict):
+            yield entry
+
+
+def _line(entry: Mapping[str, Any]) -> bytes:
+    return (json.dumps(entry, default=str) + "\n").encode()
+
+
+def _file_name(text: str) -> str:
+    """Return a text without characters that file names should not have."""
+    return re.sub(r"[^A-Za-z0-9.+%_-]+", "_", text) or "_"
+
+
+def _unwritable(path: Path, error: OSError) -> str:
+    return f"{path}: cannot be written: {error.strerror or error}"

@@ -1,0 +1,143 @@
+"""What holds along an axis: where a metric is highest, differences, and places on curves."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from pliant.simulator.confidence import Interval, interval
+from pliant.simulator.experiments.definition.definitions import (
+    Cell,
+    Difference,
+    Experiment,
+    Interpolation,
+    Peak,
+    name_of,
+)
+
+#: The metrics of the runs of each cell, by the identity of the cell.
+Runs = Mapping[int, Sequence[Mapping[str, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Peaked:
+    """Where a metric is highest along an axis, by the means of the runs."""
+
+    peak: Peak
+    #: The values of the other axes, as a text.
+    label: str
+    highest_at: Any
+
+    @property
+    def holds(self) -> bool:
+        """Whether the highest value is at one of the claimed values of the axis."""
+        return self.highest_at in self.peak.at
+
+
+@dataclass(frozen=True, slots=True)
+class Subtracted:
+    """A printed difference with the one that was measured."""
+
+    difference: Difference
+    #: The value of the axis.
+    at: Any
+    printed: float
+    #: The difference of the printed values of both sides; None if one of them is not printed.
+    of_printed: float | None
+    ours: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A value that was printed for a place on a curve, with the one that was measured."""
+
+    interpolation: Interpolation
+    #: The value of the axis that names the curves.
+    at: Any
+    printed: float
+    #: None if fewer than two runs reach the place.
+    ours: Interval | None
+
+
+def peaks(experiment: Experiment, runs: Runs) -> list[Peaked]:
+    """Return where each metric is highest, for each claim about it."""
+    found = []
+    for peak in experiment.peaks:
+        source = experiment.metric(peak.metric).source
+        for label, cells in _lines_along(experiment, peak.axis, peak.where):
+            best = max(cells, key=lambda cell: _mean(runs[id(cell)], source))
+            found.append(Peaked(peak, label, best.setup[peak.axis]))
+    return found
+
+
+def subtract(experiment: Experiment, runs: Runs) -> list[Subtracted]:
+    """Return each printed difference with ours, from pairs of runs with the same seed."""
+    found = []
+    for difference in experiment.differences:
+        source = experiment.metric(difference.metric).source
+        for at, printed in difference.printed.items():
+            sides = [
+                next(experiment.matching({**side, difference.axis: at}), None)
+                for side in (difference.of, difference.than)
+            ]
+            of, than = sides
+            if of is None or than is None or printed is None:
+                continue
+            pairs = zip(runs[id(of)], runs[id(than)], strict=False)
+            ours = interval([_differ(difference, a[source], b[source]) for a, b in pairs])
+            printed_of, printed_than = (cell.printed.get(difference.metric) for cell in (of, than))
+            both = printed_of is not None and printed_than is not None
+            arithmetic = _differ(difference, printed_of, printed_than) if both else None
+            found.append(Subtracted(difference, at, printed, arithmetic, ours))
+    return found
+
+
+def _differ(difference: Difference, of: float | None, than: float | None) -> float:
+    """Return a difference in points or in percent, positive in the direction of the claim."""
+    assert of is not None
+    assert than is not None
+    scale = than if difference.relative else 1.0
+    return difference.sign * 100 * (of - than) / scale if scale else 0.0
+
+
+def interpolate(experiment: Experiment, runs: Runs) -> list[Read]:
+    """Return each value that was printed for a place on a curve with ours, seed by seed."""
+    found = []
+    for each in experiment.interpolations:
+        metric, other = (experiment.metric(name).source for name in (each.metric, each.other))
+        for at, printed in each.printed.items():
+            cells = list(experiment.matching({**each.where, each.axis: at}))
+            number = min((len(runs[id(cell)]) for cell in cells), default=0)
+            values = [
+                value
+                for seed in range(number)
+                if (value := _value_at(
+                    [(runs[id(c)][seed][other], runs[id(c)][seed][metric]) for c in cells],
+                    each.value,
+                )) is not None
+            ]  # fmt: skip
+            found.append(Read(each, at, printed, interval(values) if len(values) > 1 else None))
+    return found
+
+
+def _value_at(points: list[tuple[float, float]], place: float) -> float | None:
+    """Return the value of a curve, linear between its points; None if it does not reach there."""
+    for (left, low), (right, high) in pairwise(sorted(points)):
+        if left <= place <= right:
+            return low if left == right else low + (high - low) * (place - left) / (right - left)
+    return None
+
+
+def _lines_along(
+    experiment: Experiment, axis: str, where: Mapping[str, Any]
+) -> Iterator[tuple[str, list[Cell]]]:
+    """Yield the cells along an axis, with the values of all other axes as a text."""
+    lines: dict[str, list[Cell]] = {}
+    for cell in experiment.matching(where):
+        rest = {key: value for key, value in cell.setup.items() if key != axis}
+        lines.setdefault(name_of(rest), []).append(cell)
+    yield from lines.items()
+
+
+def _mean(runs: Sequence[Mapping[str, float]], source: str) -> float:
+    return sum(run.get(source, 0.0) for run in runs) / len(runs)

@@ -1,0 +1,115 @@
+"""Judge measured values by their confidence intervals: against printed values, and theory."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pliant.simulator.confidence import Interval, interval
+from pliant.simulator.experiments.definition.definitions import Metric, Tolerance
+
+PRINTED = "as printed"
+THEORY = "as theory"
+DIFFERS = "differs"
+REPORTED = "reported"
+UNDECIDED = "too few runs"
+DOUBTFUL = "printed value doubtful"
+#: The largest half width of an interval that decides, relative to the expected value. A wider
+#: interval would contain almost any value.
+WIDEST = 0.1
+
+
+#: Any difference in the claimed direction is enough.
+ANY = Tolerance(0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The result of a claim, from pairs of runs with the same seed, arrivals and work."""
+
+    #: Whether the claim holds for the mean of the differences.
+    holds: bool
+    #: The difference, positive on the claimed side.
+    by: Interval
+    #: The number of pairs in which the claim holds, and the number of pairs.
+    pairs: int
+    of: int
+    #: Whether the interval of the differences excludes 0. If not, the result may be due to chance.
+    told_apart: bool
+
+
+def judge(
+    metric: Metric, ours: Interval, printed: float | None, theory: Mapping[str, float]
+) -> str:
+    """Compare a metric with the printed value if there is a tolerance, otherwise with theory.
+
+    A value of theory within the interval is evidence only if the interval is narrow.
+    """
+    expected, within = theory.get(metric.name), metric.within
+    by_print = REPORTED
+    if within is not None and printed is not None:
+        by_print = judge_printed(within, ours, printed)
+    if by_print == PRINTED or expected is None:
+        return by_print
+    if _near(within, ours, expected):
+        return THEORY
+    if expected not in ours:
+        return UNDECIDED if by_print == UNDECIDED else DIFFERS
+    return THEORY if _is_narrow(ours, expected) else UNDECIDED
+
+
+def judge_printed(within: Tolerance, ours: Interval, printed: float) -> str:
+    """Return the verdict on a printed value: "as printed", "differs" or "too few runs".
+
+    The verdict is "as printed" if the whole interval is within the tolerance, and "differs" if no
+    part of it is. If a part is, the verdict is "as printed" only if the mean is within the
+    tolerance, the printed value is within the interval, and the interval is narrow. Otherwise
+    other seeds could give another verdict.
+    """
+    if within.allows(ours.low, printed) and within.allows(ours.high, printed):
+        return PRINTED
+    margin = within.margin(printed)
+    if ours.low > printed + margin or ours.high < printed - margin:
+        return DIFFERS
+    agrees = within.allows(ours.mean, printed) and printed in ours and _is_narrow(ours, printed)
+    return PRINTED if agrees else UNDECIDED
+
+
+def _is_narrow(ours: Interval, expected: float) -> bool:
+    return ours.high - ours.low <= 2 * WIDEST * abs(expected)
+
+
+def _near(within: Tolerance | None, ours: Interval, expected: float | None) -> bool:
+    return within is not None and expected is not None and within.allows(ours.mean, expected)
+
+
+def compare_pairs(
+    mine: Sequence[float], other: Sequence[float], *, above: bool, by: Tolerance = ANY
+) -> Compared:
+    """Compare two sides of a claim, run by run. The first runs are compared if one side has more.
+
+    Args:
+        mine: the values of the side that the claim is about, in the order of the seeds.
+        other: the values of the other side.
+        above: whether the claim is that ``mine`` is above.
+        by: the smallest difference with which the claim holds, relative to the other side.
+    """
+    sign = 1 if above else -1
+    pairs = list(zip(mine, other, strict=False))
+    ahead = [sign * (left - right) for left, right in pairs]
+    least = interval([by.margin(right) for _, right in pairs]).mean
+    found = interval(ahead)
+    holds = found.mean > 0 and found.mean >= least
+    return Compared(holds, found, sum(each > 0 for each in ahead), len(ahead), 0 not in found)
+
+
+def summary(verdicts: Mapping[str, str], claims: Mapping[str, bool]) -> str:
+    """Return the verdict for the line: the names of what differs, or the weakest agreement."""
+    wrong = [name for name, verdict in verdicts.items() if verdict == DIFFERS]
+    wrong += [f"not {claim}" for claim, true in claims.items() if not true]
+    if wrong:
+        return f"{DIFFERS}: {', '.join(wrong)}"
+    found = set(verdicts.values()) - {REPORTED, DOUBTFUL}
+    if UNDECIDED in found:
+        return UNDECIDED
+    if not found:
+        return REPORTED
+    return THEORY if THEORY in found else PRINTED
