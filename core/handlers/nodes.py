@@ -33,7 +33,7 @@ from pliant.core.transitions import (
     spare_nodes,
     suspend,
 )
-from pliant.core.transitions.resize_after_agreement import world_ready
+from pliant.core.transitions.resize_after_agreement import repeat_standby, world_ready
 from pliant.core.values.ids import ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap
 
@@ -76,6 +76,7 @@ def _compare(state: CoreState, node: Node, worlds: tuple[LiveWorld, ...]) -> Non
                 state, node, job, {r for j, n, r in known if (j, n) == (job.id, job.run)}
             )
             _dismissed(state, node, job, worlds)
+            repeat_standby(state, job, node)
 
 
 def _dismissed(state: CoreState, node: Node, job: Job, worlds: tuple[LiveWorld, ...]) -> None:

@@ -79,12 +79,13 @@ def capacity(state: CoreState, job: Job) -> tuple[int, int]:
     needs = job.spec.node_needs
     if needs is None:
         return maxsize, maxsize
-    cache, version = state.rows.node_capacity, state.rows.nodes.version
+    # A suspected node that is lost does not change the usable nodes.
+    cache, nodes = state.rows.node_capacity, (state.rows.nodes.version, state.suspect())
     found = cache.get(needs)
-    if found is None or found[0] != version:
+    if found is None or found[0] != nodes:
         usable = most_processes(state.rows.nodes.values, needs)
         silent = (node_view(n) for n in state.nodes.values() if n.processors & state.suspect())
-        cache[needs] = found = (version, usable, usable + most_processes(silent, needs))
+        cache[needs] = found = (nodes, usable, usable + most_processes(silent, needs))
     own = count(job.occupied & ~state.usable())
     return found[1] + own, found[2] + own
 

@@ -7,6 +7,7 @@ from pliant.core.model.nodes import Node
 from pliant.core.model.views_and_plans import NodeView, PromisedJob, RunningJob, WaitingJob
 from pliant.core.values.ids import JobId
 from pliant.core.values.node_needs import NodeNeeds
+from pliant.core.values.processors import ProcessorMap
 
 V = TypeVar("V")
 
@@ -151,9 +152,9 @@ class ViewCache:
         self.limits: dict[JobId, int] = {}
         #: How many more processors each user with a limit may have, see ``processor_limits``.
         self.rooms: dict[str, int] = {}
-        #: (version of ``nodes``, processors without and with suspected nodes) that a job with these
-        #: needs could have, see ``state/node_capacity_left.py``.
-        self.node_capacity: dict[NodeNeeds, tuple[int, int, int]] = {}
+        #: ((version of ``nodes``, suspected processors), processors without and with suspected
+        #: nodes) that a job with these needs could have, see ``state/node_capacity_left.py``.
+        self.node_capacity: dict[NodeNeeds, tuple[tuple[int, ProcessorMap], int, int]] = {}
         #: The version of ``nodes`` of the last view.
         self.node_version = 0
 

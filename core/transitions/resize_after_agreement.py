@@ -10,6 +10,7 @@ from pliant.core.events import (
 )
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
+from pliant.core.model.nodes import Node
 from pliant.core.model.resize import Begun, Go, Preparing, Releasing, Resize, Withdrawing
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state import node_capacity_left
@@ -40,11 +41,27 @@ def prepare(state: CoreState, job: Job, resize: Resize) -> None:
         epoch = job.epoch + 1
         state.emit(Launch(job.id, job.run, resize.id, epoch, resize.joining, shares=shares))
     elif resize.moves_coordinator:
-        state.emit(OpenStandby(job.id, job.run, resize.id, resize.after[0]))
+        _open_standby(state, job, resize)
     else:
         _go(state, job, resize)
         return
     state.timer(TimerKind.PREPARE, job, state.limits.prepare_timeout_s)
+
+
+def _open_standby(state: CoreState, job: Job, resize: Resize) -> None:
+    state.emit(OpenStandby(job.id, job.run, resize.id, resize.after[0]))
+
+
+def repeat_standby(state: CoreState, job: Job, node: Node) -> None:
+    """Repeat the order for the next coordinator on a node whose controller may have lost it.
+
+    A rank that carried it out replaces its connection, which is reported once more.
+    """
+    resize = job.resize
+    if resize is None or not isinstance(resize.stage, Preparing) or resize.grows:
+        return
+    if node.processors >> resize.after[0] & 1:
+        _open_standby(state, job, resize)
 
 
 def world_ready(state: CoreState, event: WorldReady) -> None:

@@ -75,6 +75,24 @@ def test_a_lost_node_ends_the_jobs_with_ranks_on_it(rig: Rig) -> None:
     assert rig.free() == from_indices([4, 5])
 
 
+def test_the_order_for_the_next_coordinator_is_repeated_when_its_node_connects_again(
+    rig: Rig,
+) -> None:
+    rig.run(1, "1-8")
+    rig.ask_for(1, 1, release=range(7))
+    rig.answer(1, Verb.ACCEPT)
+    order = rig.one(commands.OpenStandby)
+    assert order.processor == 7
+    back(rig, N1, world(1, block(0, 4)))
+    assert not rig.take(commands.OpenStandby)
+    back(rig, N2, world(1, block(4, 4)))
+    assert rig.one(commands.OpenStandby) == order
+    rig.stand_by(1)
+    assert rig.one(commands.SendGo).leaving_ranks == tuple(range(7))
+    back(rig, N2, world(1, block(4, 4)))
+    assert not rig.take(commands.OpenStandby)
+
+
 def test_orphans_are_killed_and_their_processors_wait_for_it(rig: Rig) -> None:
     rig.submit(1, "4")
     rig.up(1)

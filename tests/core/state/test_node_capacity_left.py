@@ -8,7 +8,8 @@ from pliant.core.job_explanation import explain
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.views_and_plans import Offer, Plan, Start, View
-from pliant.core.state.node_capacity_left import impossible
+from pliant.core.model.wait_reasons import WaitCode
+from pliant.core.state.node_capacity_left import capacity, impossible, reasons
 from pliant.core.state.view_cache import node_view
 from pliant.core.state.views import view
 from pliant.core.values.constraint import Constraint
@@ -185,3 +186,27 @@ def test_what_can_never_run() -> None:
     assert "largest node has 16 bytes memory" in impossible(nodes, NodeNeeds(((MEMORY, 17),)), 1)
     assert "the nodes have fast" in impossible(nodes, NodeNeeds((), Constraint("slow")), 1)
     assert "there are n1, n2" in impossible(nodes, NodeNeeds((), None, "x[1-2]"), 1)
+
+
+def test_processors_of_a_suspected_node_are_not_expected_when_it_is_lost() -> None:
+    rig = Rig(strategy="fcfs")
+    rig.do(node("n1", memory=10), node("n2", memory=20))
+    rig.submit(1, "4", needs=MEMORY_5)
+    rig.submit(2, "4", needs=MEMORY_5)
+    waiting = rig.job(2)
+    assert capacity(rig.core.state, waiting) == (6, 6)
+    rig.do(events.NodeSuspected(NodeName("n1")))
+    assert capacity(rig.core.state, waiting) == (4, 6)
+    rig.do(events.NodeLost(NodeName("n1"), "no beat for 60 s"))
+    assert capacity(rig.core.state, waiting) == (4, 4)
+
+
+def test_a_job_waits_for_nodes_when_the_suspected_ones_are_lost() -> None:
+    rig = Rig(strategy="fcfs")
+    rig.do(node("n1", memory=10), node("n2", memory=20))
+    rig.do(events.NodeSuspected(NodeName("n1")))
+    rig.submit(1, "6", needs=MEMORY_5)
+    assert reasons(rig.core.state) == {}
+    rig.do(events.NodeLost(NodeName("n1"), "no beat for 60 s"))
+    (reason,) = reasons(rig.core.state).values()
+    assert reason.code is WaitCode.NODES
