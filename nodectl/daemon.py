@@ -19,8 +19,9 @@ from pliant.core.support.command_line import CommandParser
 from pliant.core.support.errors import PliantError
 from pliant.faults import identify
 from pliant.protos.daemons.atomic_files import describe_unusable
-from pliant.protos.daemons.log_handlers import LogHandler
+from pliant.protos.daemons.log_handlers import LogHandler, make_log_handler
 from pliant.protos.daemons.private_paths import open_private
+from pliant.protos.daemons.service_manager import ServiceManager
 from pliant.protos.identity.errors import IdentityError
 from pliant.protos.identity.grpc_tls import require_tls_1_3
 from pliant.protos.versions import ProtocolError
@@ -82,7 +83,9 @@ def main(argv: list[str]) -> int:
         kind = "spare node" if settings.spare else "node"
         print(f"{kind} {settings.name}: {settings.slots} slots, settings are right")
         return _OK
-    handler = LogHandler()
+    handler = make_log_handler(
+        "pliant-nodectl", PLIANT_NODE=settings.name, PLIANT_CLUSTER=settings.cluster
+    )
     logging.basicConfig(
         handlers=[handler],
         level=settings.log_level.upper(),
@@ -90,7 +93,9 @@ def main(argv: list[str]) -> int:
     )
     if end_jobs:
         return _with_lock(settings, _end_jobs)
-    return _with_lock(settings, partial(_run, hangup=Hangup(path, read, handler)))
+    manager = ServiceManager.from_environment()
+    hangup = Hangup(path, read, handler, manager)
+    return _with_lock(settings, partial(_run, hangup=hangup, manager=manager))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -215,12 +220,22 @@ class Hangup:
     """Handles SIGHUP: opens the log again, and reads the settings again."""
 
     def __init__(
-        self, path: str | None, read: Callable[[], ControllerSettings], handler: LogHandler
+        self,
+        path: str | None,
+        read: Callable[[], ControllerSettings],
+        handler: LogHandler,
+        manager: ServiceManager,
     ) -> None:
         self._path, self._read, self._handler = path, read, handler
+        self._manager = manager
 
     def handle(self, controller: Controller) -> None:
         """Apply the settings that can change at run time; invalid settings change nothing."""
+        self._manager.reloading()
+        self._apply(controller)
+        self._manager.ready("serving")
+
+    def _apply(self, controller: Controller) -> None:
         from pliant.nodectl.settings import ControllerSettingsError
 
         self._handler.file.reopen()
@@ -236,7 +251,14 @@ class Hangup:
             logger.warning("SIGHUP: changed after the next start: %s", ", ".join(others))
 
 
-async def _run(settings: ControllerSettings, state: Path, run: Path, *, hangup: Hangup) -> int:
+async def _run(
+    settings: ControllerSettings,
+    state: Path,
+    run: Path,
+    *,
+    hangup: Hangup,
+    manager: ServiceManager,
+) -> int:
     import asyncio
 
     # Before grpc is imported: this process never forks, and grpc's fork hooks can make it hang.
@@ -252,7 +274,8 @@ async def _run(settings: ControllerSettings, state: Path, run: Path, *, hangup: 
     controller = Controller(
         settings, state, _make_link(settings, state, run), raise_descriptor_limit()
     )
-    task = asyncio.create_task(controller.run())
+    task = asyncio.create_task(controller.run(lambda: manager.ready("serving")))
+    watchdog = asyncio.create_task(manager.keep_alive())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.handle, controller)
@@ -267,6 +290,9 @@ async def _run(settings: ControllerSettings, state: Path, run: Path, *, hangup: 
     except ProtocolError as error:
         logger.error("stopped, jobs go on: %s", error)
         return _FAILED
+    finally:
+        watchdog.cancel()
+        manager.stopping()
     return _OK
 
 

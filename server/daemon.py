@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pliant.core.support.command_line import CommandParser
 from pliant.protos.daemons.atomic_files import describe_unusable, write_whole
 from pliant.protos.daemons.private_paths import open_private
+from pliant.protos.daemons.service_manager import ServiceManager
 from pliant.protos.daemons.users_folder import prepare_users_folder
 from pliant.protos.identity.grpc_tls import require_tls_1_3
 from pliant.server.locks import AlreadyRunningError, RunLock, ServerLock, started_ticks
@@ -208,6 +209,7 @@ def _recover(config: Config) -> int:
 
 def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
     """Run the server until a signal arrives or a thread fails; reload its settings on SIGHUP."""
+    manager = ServiceManager.from_environment()
     shutdown = ShutdownPipe()
     shutdown.stop_on(signal.SIGTERM, signal.SIGINT)
     shutdown.on_hangup(lambda: None)
@@ -225,7 +227,7 @@ def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
     from pliant.server.server import Server
 
     try:
-        server = Server(config, shutdown.stop, shutdown.fail)
+        server = Server(config, shutdown.stop, shutdown.fail, manager)
         server.start()
         pid_file = config.run / "server.pid"
         write_whole(pid_file, f"{os.getpid()} {started_ticks()}\n")
@@ -235,9 +237,18 @@ def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
         print(f"pliant server: {why}", file=sys.stderr)
         return 1
     reload = Reload(config, read, server.reload)
-    shutdown.on_hangup(lambda: reload.handle(file))
+    status = f"serving {server.address}, strategy {config.strategy}"
+
+    def on_hangup() -> None:
+        manager.reloading()
+        reload.handle(file)
+        manager.ready(status)
+
+    shutdown.on_hangup(on_hangup)
     _log_ready(config, server.address, server.tls_addresses)
+    manager.ready(status)
     shutdown.wait()
+    manager.stopping()
     if shutdown.fault:
         # Without that thread the state in memory cannot be trusted. The database can.
         log.critical("thread %s failed: the server ends, jobs keep running", shutdown.fault)

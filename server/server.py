@@ -19,6 +19,7 @@ from pliant.core.state.accounting import Accounting
 from pliant.core.state_machine import Core
 from pliant.core.values.processors import from_indices
 from pliant.protos.daemons.atomic_files import write_whole
+from pliant.protos.daemons.service_manager import ServiceManager
 from pliant.server.authentication.app_tokens import AppTokens
 from pliant.server.authentication.cluster_secret import FILE_NAME, load_secret
 from pliant.server.authorisation.access_control import AccessControl
@@ -77,11 +78,17 @@ class Server:
         config: of the server.
         stop: is called when a user asks the server to stop.
         on_fault: is called with the name of a thread that ended unexpectedly.
+        manager: is told that the execute thread runs.
     """
 
     def __init__(
-        self, config: Config, stop: Callable[[], None], on_fault: Callable[[str], None]
+        self,
+        config: Config,
+        stop: Callable[[], None],
+        on_fault: Callable[[str], None],
+        manager: ServiceManager,
     ) -> None:
+        self._manager = manager
         self._config, self._stop_server, self._on_fault = config, stop, on_fault
         path = config.state / "pliant.db"
         self._engine: Engine = open_database(
@@ -157,6 +164,7 @@ class Server:
             self._status,
             row_versions=RowVersions(job for job, _ in self._stored.open_jobs),
             on_jobs_ended=self._collect_ended_jobs,
+            manager=self._manager,
             debug=config.debug,
         )
         self._validator = ReportValidator(self._worlds, self._status)

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "nodectl": {"core", "protos", "faults"},
     "client": {"core", "protos"},
     "server": {"core", "strategies", "protos", "faults"},
-    "deploy": {"core", "protos"},
+    "deploy": {"core", "protos", "client"},
     "examples": {"core", "strategies", "simulator", "protos", "appkit", "client"},
 }
 
@@ -90,6 +90,11 @@ ORDER = {
         root_helper controller
         launcher daemon
         __main__
+    """,
+    "deploy": """
+        unit_files manual_page
+        units_command man_command
+        command
     """,
     "client": """
         errors

@@ -53,10 +53,14 @@ def _run(options: argparse.Namespace) -> int:
 
     from pliant.client.login_agent.server_link import ServerLinks
     from pliant.core.support.errors import PliantError
+    from pliant.protos.daemons.log_handlers import make_log_handler
     from pliant.protos.daemons.users_folder import prepare_users_folder
     from pliant.protos.identity.node_files import DIRECTORY
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    handler = make_log_handler("pliant-login-agent")
+    logging.basicConfig(
+        handlers=[handler], level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
     directory = Path(options.identity or os.path.join(state_dir(), DIRECTORY)).absolute()
     folder = Path(options.users_dir).absolute()
     try:
@@ -85,17 +89,25 @@ async def _serve(links: object, directory: Path, path: Path) -> None:
     from pliant.client.login_agent.relay import Relay
     from pliant.client.login_agent.renewal import keep_renewed
     from pliant.client.login_agent.server_link import ServerLinks
+    from pliant.protos.daemons.service_manager import ServiceManager
     from pliant.protos.daemons.sockets import listen
 
     assert isinstance(links, ServerLinks)
+    manager = ServiceManager.from_environment()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     with listen(path, 0o666) as listener:
         logging.info("users of this host may connect: %s; the server is %s", path, links.servers)
-        renewing = asyncio.create_task(keep_renewed(directory, links))
+        tasks = [
+            asyncio.create_task(keep_renewed(directory, links)),
+            asyncio.create_task(manager.keep_alive()),
+        ]
+        manager.ready(f"serving {path}, the server is {links.servers}")
         try:
             await Relay(links).serve(listener, stop)
         finally:
-            renewing.cancel()
+            manager.stopping()
+            for task in tasks:
+                task.cancel()
             path.unlink(missing_ok=True)

@@ -9,9 +9,13 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 _NUMBER = re.compile(r"-\d+(\.\d*)?|-\.\d+")
+
+#: Parsers that were asked for help, while `collecting_parsers` is active.
+_collected: list[argparse.ArgumentParser] | None = None
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -28,6 +32,25 @@ class CommandParser(argparse.ArgumentParser):
         if unknown:
             self.error(f"unknown option {unknown}{_hint(self, unknown)}")
         return super().parse_known_args(words, namespace)
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help, or hand this parser to `collecting_parsers`."""
+        if _collected is not None:
+            _collected.append(self)
+        else:
+            super().print_help(file)
+
+
+@contextmanager
+def collecting_parsers() -> Iterator[list[argparse.ArgumentParser]]:
+    """Collect the parsers of commands that are asked for help, instead of printing the help."""
+    global _collected  # noqa: PLW0603 - parsers are made deep inside of commands
+    found: list[argparse.ArgumentParser] = []
+    _collected = found
+    try:
+        yield found
+    finally:
+        _collected = None
 
 
 def unknown_option(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:

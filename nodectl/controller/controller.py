@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -115,8 +116,8 @@ class Controller:
             helper.find_problem if helper else str,
         )
 
-    async def run(self) -> None:
-        """Serve until cancelled, or until the server refuses this node.
+    async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until cancelled or refused; call ``on_ready`` when what runs here is known.
 
         Raises:
             RefusedError: the server refuses this node.
@@ -128,6 +129,7 @@ class Controller:
         launcher = asyncio.create_task(self._launcher.run())
         try:
             await self._adopt()
+            on_ready()
             link = asyncio.create_task(self._server.run())
             try:
                 unreadable = asyncio.create_task(self._unreadable.wait())

@@ -13,6 +13,7 @@ from pliant.nodectl.root_helper.audit_log import AuditLog
 from pliant.nodectl.root_helper.config import HelperConfig, load_config, prepare_folders
 from pliant.nodectl.root_helper.errors import HelperConfigError
 from pliant.nodectl.root_helper.service import HelperService
+from pliant.protos.daemons.service_manager import ServiceManager
 
 PROG = "pliant node helper"
 
@@ -34,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
             print(_describe(config))
             return 0
         prepare_folders(config)
-        service = HelperService(config, AuditLog())
+        service = HelperService(config, AuditLog(), manager=ServiceManager.from_environment())
     except HelperConfigError as error:
         print(f"{PROG}: {error}", file=sys.stderr)
         return 2

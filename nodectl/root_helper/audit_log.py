@@ -10,25 +10,32 @@ import sys
 import time
 from collections.abc import Callable
 
+from pliant.protos.daemons import journal
+
 MAX_PER_MINUTE = 20
 _MINUTE_S = 60.0
 
 
 class AuditLog:
-    """Writes to the standard error, which systemd keeps in its journal."""
+    """Writes to the journal of systemd, or to the standard error.
+
+    Args:
+        write: takes a line and its priority.
+        clock: returns seconds.
+    """
 
     def __init__(
         self,
-        write: Callable[[str], object] | None = None,
+        write: Callable[[str, int], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._write = write or _write_to_stderr
+        self._write = write or _find_log()
         self._clock = clock
         self._windows: dict[str, tuple[float, int]] = {}  # by kind: its start, and lines since
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, priority: int = journal.INFO) -> None:
         """Write a line about something that was done."""
-        self._write(_one_line(text))
+        self._write(_one_line(text), priority)
 
     def refused(self, refusal: str, text: str) -> None:
         """Write a line about something that was refused, unless there were too many of its kind."""
@@ -36,16 +43,25 @@ class AuditLog:
         start, count = self._windows.get(refusal, (now, 0))
         if now - start >= _MINUTE_S:
             if count > MAX_PER_MINUTE:
-                self.note(f"refused ({refusal}): {count - MAX_PER_MINUTE} more in a minute")
+                self.note(
+                    f"refused ({refusal}): {count - MAX_PER_MINUTE} more in a minute",
+                    journal.WARNING,
+                )
             start, count = now, 0
         self._windows[refusal] = start, count + 1
         if count < MAX_PER_MINUTE:
-            self.note(f"refused ({refusal}): {text}")
+            self.note(f"refused ({refusal}): {text}", journal.WARNING)
 
 
 def _one_line(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)[:500]
 
 
-def _write_to_stderr(line: str) -> None:
+def _find_log() -> Callable[[str, int], object]:
+    if not journal.is_journal():
+        return _write_to_stderr
+    return journal.Journal({"SYSLOG_IDENTIFIER": "pliant-helper"}).send
+
+
+def _write_to_stderr(line: str, _priority: int) -> None:
     print(f"pliant-helper: {line}", file=sys.stderr, flush=True)

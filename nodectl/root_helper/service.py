@@ -41,6 +41,7 @@ from pliant.nodectl.root_helper.request_checks import RequestVerifier, check_cpu
 from pliant.nodectl.root_helper.started_worlds import Started
 from pliant.nodectl.spool import WORLD_NAME
 from pliant.protos.daemons.peer_credentials import peer_process
+from pliant.protos.daemons.service_manager import ServiceManager
 
 #: An order has at most 16 KB, in hexadecimal digits.
 MAX_MESSAGE_BYTES = 48 << 10
@@ -56,7 +57,11 @@ class HelperService:
     """Serves the controller until the process is told to end. What it started keeps running."""
 
     def __init__(
-        self, config: HelperConfig, log: AuditLog, clock: Callable[[], float] = time.time
+        self,
+        config: HelperConfig,
+        log: AuditLog,
+        clock: Callable[[], float] = time.time,
+        manager: ServiceManager | None = None,
     ) -> None:
         """Take over what an earlier helper started.
 
@@ -64,6 +69,7 @@ class HelperService:
             HelperConfigError: another helper is running, or a stored file is damaged.
         """
         self._config, self._log = config, log
+        self._manager = manager or ServiceManager()
         self._lock = _lock(config)
         try:
             self._verifier = RequestVerifier(config, clock)
@@ -88,7 +94,9 @@ class HelperService:
     def run(self) -> None:
         """Serve for ever."""
         self._log.note(f"serving node {self._config.node} of cluster {self._config.cluster}")
+        self._manager.ready(f"serving node {self._config.node} of cluster {self._config.cluster}")
         while True:
+            self._manager.alive()
             ready = self._selector.select(
                 _COLLECT_INTERVAL_S if self._keepers.is_full else _QUIET_S
             )

@@ -20,6 +20,7 @@ from pliant.core.events import Event, JobSubmitted, TimerFired
 from pliant.core.state_machine import Core
 from pliant.core.values.ids import JobId
 from pliant.faults import active
+from pliant.protos.daemons.service_manager import ServiceManager
 from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer
@@ -73,6 +74,7 @@ class CoreLoop:
         status: the cache to which jobs and nodes are published after each commit.
         row_versions: of the open jobs in the database.
         on_jobs_ended: is called with the jobs whose end has become durable.
+        manager: restarts the server if this thread hangs.
         debug: check all invariants after each event.
     """
 
@@ -87,12 +89,13 @@ class CoreLoop:
         *,
         row_versions: RowVersions,
         on_jobs_ended: Callable[[Sequence[JobId]], None],
+        manager: ServiceManager | None = None,
         debug: bool = False,
     ) -> None:
         self._core, self._planner = core, planner
         self._committer = Committer(writer, lambda: self._stopping, self._delayed)
         self._clock, self._dispatcher, self._status = clock, dispatcher, status
-        self._debug = debug
+        self._debug, self._manager = debug, manager or ServiceManager()
         self._timers = Timers()
         self._flag = threading.Condition()
         self._inbox: list[CoreInput] = []
@@ -194,6 +197,7 @@ class CoreLoop:
         """Wait for entries or due timers and return them; return None to end the thread."""
         with self._flag:
             while True:
+                self._manager.alive()
                 now = self._clock.now()
                 due = self._timers.due(now)
                 stale = self._deferred is not None and (
@@ -205,16 +209,18 @@ class CoreLoop:
                     return entries
                 if self._stopping:
                     return None
-                at = self._next_time()
-                for_s = None if at is None else max(0.0, at - self._clock.now())
-                if late := wait_measuring_stall(self._flag, for_s):
+                if late := wait_measuring_stall(self._flag, self._wait_s()):
                     self._timers.extend(late, self._clock.now())
 
-    def _next_time(self) -> float | None:
-        at = self._timers.next_time()
-        if self._deferred is None:
-            return at
-        return self._deferred_until if at is None else min(at, self._deferred_until)
+    def _wait_s(self) -> float | None:
+        """Return how long nothing is due, in seconds, not longer than the manager may wait."""
+        now, due = self._clock.now(), self._timers.next_time()
+        waits = [] if self._manager.interval_s is None else [self._manager.interval_s]
+        if due is not None:
+            waits.append(max(0.0, due - now))
+        if self._deferred is not None:
+            waits.append(max(0.0, self._deferred_until - now))
+        return min(waits, default=None)
 
     # ---------------------------------------------------------------- one round
 
@@ -375,6 +381,7 @@ class CoreLoop:
 
         Their requests are withdrawn from the inbox, and queries are answered from memory.
         """
+        self._manager.alive()  # a restart would not help
         with self._flag:
             withdrawn = {_request(entry) for entry in self._inbox}
             looks = [entry for entry in self._inbox if entry.uncommitted_ok]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from pliant.protos.daemons.log_files import LogFile
-from pliant.protos.daemons.log_handlers import LogHandler
+from pliant.protos.daemons.log_handlers import make_log_handler
 
 #: A repeated message is logged once in this time, seconds.
 LOG_INTERVAL_S = 60.0
@@ -62,12 +62,12 @@ class RateLimitedLog:
 
 
 def log_to_stderr(*, debug: bool) -> LogFile:
-    """Send the log to standard error, where systemd or a supervisor collects it.
+    """Send the log to standard error, or to the journal if systemd has connected it to that.
 
     Returns:
         The log file to reopen on SIGHUP.
     """
-    handler = LogHandler()
+    handler = make_log_handler("pliant-server")
     handler.setFormatter(
         OneLineFormatter("%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s")
     )
