@@ -29,6 +29,12 @@ def add_identity_actions(actions: Any) -> None:
     join.add_argument(
         "--address", metavar="HOST:PORT", help="of the server, if the one in the token is not right"
     )
+    join.add_argument(
+        "--account",
+        default="",
+        metavar="NAME",
+        help="as root: join for the daemons of this account, and set up the root helper",
+    )
     _add_action(actions, "show", "show which node this host is", _show)
     _add_action(actions, "leave", "remove key and certificate of this host", _leave)
 
@@ -70,7 +76,10 @@ def _join(options: argparse.Namespace) -> int:
     from pliant.protos.node_joining.join_token import parse_token
 
     text = sys.stdin.read(_MAX_TOKEN_TEXT) if options.token == "-" else options.token
-    identity = join(parse_token(text), _directory(), address=options.address or "")
+    token = parse_token(text)
+    if options.account:
+        return _join_for_account(options, text.strip())
+    identity = join(token, _directory(), address=options.address or "")
     if options.json:
         print_json(_record(identity))
         return 0
@@ -80,6 +89,24 @@ def _join(options: argparse.Namespace) -> int:
         print_text("to start its controller: `pliant nodectl`")
     else:
         print_text("to let its users use the cluster: `pliant login-agent`")
+    return 0
+
+
+def _join_for_account(options: argparse.Namespace, token: str) -> int:
+    from pliant.client.commands.join_account import join_for_account
+
+    host = join_for_account(options.account, token, options.address or "")
+    record = host.record
+    if options.json:
+        print_json(record)
+        return 0
+    what = "node" if host.written else "login-agent"
+    print_text(clean(f"this host is {what} {record['node']} of cluster {record['cluster']}"))
+    print_text(clean(f"its key and certificate are in {record['directory']}"))
+    for path in host.written:
+        print_text(f"written for the root helper: {path}")
+    units = "pliant-helper pliant-nodectl" if host.written else "pliant-login-agent"
+    print_text(f"to start: `systemctl enable --now {units}`")
     return 0
 
 
@@ -157,6 +184,7 @@ def _record(identity: NodeIdentity) -> dict[str, Any]:
         state = "valid" if now < ends_at(certificate) else "expired"
     return {
         "node": identity.identity.name,
+        "role": str(identity.identity.role),
         "cluster": identity.identity.cluster,
         "directory": str(_directory()),
         "servers": list(identity.servers),
