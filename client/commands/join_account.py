@@ -108,7 +108,7 @@ def _join_as(user: pwd.struct_passwd, state: str, token: str, address: str) -> d
 
 def _set_up_helper(record: dict[str, Any], account: str) -> list[Path]:
     """Write the settings and the key of the root helper; keep the users below 1000 it allows."""
-    from pliant.protos.daemons.files import write_private
+    from pliant.protos.daemons.atomic_files import write_private
     from pliant.protos.identity.errors import IdentityError
     from pliant.protos.identity.names import check_name
     from pliant.protos.identity.node_files import ORDER_PUBLIC_KEY
