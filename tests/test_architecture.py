@@ -99,7 +99,7 @@ ORDER = {
     "client": """
         errors
         site_settings
-        paths job_environment terminal node_joining
+        account_joining paths job_environment terminal node_joining
         connection directives submission
         waiting
         cluster listing
