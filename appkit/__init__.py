@@ -33,6 +33,7 @@ from pliant.appkit.errors import (
     StaleHandle,
     StateError,
     UnsupportedOperation,
+    WorldSizeMismatch,
 )
 from pliant.appkit.job import Job
 from pliant.appkit.kinds.block import BlockArray
@@ -87,5 +88,6 @@ __all__ = [
     "State",
     "StateError",
     "UnsupportedOperation",
+    "WorldSizeMismatch",
     "malleable",
 ]

@@ -1,5 +1,6 @@
 """``@malleable``: start and end of a program's main function."""
 
+import contextlib
 import functools
 import sys
 import time
@@ -13,9 +14,10 @@ from mpi4py import MPI
 
 from pliant.appkit.checkpoint.save import Checkpoints
 from pliant.appkit.environment import Environment, checkpoint_folder, read_environment
-from pliant.appkit.errors import AppkitError, JobLeave
+from pliant.appkit.errors import AppkitError, JobLeave, WorldSizeMismatch
 from pliant.appkit.job import Job
 from pliant.appkit.job_data import JobData
+from pliant.appkit.json_lines import open_control
 from pliant.appkit.loops import Loops
 from pliant.appkit.mpi.connect import warm_up_connections
 from pliant.appkit.mpi.membership import Membership, MembershipPhase
@@ -176,9 +178,32 @@ def _checkpoint_folder(environment: Environment | None) -> Path | None:
     return Path(environment.checkpoint) if environment.checkpoint else None
 
 
+def _check_world_size(environment: Environment) -> None:
+    """Refuse a world that has not one rank on each of its processors.
+
+    Raises:
+        WorldSizeMismatch: the ranks were started by an MPI library that Pliant does not serve.
+    """
+    expected, size = len(environment.processors), MPI.COMM_WORLD.size
+    if not expected or size == expected:
+        return
+    first = MPI.Get_library_version().partition(",")[0].splitlines()[0]
+    library = " ".join(first.split())
+    error = WorldSizeMismatch(
+        f"MPI.COMM_WORLD has {plural(size, 'rank')}, but the job was started with "
+        f"{plural(expected, 'rank')}: the MPI library of mpi4py ({library}) is not served by "
+        "Pliant: install MPICH in the environment of the program (pip install mpich)"
+    )
+    control = open_control(environment.control_fd)
+    with control.sock, contextlib.suppress(OSError):  # the shim has ended
+        control.send(op="failed", text=str(error))
+    raise error
+
+
 def _membership(environment: Environment | None) -> Membership:
     if environment is None:
         return Membership(MPI.COMM_WORLD.Dup())
+    _check_world_size(environment)
     refuse_unsupported()
     if environment.joins:
         return Membership(None, environment.epoch)

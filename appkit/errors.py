@@ -17,6 +17,7 @@
     ├── RequestError          a request for a size that the job cannot have (also a ValueError)
     ├── NoMPILibrary          mpi4py finds no MPI library (also an ImportError)
     ├── UnsupportedOperation  an MPI operation cannot work in a job that grows
+    ├── WorldSizeMismatch     the ranks of the job do not share one world
     ├── JoiningRankLost       internal: a joining rank died; the resize is rolled back
     └── ResizeFailed          internal: a resize was rolled back; the server gets its text
     JobLeave (BaseException)  this process leaves the job: unwinds main() and ends with code 0
@@ -95,6 +96,10 @@ class RequestError(AppkitError, ValueError):
 
 class UnsupportedOperation(AppkitError):
     """An MPI operation was called that cannot work on the ranks of a job that grows."""
+
+
+class WorldSizeMismatch(AppkitError):
+    """The ranks do not share one world, because Pliant does not serve their MPI library."""
 
 
 class JoiningRankLost(AppkitError):

@@ -11,6 +11,7 @@ request.json    controller the order
 token           controller the application's secret, mode 0400; removed when the world ends
 checkpoint.key  controller the key of the job's checkpoints, mode 0400; removed like the token
 nodes           controller ``host:slots`` per line; removed when the world ends
+hosts           controller ``host slots=N`` per line, for Open MPI; removed when the world ends
 server.address  controller the server's present address, on a node with a certificate
 roots.pem       controller the roots that the application trusts, on such a node
 shim            shim       a link to its identity; made once, so that a world has one shim at most
@@ -52,6 +53,9 @@ CHECKPOINT_KEY = "checkpoint.key"
 #: The names of the files with which applications connect over TLS.
 ADDRESS, ROOTS = "server.address", "roots.pem"
 
+#: The names of the files with the nodes of the job, in the formats of MPICH and of Open MPI.
+NODES, HOSTS = "nodes", "hosts"
+
 #: Prefix of a folder that the controller has not completed; no world's name can begin with it.
 _UNFINISHED = ".new-"
 
@@ -64,6 +68,12 @@ def to_text(value: bytes) -> str:
 def to_bytes(value: str) -> bytes:
     """Return the bytes of a text that `to_text` made."""
     return value.encode("utf-8", "surrogateescape")
+
+
+def open_mpi_hosts(nodes: bytes) -> bytes:
+    """Return a list of nodes, with a line ``host:slots`` for each, as Open MPI reads it."""
+    lines = (line.rpartition(b":") for line in nodes.splitlines())
+    return b"".join(b"%s slots=%s\n" % (host, slots) for host, _, slots in lines if host)
 
 
 @dataclass(slots=True)
@@ -122,6 +132,13 @@ class StartRequest:
     def is_mpi(self) -> bool:
         """Return whether its ranks are served by PMI."""
         return self.type == "mpi"
+
+    def is_held(self, rank: int) -> bool:
+        """Return whether a rank is a processor without a process of its own.
+
+        A script runs on the first processor of its job, and uses the others.
+        """
+        return self.type == "script" and rank > 0
 
     def to_record(self) -> dict[str, Any]:
         """Return the fields and the protocol numbers."""
@@ -206,7 +223,9 @@ class Spool:
         try:
             _write(unfinished / "request.json", json.dumps(request.to_record()).encode(), 0o600)
             _write(unfinished / "token", token, 0o400)
-            _write(unfinished / "nodes", nodes, 0o400)
+            _write(unfinished / NODES, nodes, 0o400)
+            if request.type == "script":
+                _write(unfinished / HOSTS, open_mpi_hosts(nodes), 0o400)
             if checkpoint_key:
                 _write(unfinished / CHECKPOINT_KEY, checkpoint_key, 0o400)
             if access is not None:
@@ -226,7 +245,7 @@ class Spool:
     @property
     def nodes(self) -> Path:
         """Return the path of the list of nodes."""
-        return self.directory / "nodes"
+        return self.directory / NODES
 
     def update_access(self, address: str, roots: bytes) -> None:
         """Replace the server's address and the roots, if the application connects over TLS.
@@ -333,7 +352,8 @@ class Spool:
 
     def remove_secrets(self) -> None:
         """Remove the files that an application needs only while it runs."""
-        for path in (self.token, self.nodes, self.directory / CHECKPOINT_KEY):
+        lists = self.nodes, self.directory / HOSTS
+        for path in (self.token, *lists, self.directory / CHECKPOINT_KEY):
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:

@@ -81,7 +81,10 @@ def _add_size_options(parser: Parser) -> None:
     group.add_argument("-n", "--sizes", default="1", help="processors it can use (default 1)")
     group.add_argument("--prefer", type=_size, metavar="N", help="the size it runs best on")
     group.add_argument(
-        "--type", choices=TYPES, help="mpi (default), uni: one process, script (default for *.sh)"
+        "--type",
+        choices=TYPES,
+        help="mpi (default), uni: one process, script (default for *.sh): it runs on the first of "
+        "its processors",
     )
     group.add_argument("--name", default="", help="its name (default: the program's)")
     group.add_argument(

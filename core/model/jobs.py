@@ -53,7 +53,7 @@ class JobType(StrEnum):
     MPI = "mpi"
     #: One process.
     UNI = "uni"
-    #: A shell script on the first node, which may start ranks itself.
+    #: A shell script on the first processor. It may start processes on the others itself.
     SCRIPT = "script"
 
 

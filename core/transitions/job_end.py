@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pliant.core.commands import Ended, Kill
 from pliant.core.events import ProcessesExited
-from pliant.core.model.jobs import Completion, Exit, Job
+from pliant.core.model.jobs import Completion, Exit, Job, JobType
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.resize import PROPOSED, Begun, Go, Releasing, Resize, Withdrawing
 from pliant.core.model.timers import Timer, TimerKind
@@ -238,7 +238,12 @@ def _own_exits(state: CoreState, job: Job, exits: Sequence[Exit]) -> None:
     bad = [exit for exit in unusual if exit.code or exit.signal]
     if not bad:
         job.exit_code = job.exit_code or 0
-        reason = _others(job, from_indices([exit.processor for exit in exits]))
+        gone = from_indices([exit.processor for exit in exits])
+        if job.spec.type is JobType.SCRIPT and job.allocation & job.occupied & ~gone:
+            # The other nodes hold their processors until they are told to give them up.
+            end(state, job, JobState.COMPLETED, "its script has ended")
+            return
+        reason = _others(job, gone)
         if job.state is JobState.COMPLETING:
             job.reason = reason  # stored with the processors that come free
         else:

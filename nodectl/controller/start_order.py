@@ -25,6 +25,8 @@ from pliant.nodectl.settings import ControllerSettings, interfaces
 from pliant.nodectl.spool import (
     ADDRESS,
     CHECKPOINT_KEY,
+    HOSTS,
+    NODES,
     ROOTS,
     WORLD_NAME,
     Spool,
@@ -274,7 +276,9 @@ class NodeShares(NamedTuple):
             bind: whether this node binds ranks at all.
         """
         if bind and order.bind != BIND_NONE:
-            request.cpus = self._cpus(request, shared=order.bind == BIND_NODE)
+            # A script has the CPUs of all processors of its job on this node.
+            shared = order.bind == BIND_NODE or request.type == "script"
+            request.cpus = self._cpus(request, shared=shared)
             request.shares_cpus = order.bind == BIND_NODE and bool(request.cpus)
         request.node_name = request.environment["PLIANT_NODE"]
         request.devices = self._devices(request, order)
@@ -324,9 +328,8 @@ def make_environment(
         "FI_TCP_IFACE": settings.interface,
         "FI_PROVIDER": NO_SOCKETS,
     }
-    if not is_mpi and _count_lines(order.node_list) <= 1:
-        # mpiexec in a script on one node need not reach other hosts.
-        defaults["HYDRA_LAUNCHER"] = "fork"
+    if not is_mpi:
+        defaults |= _launcher_variables(order, settings, folder)
     ours = {
         "PLIANT_JOB": str(order.job),
         "PLIANT_RUN": str(order.run),
@@ -342,7 +345,8 @@ def make_environment(
         "PLIANT_TOKEN_FILE": str(folder / "token"),
         "PLIANT_NODE": settings.name,
         "PLIANT_NODE_ADDRESS": settings.address,
-        "PLIANT_NODE_LIST": str(folder / "nodes"),
+        "PLIANT_NODE_LIST": str(folder / NODES),
+        "PLIANT_HOST_FILE": str(folder / HOSTS) if order.type == "script" else "",
         "PLIANT_NODES": str(_count_lines(order.node_list)),
     }
     processors = _processors(order)
@@ -352,6 +356,25 @@ def make_environment(
         # Otherwise a leaving rank would wait in MPI_Finalize for the ranks that stay.
         ours["MPIR_CVAR_NO_COLLECTIVE_FINALIZE"] = "1"
     return {**defaults, **variables, **ours}
+
+
+def _launcher_variables(
+    order: wire.StartWorld, settings: ControllerSettings, folder: Path
+) -> dict[str, str]:
+    """Return the variables with which mpiexec in a script uses all processors of the job."""
+    variables = {}
+    if _count_lines(order.node_list) <= 1:
+        variables["HYDRA_LAUNCHER"] = "fork"  # it need not reach other hosts
+    if order.type == "script" and order.world_size > 1:
+        hosts = str(folder / HOSTS)
+        variables["HYDRA_HOST_FILE"] = str(folder / NODES)
+        variables["OMPI_MCA_orte_default_hostfile"] = hosts  # Open MPI 4
+        variables["PRTE_MCA_prte_default_hostfile"] = hosts  # Open MPI 5
+        if settings.interface:
+            # Open MPI hangs if hosts have a second interface with the same address, as docker0.
+            variables["OMPI_MCA_btl_tcp_if_include"] = settings.interface
+            variables["OMPI_MCA_oob_tcp_if_include"] = settings.interface
+    return variables
 
 
 def _access_variables(access: ApplicationAccess, folder: Path) -> dict[str, str]:

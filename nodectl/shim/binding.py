@@ -45,6 +45,7 @@ class Binding:
         if self._request.shares_cpus or not self._cpus:
             return
         live = [rank for rank in ranks if rank.live]
+        running = [rank for rank in live if rank.runs]
         group = frozenset[int]().union(*(self._cpus[rank.rank] for rank in live))
         if not group or group == self._group:
             return
@@ -52,7 +53,7 @@ class Binding:
         if not cgroup.limit_cpus(self._shim, group):
             return
         # Linux before 6.2 gives all CPUs of a changed group to each of its threads.
-        for rank in live:
+        for rank in running:
             with suppress(OSError):
                 if not os.sched_getaffinity(rank.pid) <= self._cpus[rank.rank]:
                     bind_tree([rank.pid], self._cpus[rank.rank], group)
@@ -69,7 +70,7 @@ class Binding:
         former, self._group = self._group, frozenset(cpus)
         # A group may only take CPUs away: a thread must be bound to those that it gets in addition.
         cgroup.limit_cpus(self._shim, former | self._group)
-        bound = bind_tree([rank.pid for rank in ranks if rank.live], self._group, former)
+        bound = bind_tree([rank.pid for rank in ranks if rank.runs], self._group, former)
         enforced = cgroup.limit_cpus(self._shim, self._group)
         if not (bound or enforced):
             world, text = self._request.world, format_cpus(self._group)

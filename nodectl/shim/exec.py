@@ -290,7 +290,7 @@ def _execute(spec: LaunchSpec) -> NoReturn:
     arguments = [to_bytes(argument) for argument in request.argv]
     environment = {to_bytes(name): to_bytes(value) for name, value in spec.environment.items()}
     refused: OSError | None = None
-    for path in _candidates(arguments[0], environment):
+    for path in program_paths(arguments[0], environment):
         try:
             os.execve(path, arguments, environment)
         except FileNotFoundError as error:
@@ -307,7 +307,7 @@ def _execute(spec: LaunchSpec) -> NoReturn:
     raise LaunchError.from_os_error("program", request.argv[0], OSError(code, ""))
 
 
-def _candidates(name: bytes, environment: dict[bytes, bytes]) -> Iterator[bytes]:
+def program_paths(name: bytes, environment: dict[bytes, bytes]) -> Iterator[bytes]:
     """Yield the possible paths of a program: in the job's PATH, unless its name is a path."""
     if b"/" in name:
         yield name

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from pliant.core.support.input_limits import MAX_TEXT
 from pliant.nodectl.host import procfs
@@ -44,11 +45,20 @@ class Rank:
     failure_text: str = ""  # the rank's own message on why it will abort
     cut_off: bool = False  # it is being ended because the node lost contact with the server
     kill_at: ScheduledCall | None = None
+    #: It stands for a processor on which the script of the job may start processes.
+    held: bool = False
+    #: Exit code and reason that count whatever its process returns.
+    verdict: tuple[int, str] | None = None
 
     @property
     def live(self) -> bool:
-        """Return whether its process runs."""
+        """Return whether its process runs, or its processor is still held."""
         return self.status is None
+
+    @property
+    def runs(self) -> bool:
+        """Return whether it has a process that runs."""
+        return self.live and not self.held
 
     def close(self) -> None:
         """Close the sockets to the rank, and cancel its timer."""
@@ -87,8 +97,11 @@ def start_ranks(
     truncate_outputs(request)
     ranks = {}
     for local, (rank, processor) in enumerate(request.ranks):
+        if request.is_held(rank):
+            ranks[rank] = Rank(rank, processor, 0, held=True)
+            continue
         variables = {**request.environment, "PLIANT_PROCESSOR": str(processor)}
-        variables |= device_variables({kind: of[local] for kind, of in request.devices.items()})
+        variables |= device_variables(_devices(request, local))
         ours: list[socket.socket] = []
         theirs: list[socket.socket] = []
         if request.is_mpi:
@@ -123,6 +136,13 @@ def start_ranks(
     return ranks
 
 
+def _devices(request: StartRequest, local: int) -> dict[str, list[int]]:
+    """Return the devices of a rank by kind; a script has those of all processors here."""
+    if request.type == "script":
+        return {kind: [*chain.from_iterable(every)] for kind, every in request.devices.items()}
+    return {kind: every[local] for kind, every in request.devices.items()}
+
+
 def _start(spec: LaunchSpec, rank: int, processor: int) -> Rank:
     """Start one rank; if there is no process for it, it has ended at once."""
     try:
@@ -132,11 +152,19 @@ def _start(spec: LaunchSpec, rank: int, processor: int) -> Rank:
         return Rank(rank, processor, 0, status=NOT_USABLE << 8, end_reason=reason)
 
 
-def ranks_not_started(request: StartRequest, reason: str) -> dict[int, Rank]:
-    """Return ranks that have all ended at once, because the order came too late."""
+def ranks_not_started(
+    request: StartRequest, reason: str, *, cut_off: bool = False
+) -> dict[int, Rank]:
+    """Return ranks that have all ended at once.
+
+    Args:
+        request: the ranks.
+        reason: why they are not started.
+        cut_off: whether the node has lost contact with the server.
+    """
     status = NOT_USABLE << 8
     return {
-        rank: Rank(rank, processor, 0, status=status, end_reason=reason, cut_off=True)
+        rank: Rank(rank, processor, 0, status=status, end_reason=reason, cut_off=cut_off)
         for rank, processor in request.ranks
     }
 
@@ -155,6 +183,8 @@ def exit_of(rank: Rank, failed: Mapping[int, tuple[int, str]], memory: MemoryKil
     reason = rank.end_reason or (rank.failure_text if rank.status else "")
     if rank.pid in failed:
         code, reason = failed[rank.pid]
+    elif rank.verdict is not None:
+        (code, reason), number = rank.verdict, 0
     elif rank.abort_code is not None and rank.status:
         code, number = rank.abort_code, 0
     elif number == signal.SIGKILL and not rank.end_requested:
@@ -270,7 +300,7 @@ def leftovers(ranks: Iterable[Rank], ended: Rank) -> list[int]:
     A process that lost its parent is a child of this process. Its session tells its rank or, if it
     made its own session, its environment.
     """
-    live = {rank.pid for rank in ranks if rank.live}
+    live = {rank.pid for rank in ranks if rank.runs}
     stats = _running_orphans(live)
     if not live:
         return list(stats)

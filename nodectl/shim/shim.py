@@ -33,6 +33,11 @@ from pliant.nodectl.shim.event_loop import (
 )
 from pliant.nodectl.shim.exec import become_subreaper, set_process_name
 from pliant.nodectl.shim.exits import ExitCallbacks, ExitTracker
+from pliant.nodectl.shim.foreign_mpi import (
+    ForeignMpiError,
+    SingletonDetector,
+    use_own_launcher,
+)
 from pliant.nodectl.shim.lease_enforcement import Lease
 from pliant.nodectl.shim.pmi import Abort, Barrier, Effect, Finalized, PmiServer, Reply
 from pliant.nodectl.shim.ranks import Rank
@@ -75,6 +80,11 @@ class Shim:
                 shim ends only when the controller has confirmed that it saved all of them.
         """
         self._spool = spool
+        self._refusal = ""
+        try:
+            request = use_own_launcher(request)
+        except ForeignMpiError as error:
+            self._refusal = str(error)
         self._request = request
         self._connect = connect
         self._unconfirmed = {rank for rank, _ in request.ranks} if must_confirm else set[int]()
@@ -82,6 +92,7 @@ class Shim:
         self._loop = EventLoop()
         self._lease = Lease(self._loop, request, self._on_cut_off)
         self._ranks: dict[int, Rank] = {}
+        self._singletons: SingletonDetector | None = None
         calls = ExitCallbacks(self._remove_shared, self._send_exits, self._stop_if_confirmed)
         self._tracker = ExitTracker(self._loop, spool, request, calls)
         self._segments: set[shared_memory.Segment] = set()
@@ -107,14 +118,20 @@ class Shim:
         )
         failpoint("shim.claimed")
         if late := self._lease.expired():
-            self._ranks = rank_processes.ranks_not_started(self._request, late)
+            self._ranks = rank_processes.ranks_not_started(self._request, late, cut_off=True)
+        elif self._refusal:
+            self._ranks = rank_processes.ranks_not_started(self._request, self._refusal)
         else:
             lines = (self._on_pmi, self._on_control)
             self._ranks = rank_processes.start_ranks(
                 self._loop, self._spool, self._request, self._tracker.failure_pipe, lines
             )
+            self._singletons = SingletonDetector(
+                self._loop, self._request, self._ranks, self._end_singletons
+            )
         self._lease.watch()
         self._tracker.watch(self._ranks)
+        self._end_held()
         failpoint("shim.started")
         self._attach()
         self._tracker.update()
@@ -125,6 +142,9 @@ class Shim:
     # ------------------------------------------------------------------ ranks
 
     def _on_pmi(self, rank: int, line: bytes) -> None:
+        if self._singletons is not None:
+            self._singletons.stop()
+            self._singletons = None
         self._apply(self._pmi.handle(rank, line))
 
     def _apply(self, effects: Iterable[Effect]) -> None:
@@ -188,7 +208,7 @@ class Shim:
     def _scan_segments(self) -> None:
         """Remember the shared memory of the ranks, because killed ranks cannot remove it."""
         for rank in self._ranks.values():
-            if rank.live:
+            if rank.runs:
                 for pid in (rank.pid, *procfs.descendants(rank.pid)):
                     self._segments |= shared_memory.mapped_segments(pid)
 
@@ -199,7 +219,7 @@ class Shim:
         self._tracker.update()
 
     def _collect(self) -> None:
-        by_pid = {rank.pid: rank for rank in self._ranks.values() if rank.live}
+        by_pid = {rank.pid: rank for rank in self._ranks.values() if rank.runs}
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -214,9 +234,41 @@ class Shim:
         for channel in (rank.pmi, rank.control):
             if channel is not None:
                 channel.drain()  # its last messages, such as the reason for an abort
+        if status == 0 and self._singletons is not None and not rank.end_requested:
+            rank.verdict = self._singletons.verdict()
         rank.status = status
         rank.close()
         self._tracker.add_ended(rank)
+        self._end_held()
+
+    def _end_held(self) -> None:
+        """Give up the held processors if the script, which uses them, has ended here."""
+        if any(not rank.held for rank in self._ranks.values()):
+            self._release_held()
+
+    def _release_held(self, status: int = 0) -> bool:
+        """Give up the held processors, unless the script still runs on this node.
+
+        Returns:
+            Whether there were any.
+        """
+        held = [rank for rank in self._ranks.values() if rank.live and rank.held]
+        if not held or any(rank.runs for rank in self._ranks.values()):
+            return False
+        for rank in held:
+            rank.status = status
+            self._tracker.add_ended(rank)
+        return True
+
+    def _end_singletons(self, reason: str) -> None:
+        """End ranks that do not form one world, and have the job fail even if they return 0."""
+        if self._singletons is not None:
+            self._singletons.stop()
+        self._singletons = None
+        for rank in self._ranks.values():
+            if rank.runs and not rank.end_requested:
+                rank.verdict = 1, reason
+        self._kill((), self._request.grace_s, reason)
 
     def _kill(self, processors: Iterable[int], grace_s: float, reason: str = "") -> None:
         """End ranks: send SIGTERM, and SIGKILL after a grace time."""
@@ -227,6 +279,8 @@ class Shim:
                 continue
             rank.end_requested = True
             rank.end_reason = rank.end_reason or reason
+            if rank.held:
+                continue
             if grace_s <= 0:
                 rank_processes.kill(rank)
                 continue
@@ -236,6 +290,9 @@ class Shim:
                 if rank.kill_at is not None:
                     rank.kill_at.cancel()
                 rank.kill_at = self._loop.after(grace_s, partial(self._kill_now, rank))
+        # Held processors end with success only if the server has ordered it.
+        if self._release_held(signal.SIGTERM if reason else 0):
+            self._tracker.update()
 
     def _on_cut_off(self, reason: str) -> None:
         for rank in self._ranks.values():

@@ -25,7 +25,17 @@ from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.shim.event_loop import connect_unix, open_directory
 from pliant.nodectl.shim.exec import become_subreaper, set_process_name
 from pliant.nodectl.shim.shim import Shim
-from pliant.nodectl.spool import ADDRESS, CHECKPOINT_KEY, ROOTS, Spool, SpooledExit, StartRequest
+from pliant.nodectl.spool import (
+    ADDRESS,
+    CHECKPOINT_KEY,
+    HOSTS,
+    NODES,
+    ROOTS,
+    Spool,
+    SpooledExit,
+    StartRequest,
+    open_mpi_hosts,
+)
 from pliant.protos.daemons.peer_credentials import peer_uid
 
 #: The socket of the controller in the folder that the helper names.
@@ -36,7 +46,7 @@ REQUEST_FD, FOLDER_FD = 3, 4
 #: Files of a world, and their keys in the order.
 _FILES = {
     "token": "token",
-    "nodes": "nodes",
+    NODES: "nodes",
     CHECKPOINT_KEY: "checkpoint_key",
     ADDRESS: "address",
     ROOTS: "roots",
@@ -103,6 +113,8 @@ def main(arguments: list[str]) -> int:
     record = _read_record()
     request = StartRequest.from_record("the request", record["request"])
     files = {name: bytes.fromhex(record.get(key, "")) for name, key in _FILES.items()}
+    if request.type == "script":
+        files[HOSTS] = open_mpi_hosts(files[NODES])
     spool = UserWorldFolder.make(FOLDER_FD, request.world, files)
     controller = open_directory(arguments[0])
     account = os.fstat(controller).st_uid

@@ -26,14 +26,19 @@ NODE_VARIABLES = frozenset(
     {
         "FI_PROVIDER",
         "FI_TCP_IFACE",
+        "HYDRA_HOST_FILE",
         "HYDRA_LAUNCHER",
         "MPIR_CVAR_CH4_NETMOD",
         "MPIR_CVAR_NO_COLLECTIVE_FINALIZE",
+        "OMPI_MCA_btl_tcp_if_include",
+        "OMPI_MCA_oob_tcp_if_include",
+        "OMPI_MCA_orte_default_hostfile",
         "PLIANT_ADDRESS_FILE",
         "PLIANT_APPLICATION_ADDRESS",
         "PLIANT_CHECKPOINT",  # covered as `LaunchContent.checkpoint`
         "PLIANT_CHECKPOINT_KEY_FILE",
         "PLIANT_EPOCH",
+        "PLIANT_HOST_FILE",
         "PLIANT_JOB",
         "PLIANT_NODE",
         "PLIANT_NODES",
@@ -46,11 +51,21 @@ NODE_VARIABLES = frozenset(
         "PLIANT_RUN",
         "PLIANT_TOKEN_FILE",
         "PLIANT_WORLD",
+        "PRTE_MCA_prte_default_hostfile",
     }
 )
 
 #: Variables of the submitting process that describe its own world; a rank must not inherit them.
-FOREIGN_PREFIXES = ("PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "PLIANT_CONTROL_FD", "PLIANT_WORLD")
+FOREIGN_PREFIXES = (
+    "PMI_",
+    "PMIX_",
+    "HYDI_",
+    "MPI_LOCAL",
+    "OMPI_COMM_WORLD_",
+    "PLIANT_CONTROL_FD",
+    "PLIANT_WORLD",
+    "PRTE_LAUNCHED",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -310,6 +310,7 @@ def test_a_strategy_that_keeps_failing_is_replaced(monkeypatch: pytest.MonkeyPat
         ({"sizes": "9"}, "sizes", "sizes 9 can never be satisfied: the cluster has 8 processors"),
         ({"sizes": "1-4", "prefer": 7}, "prefer", "preferred size 7"),
         ({"sizes": "2", "type": "uni"}, "sizes", "type uni has one processor"),
+        ({"sizes": "2-4", "type": "script"}, "sizes", "a fixed number of processors"),
         ({"time_limit_s": 0}, "time_limit_s", "more than 0"),
         ({"time_limit_s": float("nan")}, "time_limit_s", "more than 0"),
         ({"estimate_s": float("inf")}, "estimate_s", "more than 0"),

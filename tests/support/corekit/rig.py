@@ -225,13 +225,14 @@ class Rig:
         user: str = "ann",
         account: str = "",
         needs: NodeNeeds | None = None,
+        type: JobType = JobType.MPI,
     ) -> None:
         """Submit a job."""
         spec = JobSpec(
             JobId(number),
             f"job{number}",
             user,
-            JobType.MPI,
+            type,
             parse_sizes(sizes, prefer),
             self.now,
             estimate_s=estimate_s,

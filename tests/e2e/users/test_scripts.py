@@ -1,0 +1,119 @@
+"""Scripts with several processors, and programs of Open MPI, on a real cluster."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clusterkit.cluster import Cluster
+from clusterkit.commands import run_command
+from clusterkit.shared import running_cluster
+from testkit import MPIEXEC
+
+pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(120)]
+
+HELLO = r"""
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    int rank, size;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    printf("rank %d of %d\n", rank, size);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+#: Open MPI refuses to run as root without these.
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+MPICC = str(Path(sysconfig.get_path("scripts")) / "mpicc")
+
+
+@pytest.fixture(name="shared", scope="module")
+def _shared() -> Iterator[Cluster]:
+    with running_cluster("fcfs", "kill_grace_s: 1.0\n", slots=3) as cluster:
+        yield cluster
+
+
+def compiled(folder: Path, compiler: str) -> Path:
+    """Compile a program that prints its rank, or skip the test."""
+    if shutil.which(compiler) is None or shutil.which("gcc") is None:
+        pytest.skip(f"{compiler} and gcc are not installed")
+    (folder / "hello.c").write_text(HELLO)
+    subprocess.run([compiler, "hello.c", "-o", "hello"], cwd=folder, check=True)
+    return folder / "hello"
+
+
+def of_size(size: int) -> list[str]:
+    return [f"rank {rank} of {size}" for rank in range(size)]
+
+
+def test_a_script_has_the_processors_that_it_names(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text(
+        '#JOB -n 5\necho "$PLIANT_PROCESSORS"\ntr "\\n" " " < "$PLIANT_HOST_FILE"\nexit 4\n'
+    )
+    said = run_command("jobsub", "--wait", "job.sh", cwd=tmp_path)
+    assert said.code == 4
+    job = cluster.client.job(int(said.out))
+    assert (job.state, len(job.nodes)) == ("FAILED", 2)
+    lines = Path(job.stdout).read_text().splitlines()
+    assert (len(lines[0].split(",")), lines[1]) == (5, "127.0.0.1 slots=5 ")
+
+
+def test_processes_that_a_script_leaves_end_with_it(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text("(setsid sleep 600 &)\n(setsid sleep 600 &)\n")
+    said = run_command("jobsub", "--wait", "-n", "6", "job.sh", cwd=tmp_path)
+    assert said.code == 0
+    assert cluster.ranks(int(said.out)) == []
+
+
+def test_mpiexec_in_a_script_uses_all_processors(cluster: Cluster, tmp_path: Path) -> None:
+    program = compiled(tmp_path, MPICC)
+    (tmp_path / "job.sh").write_text(f"{MPIEXEC} {program}\n")
+    said = run_command("jobsub", "--wait", "-n", "5", "job.sh", cwd=tmp_path)
+    assert said.code == 0
+    output = Path(cluster.client.job(int(said.out)).stdout).read_text()
+    assert sorted(output.splitlines()) == of_size(5)
+
+
+@pytest.mark.parametrize("in_script", [False, True])
+def test_open_mpi_starts_its_own_ranks(cluster: Cluster, tmp_path: Path, in_script: bool) -> None:
+    program = compiled(tmp_path, "mpicc.openmpi")
+    (tmp_path / "job.sh").write_text(f"mpirun.openmpi {program}\n")
+    size = 5 if in_script else 3
+    word = "job.sh" if in_script else str(program)
+    said = run_command("jobsub", "--wait", "-n", str(size), word, cwd=tmp_path, env=AS_ROOT)
+    job = cluster.client.job(int(said.out))
+    assert said.code == 0, Path(job.stdout).read_text()
+    assert sorted(Path(job.stdout).read_text().splitlines()) == of_size(size)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_open_mpi_on_several_nodes_is_refused(tmp_path: Path) -> None:
+    program = compiled(tmp_path, "mpicc.openmpi")
+    said = run_command("jobsub", "--wait", "-n", "4", str(program), cwd=tmp_path, env=AS_ROOT)
+    assert said.code == 126
+    assert "libmpi.so.40" in said.line
+
+
+def test_mpi4py_with_open_mpi_fails(cluster: Cluster, tmp_path: Path) -> None:
+    """Each rank would be rank 0 of its own world, and end with success."""
+    compiled(tmp_path, "mpicc.openmpi")
+    text = "from mpi4py import MPI; print(MPI.COMM_WORLD.size); import time; time.sleep(0.3)"
+    environment = {**AS_ROOT, "MPI4PY_LIBMPI": "libmpi.so.40"}
+    words = ["jobsub", "--wait", "-n", "3", "python", "-c", text]
+    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+    said = run_command(*words, cwd=tmp_path, env={**environment, "PATH": path})
+    assert said.code == 1
+    assert "libmpi.so.40" in said.line
+    assert cluster.client.job(int(said.out)).state == "FAILED"
