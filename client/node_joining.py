@@ -45,8 +45,8 @@ from pliant.protos.node_joining.messages import (
     MAX_LINE_BYTES,
     Greeting,
     JoinAnswer,
+    JoinRefusal,
     JoinRequest,
-    Refusal,
     decode_answer,
     decode_greeting,
 )
@@ -204,7 +204,7 @@ def _talk(
         request = authority.create_request(keys.parse_certificate_key(key))
         stream.sendall(JoinRequest(token.id, token.secret, request).encode())
         answer = decode_answer(_read_line(lines, server))
-    if isinstance(answer, Refusal):
+    if isinstance(answer, JoinRefusal):
         raise JoinError(f"the server at {server} refuses: {answer.message}")
     _check_answer(answer, greeting, key, clock())
     return answer

@@ -14,7 +14,7 @@ from pliant.core.model.checkpoint import SaveStep
 from pliant.core.model.negotiation import Template
 from pliant.core.model.size_request import RequestOutcome
 from pliant.core.model.timers import Timer
-from pliant.core.model.usage import Phase, Usage
+from pliant.core.model.usage import AllocationPhase, Usage
 from pliant.core.model.views_and_plans import Outcome, View
 from pliant.core.support.fast_dataclass import fast_init
 from pliant.core.values.ids import CycleId, JobId, NodeName, ResizeId
@@ -45,7 +45,7 @@ class Store(NamedTuple):
     #: Whether the strategy's memory changed.
     memory: bool = False
     #: Phases of jobs that have ended, and the usage of users that has changed.
-    phases: tuple[Phase, ...] = ()
+    phases: tuple[AllocationPhase, ...] = ()
     usage: tuple[Usage, ...] = ()
 
 

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 from pliant.appkit.coordinator.messages import (
     Answer,
-    Begun,
     CoordinatorReport,
     Decision,
     Hello,
@@ -21,6 +20,7 @@ from pliant.appkit.coordinator.messages import (
     Offer,
     Progress,
     RequestRecord,
+    ResizeBegun,
     ResizeOutcome,
     Withdrawn,
 )
@@ -278,7 +278,7 @@ class Coordinator:
                 self._fail(decision.resize, "join", f"a joining rank {ENDED}")
                 return None
             self._begun, self.ready = True, False
-            self._send(Begun(decision.resize))
+            self._send(ResizeBegun(decision.resize))
             return decision
 
     def lost_rank_reason(self) -> str:

@@ -91,7 +91,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class ResizeBegun:
     """The application has begun a resize at a safe point."""
 
     resize: int
@@ -246,7 +246,7 @@ class NegotiationMessage:
 
 
 CoordinatorReport = (
-    Begun
+    ResizeBegun
     | Withdrawn
     | ResizeOutcome
     | Hello

@@ -4,7 +4,6 @@ Only `server_stream` imports this module, and late, because it loads grpc's mess
 """
 
 from pliant.appkit.coordinator.messages import (
-    Begun,
     CheckpointReport,
     CoordinatorReport,
     Decision,
@@ -13,6 +12,7 @@ from pliant.appkit.coordinator.messages import (
     Progress,
     RequestRecord,
     RequestState,
+    ResizeBegun,
     ResizeOutcome,
     Withdrawn,
 )
@@ -68,7 +68,7 @@ def report_to_wire(report: CoordinatorReport) -> pb.AppReport:
             return pb.AppReport(cancel=pb.CancelRequest(number=report.number))
         case RequestRecord():
             return pb.AppReport(request=_request_to_wire(report))
-        case Begun():
+        case ResizeBegun():
             return pb.AppReport(begun=pb.Begun(resize=report.resize))
         case Withdrawn():
             return pb.AppReport(withdrawn=pb.Withdrawn(resize=report.resize))

@@ -21,7 +21,7 @@ _SEND_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class JoinRequest:
+class RendezvousRequest:
     """The first message of a joining rank."""
 
     resize: int
@@ -32,7 +32,7 @@ class JoinRequest:
     mismatch: str = ""
 
     @classmethod
-    def read(cls, message: dict[str, Any]) -> "JoinRequest":
+    def read(cls, message: dict[str, Any]) -> "RendezvousRequest":
         """Read a first message.
 
         Raises:
@@ -58,7 +58,7 @@ class Peer:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.lines = JsonLines(sock, MAX_UNPROVEN_BYTES)
         self.connected_at = time.monotonic()
-        self.request: JoinRequest | None = None
+        self.request: RendezvousRequest | None = None
         #: The application's side of the proofs; None until the secret is known.
         self._handshake: RunningSide | None = None
         #: Whether the peer has proved that it knows the secret of its resize.
@@ -135,7 +135,7 @@ class Peer:
 
     def _handle(self, message: dict[str, Any]) -> None:
         if self.request is None:
-            self.request = JoinRequest.read(message)
+            self.request = RendezvousRequest.read(message)
         elif self.is_challenged:
             self._check_proof(message)
         elif not self.is_admitted:

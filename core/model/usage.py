@@ -62,7 +62,7 @@ class OpenPhase(NamedTuple):
     run: int
 
 
-class Phase(NamedTuple):
+class AllocationPhase(NamedTuple):
     """A period in which a job had the same processors: one row of the accounting."""
 
     job: int

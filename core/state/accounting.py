@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pliant.core.model.jobs import Job
-from pliant.core.model.usage import OpenPhase, Phase, Usage
+from pliant.core.model.usage import AllocationPhase, OpenPhase, Usage
 from pliant.core.values.ids import NodeName
 from pliant.core.values.processors import NONE, ProcessorMap, count
 from pliant.core.values.shares import Shares
@@ -34,7 +34,7 @@ class Accounting:
         self._rows: dict[_Key, Usage] = {}
         self._tuple: tuple[Usage, ...] | None = ()
         #: Phases and usage that are not stored yet.
-        self._phases: list[Phase] = []
+        self._phases: list[AllocationPhase] = []
         self._changed: dict[_Key, None] = {}
 
     @property
@@ -99,9 +99,9 @@ class Accounting:
         self._changed[key] = None
         if phase is not None and now > phase.since:
             row_of = (job.id, phase.run, spec.user, spec.uid, spec.account, phase.since, now, used)
-            self._phases.append(Phase(*row_of, tuple(names(before))))
+            self._phases.append(AllocationPhase(*row_of, tuple(names(before))))
 
-    def take_unstored(self) -> tuple[tuple[Phase, ...], tuple[Usage, ...]]:
+    def take_unstored(self) -> tuple[tuple[AllocationPhase, ...], tuple[Usage, ...]]:
         """Return the phases that have ended and the usage that has changed since the last call."""
         phases, usage = tuple(self._phases), tuple(self._rows[key] for key in self._changed)
         self._phases.clear()

@@ -14,7 +14,7 @@ from pliant.core.model.nodes import Node
 from pliant.core.model.resize import BEFORE_GO
 from pliant.core.model.size_request import RequestAnswer, SizeRequest
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.model.usage import Phase, Usage
+from pliant.core.model.usage import AllocationPhase, Usage
 from pliant.core.model.views_and_plans import Outcome
 from pliant.core.model.wait_reasons import Reason
 from pliant.core.state.accounting import Accounting
@@ -164,7 +164,7 @@ class CoreState:
         """Return and clear all commands since the last call, the Store first."""
         commands = self._commands
         if self._notes or (not self.silent and self._unstored):
-            phases: tuple[Phase, ...] = ()
+            phases: tuple[AllocationPhase, ...] = ()
             usage: tuple[Usage, ...] = ()
             if self.accounting is not None:
                 phases, usage = self.accounting.take_unstored()

@@ -3,7 +3,7 @@
 import math
 
 from pliant.core.model.fair_share import FairShares, Standing
-from pliant.core.model.usage import Phase
+from pliant.core.model.usage import AllocationPhase
 from pliant.core.state.core_state import CoreState
 
 
@@ -21,10 +21,10 @@ def standings(state: CoreState, now: float) -> tuple[float, list[Standing]]:
     return accounting.shares.half_life_s, found.standings(others)
 
 
-def open_phases(state: CoreState, now: float) -> list[Phase]:
+def open_phases(state: CoreState, now: float) -> list[AllocationPhase]:
     """Return the present phases of the jobs that have processors, as if they ended now."""
     return [
-        Phase(
+        AllocationPhase(
             job.id,
             job.phase.run,
             job.spec.user,

@@ -33,7 +33,7 @@ from pliant.nodectl.root_helper.started_worlds import Started, send_signal
 
 if TYPE_CHECKING:
     # It loads the package cryptography. A keeper has no use for it.
-    from pliant.nodectl.root_helper.request_checks import Launch
+    from pliant.nodectl.root_helper.request_checks import CheckedLaunch
 
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -62,7 +62,7 @@ class WorldToKeep:
     limits: GroupLimits
 
     @classmethod
-    def of(cls, launch: Launch, records: Path) -> WorldToKeep:
+    def of(cls, launch: CheckedLaunch, records: Path) -> WorldToKeep:
         """Return what a keeper must know of a launch."""
         name = memory_limit.group_name(launch.order.job, launch.order.run, records)
         return cls(

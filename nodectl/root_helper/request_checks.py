@@ -25,7 +25,7 @@ from pliant.protos.identity.launch_content import LaunchContent, signed_variable
 from pliant.protos.identity.launch_order import (
     LaunchOrder,
     LaunchOrderError,
-    Refusal,
+    OrderRefusal,
     check_digest,
     verify,
 )
@@ -36,7 +36,7 @@ _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_S
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class CheckedLaunch:
     """A request that may be carried out."""
 
     order: LaunchOrder
@@ -68,7 +68,7 @@ class RequestVerifier:
         self._generation_file = config.state / "generation"
         self._generation = self._read_generation()
 
-    def check(self, signed: bytes, content: int) -> Launch:
+    def check(self, signed: bytes, content: int) -> CheckedLaunch:
         """Check a request. It is not used up: call `use` before it is carried out.
 
         Args:
@@ -95,9 +95,10 @@ class RequestVerifier:
             named = request["job"], request["run"], request["uid"]
             if named != (order.job, order.run, order.uid):
                 message = f"the request is of job {named[0]}.{named[1]} and user {named[2]}"
-                raise LaunchOrderError(Refusal.DIGEST, message)
+                raise LaunchOrderError(OrderRefusal.DIGEST, message)
             if not WORLD_NAME.fullmatch(covered.world):
-                raise LaunchOrderError(Refusal.FORMAT, f"no name for a world: {covered.world!r}")
+                message = f"no name for a world: {covered.world!r}"
+                raise LaunchOrderError(OrderRefusal.FORMAT, message)
             tasks = max(0, int(request["max_tasks"]))
             memory = max(0, int(request.get("memory_bytes", 0)))
             cpus = check_cpus([cpu for rank in request.get("cpus", ()) for cpu in rank])
@@ -109,15 +110,15 @@ class RequestVerifier:
             *(AttributeError, RecursionError),
         ) as error:
             message = f"the request is damaged ({type(error).__name__})"
-            raise HelperRefusalError(Refusal.FORMAT.value, message) from None
+            raise HelperRefusalError(OrderRefusal.FORMAT.value, message) from None
         config = self._config
         if order.uid == config.account_uid and order.uid not in config.system_users:
             message = f"user {order.uid} is the account of the controller, and has the node's key"
             raise HelperRefusalError("user", message)
         user = find_user(order.uid, order.gid)
-        return Launch(order, covered.world, user, tasks, mapping, ranks, memory, cpus)
+        return CheckedLaunch(order, covered.world, user, tasks, mapping, ranks, memory, cpus)
 
-    def use(self, launch: Launch) -> None:
+    def use(self, launch: CheckedLaunch) -> None:
         """Use up an order. When this returns, no restart makes this helper accept it again.
 
         Raises:

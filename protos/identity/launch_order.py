@@ -47,7 +47,7 @@ _MAX_ID = (1 << 32) - 2  # the highest number means "no change" to setuid
 _MAX_NUMBER = (1 << 63) - 1
 
 
-class Refusal(StrEnum):
+class OrderRefusal(StrEnum):
     """Why an order is not carried out."""
 
     FORMAT = "format"
@@ -65,7 +65,7 @@ class Refusal(StrEnum):
 class LaunchOrderError(IdentityError):
     """A launch order is refused; ``refusal`` says why, for programs."""
 
-    def __init__(self, refusal: Refusal, message: str) -> None:
+    def __init__(self, refusal: OrderRefusal, message: str) -> None:
         super().__init__(f"launch order refused: {message}")
         self.refusal = refusal
 
@@ -101,19 +101,20 @@ class LaunchOrder:
             check_name("cluster", self.cluster)
             check_name("node", self.node)
         except IdentityNameError as error:
-            raise LaunchOrderError(Refusal.FORMAT, str(error)) from None
+            raise LaunchOrderError(OrderRefusal.FORMAT, str(error)) from None
         for name in ("generation", "job", "run", "epoch", "issued", "expires"):
             _check_number(name, getattr(self, name), _MAX_NUMBER)
         for number in (self.uid, self.gid, *self.groups):
             _check_number("user or group", number, _MAX_ID)
         if list(self.groups) != sorted(set(self.groups)) or len(self.groups) > MAX_GROUPS:
             text = f"groups: expected at most {MAX_GROUPS}, ascending, each once"
-            raise LaunchOrderError(Refusal.FORMAT, text)
+            raise LaunchOrderError(OrderRefusal.FORMAT, text)
         if len(self.digest) != DIGEST_BYTES or len(self.nonce) != NONCE_BYTES:
-            raise LaunchOrderError(Refusal.FORMAT, "digest or nonce has a wrong length")
+            raise LaunchOrderError(OrderRefusal.FORMAT, "digest or nonce has a wrong length")
         if not 0 < self.expires - self.issued <= MAX_LIFETIME_S:
-            text = f"expected a lifetime of 1 to {MAX_LIFETIME_S} s"
-            raise LaunchOrderError(Refusal.FORMAT, f"{text}, got {self.expires - self.issued} s")
+            lifetime = self.expires - self.issued
+            text = f"expected a lifetime of 1 to {MAX_LIFETIME_S} s, got {lifetime} s"
+            raise LaunchOrderError(OrderRefusal.FORMAT, text)
 
     def encode(self) -> bytes:
         """Return the bytes that are signed."""
@@ -196,23 +197,24 @@ def verify(  # what the node knows, by name
     from cryptography.exceptions import InvalidSignature
 
     if not SIGNATURE_BYTES < len(signed) <= MAX_ORDER_BYTES:
-        raise LaunchOrderError(Refusal.FORMAT, f"it has {len(signed)} bytes")
+        raise LaunchOrderError(OrderRefusal.FORMAT, f"it has {len(signed)} bytes")
     text, signature = signed[:-SIGNATURE_BYTES], signed[-SIGNATURE_BYTES:]
     try:
         key.verify(signature, text)
     except InvalidSignature:
         message = "its signature is wrong: the server of this cluster has not signed it"
-        raise LaunchOrderError(Refusal.SIGNATURE, message) from None
+        raise LaunchOrderError(OrderRefusal.SIGNATURE, message) from None
     order = decode(text)
     if order.cluster != cluster:
-        raise LaunchOrderError(Refusal.CLUSTER, f"it is for cluster {order.cluster}, not {cluster}")
+        message = f"it is for cluster {order.cluster}, not {cluster}"
+        raise LaunchOrderError(OrderRefusal.CLUSTER, message)
     if order.node != node:
-        raise LaunchOrderError(Refusal.NODE, f"it is for node {order.node}, not {node}")
+        raise LaunchOrderError(OrderRefusal.NODE, f"it is for node {order.node}, not {node}")
     if order.generation < min_generation:
         message = (
             f"generation {order.generation} of the server has ended, {min_generation} is known"
         )
-        raise LaunchOrderError(Refusal.GENERATION, message)
+        raise LaunchOrderError(OrderRefusal.GENERATION, message)
     _check_time(order, now)
     _check_user(order, allowed_system_users)
     return order
@@ -226,7 +228,7 @@ def check_digest(order: LaunchOrder, digest: bytes) -> None:
     """
     if order.digest != digest:
         message = "arguments, environment or directory differ from what was signed"
-        raise LaunchOrderError(Refusal.DIGEST, message)
+        raise LaunchOrderError(OrderRefusal.DIGEST, message)
 
 
 def decode(text: bytes) -> LaunchOrder:
@@ -236,21 +238,21 @@ def decode(text: bytes) -> LaunchOrder:
         LaunchOrderError: they are not an order of this version.
     """
     if not text.startswith(_VERSION):
-        raise LaunchOrderError(Refusal.FORMAT, "it has another version than 1")
+        raise LaunchOrderError(OrderRefusal.FORMAT, "it has another version than 1")
     try:
         cluster, at = _read_text(text, len(_VERSION))
         node, at = _read_text(text, at)
         generation, job, run, epoch, uid, gid, issued, expires = struct.unpack_from(">8Q", text, at)
         (count,) = struct.unpack_from(">Q", text, at + 64)
         if count > MAX_GROUPS:
-            raise LaunchOrderError(Refusal.FORMAT, f"it has more than {MAX_GROUPS} groups")
+            raise LaunchOrderError(OrderRefusal.FORMAT, f"it has more than {MAX_GROUPS} groups")
         groups = struct.unpack_from(f">{count}Q", text, at + 72)
         at += 72 + 8 * count
         end = at + DIGEST_BYTES + NONCE_BYTES
         if len(text) != end:
-            raise LaunchOrderError(Refusal.FORMAT, "it is too short or too long")
+            raise LaunchOrderError(OrderRefusal.FORMAT, "it is too short or too long")
     except (struct.error, UnicodeDecodeError):
-        raise LaunchOrderError(Refusal.FORMAT, "it is cut off or damaged") from None
+        raise LaunchOrderError(OrderRefusal.FORMAT, "it is cut off or damaged") from None
     return LaunchOrder(
         cluster=cluster,
         node=node,
@@ -275,26 +277,27 @@ def _check_time(order: LaunchOrder, now: float) -> None:
             f"it is not valid yet: the clock of this host is {early:.0f} s behind the server's; "
             "set both with NTP"
         )
-        raise LaunchOrderError(Refusal.NOT_YET_VALID, message)
+        raise LaunchOrderError(OrderRefusal.NOT_YET_VALID, message)
     if late >= MAX_CLOCK_SKEW_S:
         message = (
             f"it expired {late:.0f} s ago: it is old, or the clock of this host is ahead of the "
             "server's (set both with NTP)"
         )
-        raise LaunchOrderError(Refusal.EXPIRED, message)
+        raise LaunchOrderError(OrderRefusal.EXPIRED, message)
 
 
 def _check_user(order: LaunchOrder, allowed: Collection[int]) -> None:
     if order.uid < MIN_USER_ID and order.uid not in allowed:
         who = "root" if order.uid == 0 else f"the system account {order.uid}"
-        raise LaunchOrderError(Refusal.USER, f"jobs of {who} are not allowed on this node")
+        raise LaunchOrderError(OrderRefusal.USER, f"jobs of {who} are not allowed on this node")
     if order.uid != 0 and 0 in (order.gid, *order.groups):
-        raise LaunchOrderError(Refusal.GROUP, "jobs in root's group are not allowed on this node")
+        message = "jobs in root's group are not allowed on this node"
+        raise LaunchOrderError(OrderRefusal.GROUP, message)
 
 
 def _check_number(name: str, number: int, largest: int) -> None:
     if not 0 <= number <= largest:
-        raise LaunchOrderError(Refusal.FORMAT, f"{name} {number} is out of range")
+        raise LaunchOrderError(OrderRefusal.FORMAT, f"{name} {number} is out of range")
 
 
 def _to_bytes(text: str) -> bytes:

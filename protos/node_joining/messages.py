@@ -2,7 +2,7 @@
 
 1. The server sends a `Greeting`. It is public: the host needs it to check the server.
 2. The host sends a `JoinRequest` with the secret of its token.
-3. The server sends a `JoinAnswer`, or a `Refusal`.
+3. The server sends a `JoinAnswer`, or a `JoinRefusal`.
 
 A key that the reader does not know is ignored.
 """
@@ -101,7 +101,7 @@ class JoinAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class JoinRefusal:
     """Why the host does not become a node."""
 
     message: str
@@ -147,7 +147,7 @@ def decode_request(line: bytes) -> JoinRequest:
     )
 
 
-def decode_answer(line: bytes) -> JoinAnswer | Refusal:
+def decode_answer(line: bytes) -> JoinAnswer | JoinRefusal:
     """Read the answer of the server.
 
     Raises:
@@ -155,7 +155,7 @@ def decode_answer(line: bytes) -> JoinAnswer | Refusal:
     """
     record = _decode("the server's answer", line)
     if "error" in record:
-        return Refusal(_text(record, "error"))
+        return JoinRefusal(_text(record, "error"))
     servers, slots = record.get("servers"), record.get("slots")
     is_list = isinstance(servers, list) and 1 <= len(servers) <= _MAX_SERVERS
     if not is_list or not all(isinstance(each, str) and each.isascii() for each in servers or ()):

@@ -19,7 +19,7 @@ _MAX_KEPT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class UserAccount:
     """A user of this host."""
 
     uid: int
@@ -34,9 +34,9 @@ class UserDatabase:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="users")
-        self._kept: dict[int, tuple[float, Account]] = {}
+        self._kept: dict[int, tuple[float, UserAccount]] = {}
 
-    async def find(self, uid: int) -> Account:
+    async def find(self, uid: int) -> UserAccount:
         """Return the user with an id."""
         now = time.monotonic()
         until, account = self._kept.get(uid, (0.0, None))
@@ -53,11 +53,11 @@ class UserDatabase:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def look_up(uid: int) -> Account:
+def look_up(uid: int) -> UserAccount:
     """Ask the user database about a user."""
     try:
         found = pwd.getpwuid(uid)
         groups = os.getgrouplist(found.pw_name, found.pw_gid)
     except (KeyError, OSError):
-        return Account(uid, str(uid), is_known=False)
-    return Account(uid, found.pw_name, frozenset(groups))
+        return UserAccount(uid, str(uid), is_known=False)
+    return UserAccount(uid, found.pw_name, frozenset(groups))

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, func, literal, select
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import FINAL_STATES
 from pliant.core.model.nodes import Node
-from pliant.core.model.usage import Phase, Usage
+from pliant.core.model.usage import AllocationPhase, Usage
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.server.database import row_codecs, tables
 from pliant.server.database.statements import REFUSED
@@ -53,7 +53,7 @@ class PhaseQuery:
     until: float | None = None
     limit: int = MAX_HISTORY_LINES
 
-    def selects(self, phase: Phase) -> bool:
+    def selects(self, phase: AllocationPhase) -> bool:
         """Return whether a phase is wanted."""
         return (
             (not self.jobs or phase.job in self.jobs)
@@ -213,7 +213,7 @@ class Reader:
         query = select(tables.usage).order_by(table.account, table.user)
         return [Usage(row.account, row.user, row.seconds, row.at, 0) for row in self._rows(query)]
 
-    def phases(self, wanted: PhaseQuery) -> list[Phase]:
+    def phases(self, wanted: PhaseQuery) -> list[AllocationPhase]:
         """Return stored phases in order of their start, at most ``wanted.limit``."""
         table = tables.phase.c
         query = select(tables.phase).order_by(table.start, table.seq).limit(wanted.limit)
@@ -319,7 +319,7 @@ class Reader:
             return list(connection.execute(query))
 
 
-def _phase(row: Any) -> Phase:
+def _phase(row: Any) -> AllocationPhase:
     nodes = row_codecs.read_column("phase", row._mapping, "nodes", row_codecs.parse_names)
-    values = (getattr(row, name) for name in Phase._fields[:-1])
-    return Phase._make((*values, tuple(nodes)))
+    values = (getattr(row, name) for name in AllocationPhase._fields[:-1])
+    return AllocationPhase._make((*values, tuple(nodes)))

@@ -14,7 +14,7 @@ from sqlalchemy.sql.base import Executable
 from pliant.core.commands import Note
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node
-from pliant.core.model.usage import Phase, Usage
+from pliant.core.model.usage import AllocationPhase, Usage
 from pliant.core.state.json_records import job_to_record, node_to_record
 from pliant.core.values.processors import count
 from pliant.server.database import tables
@@ -195,7 +195,7 @@ def add_note(note: Note) -> Write:
     )
 
 
-def add_phase(phase: Phase) -> Write:
+def add_phase(phase: AllocationPhase) -> Write:
     """Return the write of a phase of a job that has ended."""
     return Write(_INSERT_PHASE, {**phase._asdict(), "nodes": json.dumps(phase.nodes)})
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pliant.core.commands import Command, Note, RunStrategy, SendOffer, SendWithdraw, Store
 from pliant.core.model.negotiation import PROPOSALS
-from pliant.core.model.usage import Phase, Usage
+from pliant.core.model.usage import AllocationPhase, Usage
 from pliant.core.state_machine import Core
 from pliant.core.values.ids import JobId, NodeName
 from pliant.server.database.compare_and_set import RowVersions
@@ -32,7 +32,7 @@ class RoundResult:
     nodes: set[NodeName] = field(default_factory=set)
     notes: list[Note] = field(default_factory=list)
     memory: bool = False
-    phases: list[Phase] = field(default_factory=list)
+    phases: list[AllocationPhase] = field(default_factory=list)
     #: By account and user; the last value counts.
     usage: dict[tuple[str, str], Usage] = field(default_factory=dict)
     changes: list[Write] = field(default_factory=list)

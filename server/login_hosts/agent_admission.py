@@ -22,7 +22,7 @@ from pliant.protos.identity.cluster_files import load_issuer
 from pliant.protos.identity.errors import CertificateError
 from pliant.protos.identity.names import Identity, Role
 from pliant.server.authentication.tls_files import ServerTls, TlsFiles
-from pliant.server.authorisation.user_database import Account
+from pliant.server.authorisation.user_database import UserAccount
 
 
 class AgentRefusedError(PliantError):
@@ -116,7 +116,7 @@ class AgentAdmission:
         return identity.name
 
 
-def check_same_user(assertion: UserAssertion, account: Account, agent: str) -> None:
+def check_same_user(assertion: UserAssertion, account: UserAccount, agent: str) -> None:
     """Check that a user id means the same user on the login host and on this host.
 
     Raises:

@@ -23,7 +23,7 @@ from pliant.protos.daemons.user_assertion import (
     UserAssertionError,
     decode_assertion,
 )
-from pliant.server.authorisation.user_database import Account, UserDatabase
+from pliant.server.authorisation.user_database import UserAccount, UserDatabase
 from pliant.server.login_hosts.agent_admission import (
     AgentAdmission,
     AgentRefusedError,
@@ -53,7 +53,7 @@ _REQUIRED = "TLS 1.3 with a certificate of this cluster"
 class RemoteUser:
     """A user of a login host, as the agent says and the user database confirms."""
 
-    account: Account
+    account: UserAccount
     agent: str
 
 

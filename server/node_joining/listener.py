@@ -18,7 +18,7 @@ from contextlib import suppress
 from pliant.core.support.errors import PliantError
 from pliant.protos.address import TcpAddress
 from pliant.protos.identity.errors import JoinTokenError, StoredIdentityError
-from pliant.protos.node_joining.messages import MAX_LINE_BYTES, Refusal
+from pliant.protos.node_joining.messages import MAX_LINE_BYTES, JoinRefusal
 from pliant.server.node_joining.admission import Admission
 from pliant.server.node_joining.failure_limits import FailureLimits, network_of
 from pliant.server.rpc.unauthenticated_peers import PeerWarnings
@@ -175,7 +175,8 @@ class JoiningListener:
             self._fail(host, network, error)
             # What is wrong on the server's disk is told to its administrator, in the log.
             is_own = isinstance(error, OSError | StoredIdentityError)
-            return Refusal("its files are unusable; see its log" if is_own else str(error)).encode()
+            reason = "its files are unusable; see its log" if is_own else str(error)
+            return JoinRefusal(reason).encode()
 
     def _fail(self, host: str, network: str, error: Exception) -> None:
         """Log why a host does not join, and count it."""

@@ -51,7 +51,7 @@ class JobEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class MemoryUse:
     """Memory and page faults of a job on one node."""
 
     resident_bytes: int
@@ -73,7 +73,7 @@ class StatusCache:
         self._summaries: dict[JobId, Summary] = {}
         self._nodes = NodeStatusCache()
         self._progress: dict[JobId, tuple[Mapping[str, Any], float]] = {}
-        self._usage: dict[NodeName, Mapping[JobId, Usage]] = {}
+        self._usage: dict[NodeName, Mapping[JobId, MemoryUse]] = {}
         self._idle_memory: dict[NodeName, int] = {}
         #: The nodes that start jobs as their users.
         self._root_helpers: set[NodeName] = set()
@@ -127,7 +127,7 @@ class StatusCache:
         with self._lock:
             self._progress[job] = (progress, time.monotonic())
 
-    def publish_usage(self, node: NodeName, idle: int, usage: Mapping[JobId, Usage]) -> None:
+    def publish_usage(self, node: NodeName, idle: int, usage: Mapping[JobId, MemoryUse]) -> None:
         """Set the free memory of a node and the use by each job, as last reported."""
         with self._lock:
             self._idle_memory[node] = idle

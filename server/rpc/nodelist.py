@@ -17,7 +17,7 @@ from pliant.protos import node_pb2
 from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.execute import CoreLoop
-from pliant.server.registry.status_cache import StatusCache, Usage
+from pliant.server.registry.status_cache import MemoryUse, StatusCache
 from pliant.server.rpc.leases import Health, HeartbeatLeases
 from pliant.server.support.stall_detection import CATCH_UP_S, wait_measuring_stall
 from pliant.server.support.threads import start_thread
@@ -136,7 +136,7 @@ class NodeList:
             # Its processes were given up. It must register again, so that both sides compare
             # their state.
             self._connections.close_node(node)
-        usage = {JobId(j.job): Usage(j.resident_bytes, j.major_faults) for j in beat.jobs}
+        usage = {JobId(j.job): MemoryUse(j.resident_bytes, j.major_faults) for j in beat.jobs}
         self._status.publish_usage(node, beat.idle_memory_bytes, usage)
         return before in (Health.GOOD, Health.SUSPECT)
 

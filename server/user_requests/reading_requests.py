@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pliant.core.job_explanation import explain
-from pliant.core.model.usage import Phase
+from pliant.core.model.usage import AllocationPhase
 from pliant.core.state import profit_status, views
 from pliant.core.state.usage_reports import open_phases, standings
 from pliant.core.transitions.time_limits import time_limits_left
@@ -279,7 +279,7 @@ class UsageQueries:
         return {"phases": Objects(rows), "complete": len(ended) < MAX_PHASES, "now": now}
 
 
-def _row(phase: Phase) -> dict[str, object]:
+def _row(phase: AllocationPhase) -> dict[str, object]:
     row = phase._asdict()
     del row["uid"]
     return row

@@ -25,7 +25,7 @@ from pliant.protos.identity.cluster_files import (
 from pliant.protos.identity.errors import JoinError
 from pliant.protos.identity.names import Identity, Role
 from pliant.protos.node_joining.join_token import create_token
-from pliant.protos.node_joining.messages import MAX_LINE_BYTES, Greeting, JoinAnswer, Refusal
+from pliant.protos.node_joining.messages import MAX_LINE_BYTES, Greeting, JoinAnswer, JoinRefusal
 
 Change = Callable[[dict[str, Any]], bytes]
 
@@ -106,7 +106,7 @@ def of_another_root(record: dict[str, Any]) -> bytes:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (lambda _: Refusal("not today").encode(), "refuses: not today"),
+        (lambda _: JoinRefusal("not today").encode(), "refuses: not today"),
         (lambda _: b"\n", "not a message"),
         (lambda _: b"x" * (2 * MAX_LINE_BYTES), "too long"),
         (with_values(oldest_reader=99), "too new"),

@@ -10,7 +10,7 @@ import pytest
 from corekit.rig import Rig
 from pliant.core import events
 from pliant.core.model.negotiation import Verb
-from pliant.core.model.usage import Phase
+from pliant.core.model.usage import AllocationPhase
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.shares import Shares
 from pliant.core.values.user_limits import NO_LIMITS
@@ -24,7 +24,7 @@ def used(rig: Rig, user: str = "ann") -> float:
     return sum(row.at_time(rig.now, half_life) for row in accounting.rows if row.user == user)
 
 
-def brief(phases: list[Phase]) -> list[tuple[int, float, float, int]]:
+def brief(phases: list[AllocationPhase]) -> list[tuple[int, float, float, int]]:
     return [(phase.job, phase.start, phase.end, phase.processors) for phase in phases]
 
 
@@ -39,7 +39,9 @@ def test_a_rigid_job_is_charged_from_its_start_to_its_end() -> None:
     rig.exit(1)
     rig.wait(100)
     assert used(rig, "bob") == 60.0
-    phase = Phase(1, 1, "bob", 0, "bio", 1000.0, 1010.0, 6, (NodeName("n1"), NodeName("n2")))
+    phase = AllocationPhase(
+        1, 1, "bob", 0, "bio", 1000.0, 1010.0, 6, (NodeName("n1"), NodeName("n2"))
+    )
     assert rig.phases == [phase]
     assert rig.usage["bio", "bob"].seconds == 60.0
     assert used(rig) == 0.0

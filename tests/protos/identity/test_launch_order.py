@@ -15,7 +15,7 @@ from pliant.protos.identity.launch_order import (
     SIGNATURE_BYTES,
     LaunchOrder,
     LaunchOrderError,
-    Refusal,
+    OrderRefusal,
     check_digest,
     decode,
     digest_launch,
@@ -78,7 +78,7 @@ def read(text: bytes) -> LaunchOrder | None:
         return None
 
 
-def refusal(signed: bytes, **more: Any) -> Refusal:
+def refusal(signed: bytes, **more: Any) -> OrderRefusal:
     with pytest.raises(LaunchOrderError) as caught:
         check(signed, **more)
     return caught.value.refusal
@@ -127,7 +127,7 @@ def test_no_flipped_bit_is_accepted() -> None:
         for bit in range(8):
             changed = bytearray(signed)
             changed[place] ^= 1 << bit
-            assert refusal(bytes(changed)) is Refusal.SIGNATURE
+            assert refusal(bytes(changed)) is OrderRefusal.SIGNATURE
 
 
 @pytest.mark.parametrize(
@@ -153,45 +153,45 @@ def test_no_flipped_bit_is_accepted() -> None:
 def test_no_changed_field_is_accepted(change: dict[str, Any]) -> None:
     signature = sign(ORDER, KEY)[-SIGNATURE_BYTES:]
     changed = dataclasses.replace(ORDER, **change)
-    assert refusal(changed.encode() + signature) is Refusal.SIGNATURE
+    assert refusal(changed.encode() + signature) is OrderRefusal.SIGNATURE
 
 
 def test_an_order_of_another_server_is_refused() -> None:
-    assert refusal(sign(ORDER, keys.create_order_key())) is Refusal.SIGNATURE
+    assert refusal(sign(ORDER, keys.create_order_key())) is OrderRefusal.SIGNATURE
 
 
 @pytest.mark.parametrize("signed", [b"", bytes(SIGNATURE_BYTES), bytes(20_000)], ids=len)
 def test_what_has_a_wrong_size_is_refused(signed: bytes) -> None:
-    assert refusal(signed) is Refusal.FORMAT
+    assert refusal(signed) is OrderRefusal.FORMAT
 
 
 def test_signed_bytes_of_another_version_are_refused() -> None:
     text = ORDER.encode().replace(b"order 1", b"order 2")
-    assert refusal(text + KEY.sign(text)) is Refusal.FORMAT
+    assert refusal(text + KEY.sign(text)) is OrderRefusal.FORMAT
 
 
 def test_an_order_is_for_one_node_of_one_cluster() -> None:
     signed = sign(ORDER, KEY)
     assert check(signed) == ORDER
-    assert refusal(signed, node="n8") is Refusal.NODE
-    assert refusal(signed, cluster="red") is Refusal.CLUSTER
+    assert refusal(signed, node="n8") is OrderRefusal.NODE
+    assert refusal(signed, cluster="red") is OrderRefusal.CLUSTER
 
 
 def test_orders_of_an_earlier_generation_are_refused() -> None:
     assert check(sign(ORDER, KEY), min_generation=3) == ORDER
-    assert refusal(sign(ORDER, KEY), min_generation=4) is Refusal.GENERATION
+    assert refusal(sign(ORDER, KEY), min_generation=4) is OrderRefusal.GENERATION
 
 
 @pytest.mark.parametrize(
     ("now", "expected"),
     [
-        (NOW - 61, Refusal.NOT_YET_VALID),
+        (NOW - 61, OrderRefusal.NOT_YET_VALID),
         (NOW - 60, None),
         (NOW + 60 + 59, None),
-        (NOW + 60 + 60, Refusal.EXPIRED),
+        (NOW + 60 + 60, OrderRefusal.EXPIRED),
     ],
 )
-def test_clocks_may_differ_by_a_minute(now: int, expected: Refusal | None) -> None:
+def test_clocks_may_differ_by_a_minute(now: int, expected: OrderRefusal | None) -> None:
     signed = sign(ORDER, KEY)
     if expected is None:
         assert check(signed, now=float(now)) == ORDER
@@ -209,8 +209,8 @@ def test_clocks_may_differ_by_a_minute(now: int, expected: Refusal | None) -> No
 )
 def test_system_accounts_are_refused_unless_allowed(change: dict[str, Any]) -> None:
     order = dataclasses.replace(ORDER, **change)
-    assert refusal(sign(order, KEY)) is Refusal.USER
-    assert refusal(sign(order, KEY), allowed_system_users=[1]) is Refusal.USER
+    assert refusal(sign(order, KEY)) is OrderRefusal.USER
+    assert refusal(sign(order, KEY), allowed_system_users=[1]) is OrderRefusal.USER
     assert check(sign(order, KEY), allowed_system_users=[order.uid]) == order
 
 
@@ -218,7 +218,7 @@ def test_system_accounts_are_refused_unless_allowed(change: dict[str, Any]) -> N
 @pytest.mark.parametrize("uid", [999, 1000])
 def test_roots_group_is_for_root_only(uid: int, change: dict[str, Any]) -> None:
     order = dataclasses.replace(ORDER, uid=uid, **change)
-    assert refusal(sign(order, KEY), allowed_system_users=[0, uid]) is Refusal.GROUP
+    assert refusal(sign(order, KEY), allowed_system_users=[0, uid]) is OrderRefusal.GROUP
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_roots_group_is_for_root_only(uid: int, change: dict[str, Any]) -> None:
 def test_values_that_no_order_may_have(change: dict[str, Any]) -> None:
     with pytest.raises(LaunchOrderError) as caught:
         dataclasses.replace(ORDER, **change)
-    assert caught.value.refusal is Refusal.FORMAT
+    assert caught.value.refusal is OrderRefusal.FORMAT
 
 
 texts = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=8)
@@ -279,7 +279,7 @@ def test_what_is_started_is_what_was_signed() -> None:
     check_digest(ORDER, digest_launch(["./prog"], {"A": "b"}, "/home/alice"))
     with pytest.raises(LaunchOrderError, match="differ") as caught:
         check_digest(ORDER, digest_launch(["./other"], {"A": "b"}, "/home/alice"))
-    assert caught.value.refusal is Refusal.DIGEST
+    assert caught.value.refusal is OrderRefusal.DIGEST
 
 
 def test_nonces_differ() -> None:

@@ -18,7 +18,7 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Template, Verb
 from pliant.core.model.resize import Preparing, Resize, ResizeStage
 from pliant.core.model.timers import Timer
-from pliant.core.model.usage import Phase, Usage
+from pliant.core.model.usage import AllocationPhase, Usage
 from pliant.core.model.views_and_plans import Plan
 from pliant.core.state.accounting import Accounting
 from pliant.core.state.json_records import (
@@ -72,7 +72,7 @@ class Rig:
         self.user_limits = user_limits
         self.shares = shares or Shares(math.inf)
         #: Accounting rows and usage, as a server would have stored them.
-        self.phases: list[Phase] = []
+        self.phases: list[AllocationPhase] = []
         self.usage: dict[tuple[str, str], Usage] = {}
         self.limits = limits or LIMITS
         self.policy = policy
