@@ -79,7 +79,7 @@ class Loops:
         return True
 
     def passed(self) -> None:
-        """Count a safe point and note its time."""
+        """Count a safe point that this process has passed, and note the time."""
         self.safe_points += 1
         self._last_safe_point = time.monotonic()
 

@@ -27,7 +27,7 @@ class Registration:
     """Registers data with a job: before the first loop, and the same on every process."""
 
     def __init__(self, data: JobData, loops: Loops) -> None:
-        """Register with these data."""
+        """Register objects in ``data``, which is allowed until the first of ``loops`` begins."""
         self._data = data
         self._member = data.membership
         self._loops = loops

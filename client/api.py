@@ -181,21 +181,22 @@ class Client:
         Args:
             argv: the program, searched in PATH, and its arguments.
             sizes: numbers of processors that the job may have, such as ``4`` or ``"1-8:pow2"``.
-            options: those of `pliant.client.submission.build_job`: ``prefer``, ``type``, ``name``,
-                ``stdin``, ``stdout``, ``stderr``, ``open_mode`` (``truncate`` or ``append``),
-                ``bind`` (of ranks to CPUs: ``rank``, ``node`` or ``none``),
-                ``chdir``, ``env``, ``hold``, ``requeue``
-                (when a node is lost: True, False; None: only if it can change its size and has a
-                checkpoint), ``when_cut_off`` (``keep`` or ``stop-after=30s``),
-                ``time_limit_s`` and ``estimate_s``, both in seconds, ``speedup``, ``grow_if``
-                (``gain`` or ``always``), ``priority`` (a whole number),
-                ``resources`` (such as ``["matlab=1/proc"]``), for each process ``mem_per_cpu``
-                (``"4G"``, or bytes), ``gpus`` and ``gres`` (such as ``["fpga:1"]``),
-                ``constraint``, ``nodelist`` and ``exclude`` (such as ``"n[01-16]"``),
-                ``resources`` (such as ``["matlab=1/proc"]``), ``account``,
-                ``deadline_s`` (seconds from now) or ``deadline_at`` (seconds since the epoch),
-                ``profit`` (a number, or a profit function such as
-                ``"1000:soft=0.25:penalty=50"``).
+            options: as of ``jobsub``, whose help explains them:
+
+                - the job: ``name``, ``type``, ``account``, ``priority`` (a whole number), ``hold``;
+                - files: ``chdir``, ``stdin``, ``stdout``, ``stderr``, ``open_mode`` (``truncate``
+                  or ``append``), ``env``;
+                - sizes: ``prefer``, ``speedup``, ``grow_if`` (``gain`` or ``always``);
+                - times: ``time_limit_s`` and ``estimate_s`` in seconds, ``deadline_s`` (seconds
+                  from now) or ``deadline_at`` (seconds since the epoch), ``profit`` (a number, or a
+                  profit function such as ``"1000:soft=0.25:penalty=50"``);
+                - nodes: ``constraint``, ``nodelist`` and ``exclude`` (such as ``"n[01-16]"``),
+                  ``bind`` (ranks to CPUs: ``rank``, ``node`` or ``none``);
+                - for each process: ``mem_per_cpu`` (``"4G"``, or bytes), ``gpus``, ``gres`` (such
+                  as ``["fpga:1"]``); for the job: ``resources`` (such as ``["matlab=1/proc"]``);
+                - failures: ``requeue`` (True or False; None requeues the job after the loss of a
+                  node only if it can change its size and has a checkpoint), ``when_cut_off``
+                  (``keep`` or ``stop-after=30s``).
 
         Raises:
             SubmitError: a check of program, files or environment failed; ``field`` names it.

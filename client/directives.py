@@ -16,7 +16,7 @@ _HEAD_BYTES = 1 << 16
 
 
 class Directive(NamedTuple):
-    """One line of options."""
+    """A line ``#JOB ...`` of a script: its number, its text, and the options in it."""
 
     line: int
     text: str

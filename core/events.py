@@ -129,7 +129,10 @@ class LiveWorld:
 
 @dataclass(frozen=True, slots=True)
 class NodeRegistered:
-    """A controller connected."""
+    """A node controller connected, for the first time or again, and said what its node has.
+
+    ``worlds`` are those whose shims still run on the node.
+    """
 
     name: NodeName
     slots: int
@@ -215,7 +218,7 @@ class WorldReady:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class ProcessesExited:
-    """Processes have exited."""
+    """Processes of one world have exited, or could not be started."""
 
     job: JobId
     run: int
@@ -246,7 +249,7 @@ class ApplicationRegistered:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationLeft:
-    """The coordinator disconnected."""
+    """The connection to an application's coordinator has ended. The job continues."""
 
     job: JobId
     run: int
@@ -375,7 +378,7 @@ class SuspensionHeld:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class PlanReady:
-    """The strategy answered ``RunStrategy``."""
+    """The strategy has returned the plan for which the command ``RunStrategy`` asked."""
 
     cycle: CycleId
     plan: Plan

@@ -26,7 +26,7 @@ _HANG_SLEEP_S = 3600.0
 
 
 class FailpointReached(RuntimeError):
-    """An order said ``raise``."""
+    """Raised at a failpoint whose order is ``raise``."""
 
 
 class Trigger:

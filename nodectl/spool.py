@@ -130,7 +130,7 @@ class StartRequest:
 
     @property
     def is_mpi(self) -> bool:
-        """Return whether its ranks are served by PMI."""
+        """Return whether the shim serves PMI to the ranks of this world."""
         return self.type == "mpi"
 
     def is_held(self, rank: int) -> bool:
@@ -160,7 +160,7 @@ class StartRequest:
 
 @dataclass(slots=True)
 class SpooledExit:
-    """How one rank ended."""
+    """How one rank ended, as the spool keeps it until the server has acknowledged it."""
 
     rank: int
     processor: int

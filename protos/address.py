@@ -27,7 +27,7 @@ _SCHEME = "unix:"
 
 @dataclass(frozen=True, slots=True)
 class UnixAddress:
-    """A unix-domain socket."""
+    """The address of a unix-domain socket: its path in the file system."""
 
     path: Path
 
@@ -37,7 +37,7 @@ class UnixAddress:
 
 @dataclass(frozen=True, slots=True)
 class TcpAddress:
-    """A TCP port."""
+    """The address of a TCP port: host and port number."""
 
     host: str
     port: int

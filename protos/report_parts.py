@@ -22,7 +22,7 @@ _PART_BYTES = MAX_MESSAGE_BYTES - 1024
 
 
 def split(report: node_pb2.NodeReport) -> Iterator[node_pb2.NodeReport]:
-    """Yield a report as it is, or its parts."""
+    """Yield a report unchanged if it is short enough for one message, otherwise its parts."""
     if report.ByteSize() <= _PART_BYTES:
         yield report
         return

@@ -24,7 +24,7 @@ class ShutdownPipe:
         self._on_hangup: Callable[[], None] | None = None
 
     def on_hangup(self, call: Callable[[], None]) -> None:
-        """Call a function on each SIGHUP, in the main thread, while it is in `wait`."""
+        """Call a function on each SIGHUP. It is called in the main thread, inside `wait`."""
         self._on_hangup = call
         signal.signal(signal.SIGHUP, lambda *_: None)
 

@@ -44,7 +44,7 @@ class MalleableEasyPolicy(Resizing):
         self._agreement = agreement
 
     def wanted(self, job: WaitingJob) -> int:
-        """Return the smallest size."""
+        """Return the smallest size: jobs start as small as they can and grow later."""
         return job.sizes.min
 
     def before(self, view: View, placer: Placer) -> None:
@@ -202,7 +202,7 @@ class Preference(MalleableEasyPolicy):
     """``easy-pref``: jobs are kept at their preferred sizes where possible."""
 
     def wanted(self, job: WaitingJob) -> int:
-        """Return the preferred size."""
+        """Return the size that the job prefers, at which it starts."""
         return job.sizes.wanted
 
     def _rules(self, job: WaitingJob, ledger: PlannedShrinks) -> Iterator[tuple[int, DonorLimits]]:

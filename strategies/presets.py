@@ -25,7 +25,7 @@ def fcfs_conservative() -> Composed:
 
 
 def sjf() -> Composed:
-    """``sjf``: shortest estimate first."""
+    """Return ``sjf``: the waiting job with the shortest estimate starts first."""
     return Composed("sjf", "none")
 
 
@@ -35,12 +35,12 @@ def sjf_easy() -> Composed:
 
 
 def sjf_conservative() -> Composed:
-    """``sjf+conservative``: shortest estimate first, with conservative backfilling."""
+    """Return ``sjf+conservative``: shortest estimate first, with conservative backfilling."""
     return Composed("sjf", "conservative")
 
 
 def ljf() -> Composed:
-    """``ljf``: longest estimate first."""
+    """Return ``ljf``: the waiting job with the longest estimate starts first."""
     return Composed("ljf", "none")
 
 

@@ -122,7 +122,7 @@ class Custom(RegisteredData, Generic[V]):
         self._next, self._packed = [], []
 
     def save(self, out: ArrayWriter) -> None:
-        """Write the value, packed for a single process."""
+        """Write the value to a checkpoint, as the bytes that ``pack`` makes for one process."""
         out.write(self._pack_checked(self._value[0], 1)[0])
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:

@@ -55,7 +55,7 @@ class StateEntry:
     """The library's side of a state."""
 
     def __init__(self, state: State) -> None:
-        """Wrap a state."""
+        """Manage a `State` of the program as one of the job's registered objects."""
         self._state = state
 
     def names(self) -> list[str]:

@@ -29,7 +29,10 @@ class UndividedHandle(SinglePartHandle):
     object_hint = "job.state"
 
     def _range_buffers(self) -> tuple[RangeBuffer | None, RangeBuffer | None]:
-        """Return the old and the new array as ends of a redistribution, cell by cell."""
+        """Return the old and the new array, flattened, as source and target of a redistribution.
+
+        A side is None if this process does not have the array before, or after, the resize.
+        """
         here, there = (
             None if array is None else RangeBuffer(array.reshape(-1), 0)
             for array in (self._array, self._next)

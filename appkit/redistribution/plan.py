@@ -79,7 +79,7 @@ class RangeTransfer:
 
     @property
     def cells(self) -> int:
-        """Number of cells to send, as of a `Transfer`."""
+        """Return the number of cells to send, under the same name as in `Transfer`."""
         return self.stop - self.start
 
 

@@ -46,7 +46,7 @@ class EvenSplit:
     split_description: list[object] = []  # noqa: RUF012 - never changed
 
     def __init__(self, extent: int) -> None:
-        """Split ``extent`` cells."""
+        """Split an axis of ``extent`` cells into equal parts, one for each process."""
         self._extent = extent
 
     def layout_for(self, size: int) -> Layout:

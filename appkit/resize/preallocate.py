@@ -34,7 +34,7 @@ class Preallocator:
     """The memory that this process has allocated for a coming growth."""
 
     def __init__(self, registry: Registry, member: Membership) -> None:
-        """Allocate nothing yet."""
+        """Prepare to allocate; the first allocation happens when a growth is announced."""
         self._registry, self._member = registry, member
         #: The resize for which memory is allocated; 0 if there is none.
         self.resize = 0

@@ -76,5 +76,8 @@ def sign(key: bytes, number: int, body: bytes) -> str:
 
 
 def is_signed(key: bytes, number: int, body: bytes, signature: bytes) -> bool:
-    """Return whether this is the signature, in constant time."""
+    """Return whether ``signature`` is that of a manifest of format ``number``.
+
+    The comparison takes the same time for all signatures, so that none can be found by trial.
+    """
     return hmac.compare_digest(sign(key, number, body).encode("ascii"), signature)

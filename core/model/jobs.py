@@ -103,7 +103,7 @@ class JobSpec:
 
 
 class Exit(NamedTuple):
-    """How one process ended."""
+    """How one rank of a job ended, or why it was never started."""
 
     processor: int
     code: int

@@ -37,7 +37,7 @@ class Side(StrEnum):
 
     @property
     def other(self) -> "Side":
-        """Return the other side."""
+        """Return the side with which this one negotiates: the server or the application."""
         return Side.APPLICATION if self is Side.SERVER else Side.SERVER
 
 

@@ -29,7 +29,7 @@ class NodeView:
 
     @property
     def gres(self) -> tuple[str, ...]:
-        """Return the names of the generic resources that it has."""
+        """Return the names of the generic resources that the node has."""
         return tuple(name for name, amount in self.amounts if name != MEMORY and amount)
 
 
@@ -259,7 +259,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Never start this job."""
+    """Remove a waiting job from the queue for good: it ends with the reason given here."""
 
     job: JobId
     reason: str

@@ -72,9 +72,11 @@ def lacking(
 
 
 def capacity(state: CoreState, job: Job) -> tuple[int, int]:
-    """Return how many processors a job could have if it were alone.
+    """Return how many processors a job could have if no other job ran.
 
-    Without and with those of suspected nodes, like ``ProcessorLedger.capacity``.
+    Returns:
+        The number without the processors of suspected nodes, and the number with them, as from
+        ``ProcessorLedger.capacity``.
     """
     needs = job.spec.node_needs
     if needs is None:

@@ -53,7 +53,7 @@ def _fits(tree: _Tree, properties: frozenset[str]) -> bool:
 
 
 class _Parser:
-    """Reads one constraint."""
+    """A recursive-descent parser for one constraint, such as ``a&(b|!c)``."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -18,7 +18,7 @@ _FEW = 8
 
 
 def from_indices(indices: Iterable[int]) -> ProcessorMap:
-    """Return the set with exactly these indices."""
+    """Return the set of the processors with these indices."""
     wanted = tuple(indices)  # costs nothing if it is a tuple already
     if len(wanted) >= _FEW:
         row = range(wanted[0], wanted[0] + len(wanted))

@@ -35,12 +35,12 @@ class Sizes:
 
     @property
     def min(self) -> int:
-        """Return the smallest size."""
+        """Return the smallest number of processors that the job accepts."""
         return self.values[0]
 
     @property
     def max(self) -> int:
-        """Return the largest size."""
+        """Return the largest number of processors that the job accepts."""
         return self.values[-1]
 
     @property

@@ -18,7 +18,7 @@ class SpeedupError(PliantError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """S(n) = n."""
+    """Linear speedup: on n processors the program is n times as fast, S(n) = n."""
 
     def __call__(self, processors: int) -> float:
         """Return the speedup on this many processors."""

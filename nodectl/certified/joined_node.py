@@ -20,7 +20,7 @@ class JoinedNode:
     """A node that has joined a cluster."""
 
     def __init__(self, directory: Path) -> None:
-        """Read its identity.
+        """Read the node's certificate, key and roots.
 
         Raises:
             StoredIdentityError, UntrustedPathError, OSError: as `load_node_identity`.
@@ -29,7 +29,7 @@ class JoinedNode:
         self._identity: NodeIdentity = load_node_identity(directory)
 
     def defaults(self) -> dict[str, Any]:
-        """Return the settings that it has unless others are given."""
+        """Return the controller's default settings, which follow from the node's certificate."""
         slots = len(os.sched_getaffinity(0))
         allowed = self._identity.slots
         found: dict[str, Any] = {
@@ -57,7 +57,7 @@ class JoinedNode:
             )
 
     def expires_in(self) -> float:
-        """Return the seconds until its certificate expires."""
+        """Return the seconds until the node's certificate expires; negative if it has expired."""
         return self._identity.chain[0].not_valid_after_utc.timestamp() - time.time()
 
 

@@ -23,7 +23,7 @@ _V2_CONTROLLERS = ("cpuset", "memory", "pids")
 
 
 class Mount(NamedTuple):
-    """A mounted hierarchy."""
+    """A hierarchy of control groups that is mounted on this host."""
 
     #: Names of its controllers; empty for version 2.
     controllers: frozenset[str]

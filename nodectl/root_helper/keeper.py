@@ -52,7 +52,7 @@ _IGNORED = {signal.SIGPIPE, signal.SIGXFSZ}
 
 @dataclass(frozen=True, slots=True)
 class WorldToKeep:
-    """What the helper tells a keeper about its world."""
+    """The message with which the helper gives a world to a keeper."""
 
     world: str
     folder: str
@@ -63,7 +63,12 @@ class WorldToKeep:
 
     @classmethod
     def of(cls, launch: CheckedLaunch, records: Path) -> WorldToKeep:
-        """Return what a keeper must know of a launch."""
+        """Return the message for the world of a launch.
+
+        Args:
+            launch: the checked launch.
+            records: folder of the records of worlds.
+        """
         name = memory_limit.group_name(launch.order.job, launch.order.run, records)
         return cls(
             launch.world,
@@ -75,7 +80,7 @@ class WorldToKeep:
         )
 
     def to_json(self) -> bytes:
-        """Return the message."""
+        """Return the message as bytes for the socket of the keeper."""
         return json.dumps(asdict(self)).encode("ascii")
 
     @classmethod

@@ -23,7 +23,7 @@ from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.root_helper.descriptors import CHANNEL_FD
 from pliant.nodectl.root_helper.errors import HelperRefusalError
 from pliant.nodectl.root_helper.keeper import WorldToKeep
-from pliant.nodectl.root_helper.request_checks import Launch
+from pliant.nodectl.root_helper.request_checks import CheckedLaunch
 from pliant.nodectl.root_helper.started_worlds import send_signal
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -73,7 +73,7 @@ class KeeperPool:
         while len(self._waiting) < self._size:
             self._waiting.append(self._ask_for_keeper())
 
-    def start(self, launch: Launch, folder: int, request: int) -> ProcessIdentity:
+    def start(self, launch: CheckedLaunch, folder: int, request: int) -> ProcessIdentity:
         """Hand a world over, and return its shim.
 
         Args:

@@ -92,7 +92,7 @@ class HelperService:
             raise HelperConfigError(f"cannot execute {sys.executable}: {error}") from None
 
     def run(self) -> None:
-        """Serve for ever."""
+        """Serve the controller and watch the keepers until the process is ended."""
         self._log.note(f"serving node {self._config.node} of cluster {self._config.cluster}")
         self._manager.ready(f"serving node {self._config.node} of cluster {self._config.cluster}")
         while True:

@@ -12,7 +12,7 @@ from pliant.nodectl.host.procfs import ProcessIdentity
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A world that was started here."""
+    """A world that this helper, or an earlier one, has started on this node."""
 
     world: str
     folder: str
@@ -21,7 +21,7 @@ class Started:
     shim: ProcessIdentity
 
     def to_line(self) -> str:
-        """Return the content of its record."""
+        """Return the world as one line, the content of its record on disk."""
         numbers = (self.keeper.pid, self.keeper.start, self.shim.pid, self.shim.start)
         return " ".join(map(str, (self.folder, self.uid, self.keeper.boot, *numbers))) + "\n"
 
@@ -41,7 +41,7 @@ class Started:
         return cls(world, folder, int(uid), *identities)
 
     def shim_fields(self) -> dict[str, int]:
-        """Return the shim as answers name it."""
+        """Return the process id and start time of the shim, for answers to the controller."""
         return {"shim": self.shim.pid, "start": self.shim.start}
 
     def end(self) -> None:

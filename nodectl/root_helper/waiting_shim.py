@@ -62,7 +62,13 @@ def wait_for_world(channel: socket.socket, shims: Path) -> int:
 
 
 def _give_up_descriptors(handles: list[int]) -> list[int]:
-    """Close the output of the helper, and return the other descriptors with higher numbers."""
+    """Close all descriptors that a user must not get, and keep those in ``handles``.
+
+    Standard input, output and error belong to the helper and become ``/dev/null``.
+
+    Returns:
+        The descriptors in ``handles`` under other numbers, beyond those that a shim uses.
+    """
     moved = [move_up(handle) for handle in handles]
     null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
     for number in range(3):
@@ -74,7 +80,14 @@ def _give_up_descriptors(handles: list[int]) -> list[int]:
 
 
 def _take_descriptors(folder: int, request: int) -> None:
-    """Write messages to the log of the job, and give the others the numbers of a shim."""
+    """Put each descriptor at the number at which the code of the shim expects it.
+
+    Standard error becomes the log in the job's folder.
+
+    Args:
+        folder: descriptor of the job's folder.
+        request: descriptor of the request to start the world.
+    """
     log = _open_log(folder)
     os.dup2(log, 2)
     os.close(log)

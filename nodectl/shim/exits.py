@@ -30,7 +30,7 @@ SAVE_RETRY_S = 1.0
 
 
 class ExitCallbacks(NamedTuple):
-    """What an `ExitTracker` calls."""
+    """Functions of the shim that an `ExitTracker` calls when ranks end."""
 
     #: All ranks have ended without leftovers; the last exits are not saved yet.
     on_all_gone: Callable[[], None]

@@ -30,7 +30,10 @@ TERMINATED = "its shim was told to end, as by `pliant down` where no server coul
 
 @dataclass(slots=True)
 class Rank:
-    """One started process."""
+    """A rank of the world, from the fork to the end of its process.
+
+    For scripts, it may also be a processor without a process, see ``held``.
+    """
 
     rank: int
     processor: int
@@ -52,12 +55,12 @@ class Rank:
 
     @property
     def live(self) -> bool:
-        """Return whether its process runs, or its processor is still held."""
+        """Return whether the process of the rank runs, or the rank still holds its processor."""
         return self.status is None
 
     @property
     def runs(self) -> bool:
-        """Return whether it has a process that runs."""
+        """Return whether the process of the rank runs."""
         return self.live and not self.held
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ class LogHandler(logging.StreamHandler[TextIO]):
         self.file = LogFile()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record."""
+        """Write one log record, to the new file if the old one was renamed by a log rotation."""
         self.file.reopen_if_moved()
         super().emit(record)
 

@@ -80,7 +80,7 @@ class AdmittedNode:
 
 
 class AdmittedNodes:
-    """The list of nodes in its file."""
+    """The list of admitted nodes, in the file in which the server keeps it."""
 
     def __init__(self, path: Path, *, role: Role = Role.NODE) -> None:
         """Name the file, and the role in the certificates of its members."""

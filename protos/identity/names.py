@@ -33,7 +33,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose certificate it is.
+    """The holder of a certificate: the cluster, the role and the name.
 
     Raises:
         IdentityNameError: a name has characters that a URI or a path must not have.

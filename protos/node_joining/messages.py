@@ -49,7 +49,7 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """What the host asks, after it has checked the server."""
+    """The request of a host to become a node. It is sent after the host has checked the server."""
 
     token_id: str
     secret: bytes = field(repr=False)
@@ -70,7 +70,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True)
 class JoinAnswer:
-    """What the host gets."""
+    """The server's answer to a host that it admits: the new node's certificate and settings."""
 
     #: The name of the node.
     node: str

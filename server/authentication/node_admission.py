@@ -125,7 +125,10 @@ class NodeAdmission:
         return _refusal(node, self._admitted().get(node.name))
 
     def has_earlier_certificates(self, node: CertifiedNode) -> bool:
-        """Return whether certificates before that of a node count, which it needs no more."""
+        """Return whether the node's earlier certificates are still accepted.
+
+        The node has connected with its newest one, so the earlier ones are not needed any more.
+        """
         try:
             entry = self._admitted().get(node.name)
         except (PliantError, OSError):
@@ -133,7 +136,11 @@ class NodeAdmission:
         return entry is not None and node.serial in entry.serials[1:]
 
     def has_joined(self, name: str) -> bool:
-        """Return whether only a certificate may use this name."""
+        """Return whether a node of this name has joined, so that it must show its certificate.
+
+        Returns:
+            True also if the list of nodes cannot be read, which is the safe answer.
+        """
         try:
             return name in self._admitted()
         except (PliantError, OSError):

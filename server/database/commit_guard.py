@@ -142,7 +142,7 @@ class CommitGuard:
             pass  # a full disk has the same effect as a power failure
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file that counts the commits."""
         os.close(self._file)
 
 

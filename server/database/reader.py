@@ -88,7 +88,7 @@ class Reader:
         self._engine.dispose()
 
     def meta(self) -> dict[str, str]:
-        """Return the table ``meta``."""
+        """Return the table ``meta``: generation, keys and counters of the server, by name."""
         return {row.key: row.value for row in self._rows(select(tables.meta))}
 
     def nodes(self) -> list[Node]:

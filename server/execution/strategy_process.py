@@ -76,7 +76,7 @@ class StrategyProcess:
 
     @property
     def pid(self) -> int:
-        """The child's process id."""
+        """Return the process id of the child in which the strategy runs."""
         return self._child.pid
 
     # ---------------------------------------------------------------- asking
@@ -256,11 +256,11 @@ class StrategyProcess:
 
 
 class _DeadlinePassedError(Exception):
-    """The deadline has passed."""
+    """The child has not answered before its deadline."""
 
 
 class _PipeClosedError(Exception):
-    """The other end of a pipe is closed."""
+    """The child has closed its end of a pipe, because it has ended."""
 
 
 class _PlainDataUnpickler(pickle.Unpickler):

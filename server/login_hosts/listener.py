@@ -83,7 +83,7 @@ class LoginHosts:
         self._warnings = RateLimitedLog(log.warning)
 
     def close(self) -> None:
-        """Accept no more connections."""
+        """Close the port. Open connections are not affected."""
         self._listening.close()
 
     async def run(self, users: UserDatabase, serve: Serve, refuse: Refuse) -> NoReturn:

@@ -42,7 +42,12 @@ class FailureLimits:
         return bucket is not None and bucket.tokens + self._rate * (now - bucket.at) < 1.0
 
     def count(self, peer: str, now: float) -> None:
-        """Count a failed attempt."""
+        """Count one failed attempt of a peer to join.
+
+        Args:
+            peer: the peer's network, see `network_of`.
+            now: seconds on the monotonic clock.
+        """
         bucket = self._buckets.setdefault(peer, TokenBucket(self._burst, now))
         bucket.take(self._rate, self._burst, now)
         self._buckets.move_to_end(peer)

@@ -36,7 +36,7 @@ class JobIdAllocator:
         return self._last
 
     def next(self) -> int:
-        """Allocate a number."""
+        """Return the next job number, which is never given to another job."""
         with self._lock:
             self._last += 1
             return self._last
@@ -46,8 +46,9 @@ class JobIdAllocator:
         for world in event.worlds:
             if self.adopt_unknown(world.job):
                 log.error(
-                    "node %s has processes of job %d, which the job database does not know: what "
-                    "was acknowledged in the last life of the server is lost; they are ended",
+                    "node %s has processes of job %d, which the job database does not know: jobs "
+                    "that were acknowledged before the last restart of the server are lost; the "
+                    "processes are ended",
                     event.name,
                     world.job,
                 )

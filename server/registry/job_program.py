@@ -21,12 +21,12 @@ class Summary(NamedTuple):
     command: str
 
     def to_json(self) -> str:
-        """Pure ASCII, so that undecodable bytes survive."""
+        """Return the object as JSON in ASCII. Bytes that are not UTF-8 survive as escapes."""
         return json.dumps(self._asdict())
 
     @classmethod
     def from_json(cls, text: str) -> Summary:
-        """Read what ``to_json`` wrote."""
+        """Return the object from the JSON text that ``to_json`` returned."""
         values = json.loads(text)
         return cls(**{name: values[name] for name in cls._fields})
 
@@ -51,12 +51,12 @@ class Program:
     bind: str = "rank"
 
     def to_json(self) -> str:
-        """Pure ASCII, so that undecodable bytes survive."""
+        """Return the object as JSON in ASCII. Bytes that are not UTF-8 survive as escapes."""
         return json.dumps({name: getattr(self, name) for name in self.__slots__})
 
     @classmethod
     def from_json(cls, text: str) -> Program:
-        """Read what ``to_json`` wrote."""
+        """Return the object from the JSON text that ``to_json`` returned."""
         values = json.loads(text)
         values["argv"] = tuple(values["argv"])
         return cls(**{name: values[name] for name in cls.__slots__ if name in values})

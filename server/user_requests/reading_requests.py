@@ -247,10 +247,11 @@ class UsageQueries:
         }
 
     async def accounting(self, request: Request, peer: RequestingUser) -> Answer:
-        """List the phases of jobs: the user's own, or those of all users for an operator.
+        """List the times in which jobs had processors, each with their number and nodes.
 
-        The request may name ``ids``, ``user``, ``account``, ``since`` and ``until``. The phases
-        that continue come last, without an end.
+        A user gets those of the user's own jobs, an operator those of all jobs. The request may
+        select by ``ids``, ``user``, ``account``, ``since`` and ``until``. Phases that have not
+        ended come last.
         """
         every = self._access.allows("accounting of all users", peer)
         wanted = PhaseQuery(

@@ -26,10 +26,10 @@ class AnswerModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """Accepts every offer."""
+    """The application that accepts every offer."""
 
     def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
-        """Return the offered size."""
+        """Return the offered size, which means that the application accepts."""
         return offered
 
 

@@ -126,7 +126,7 @@ def parse_clusters(text: str) -> tuple[Cluster, ...]:
     """Read ``NAME:PROCESSORS,...``.
 
     Raises:
-        SettingsError: how to write it.
+        SettingsError: the text has another form; the message shows the right one.
     """
     clusters = []
     for part in text.split(","):

@@ -53,7 +53,7 @@ class EvolvingRun(Run):
 
     @property
     def phase(self) -> Phase:
-        """The present phase."""
+        """Return the phase of the program that the job computes at present."""
         return self.job.phases[self.place]
 
     @property

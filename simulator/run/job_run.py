@@ -150,7 +150,7 @@ class Run:
         return self._paused / speed + max(0.0, self._since - now)
 
     def area_until(self, now: float) -> float:
-        """Return the processor-seconds that it has held until now."""
+        """Return the processor-seconds for which the run has held processors until now."""
         return self.area + (0.0 if self.ended else len(self.ranks) * (now - self._size_since))
 
     @property

@@ -87,7 +87,7 @@ class NodeProfile:
     def earliest(
         self, job: WaitingJob, size: int, seconds: float, after: float = -math.inf
     ) -> tuple[float, ProcessorMap]:
-        """Return the first time at which a job can start on so many processors, and these.
+        """Return the first time at which a job can start on ``size`` processors, and on which.
 
         Processors that are not free at the beginning come first, so that a reservation leaves as
         many idle processors as possible to other jobs. The time is inf if it is not known.

@@ -78,16 +78,23 @@ def describe_mode(helper: HelperClient | None, node: str, user: str) -> str:
 
 
 class OnFailed(Protocol):
-    """Handles that a world was not started."""
+    """A function that is called if a world could not be started."""
 
     def __call__(
         self, world: LocalWorld, reason: str, *, node_fault: bool = ..., user_refused: bool = ...
     ) -> None:
-        """Handle it."""
+        """Report the ranks of a world that was not started as exited.
+
+        Args:
+            world: the world.
+            reason: why, for the user.
+            node_fault: whether the cause is a fault of this node.
+            user_refused: whether this node does not start processes of the job's user.
+        """
 
 
 class UserWorldCallbacks(NamedTuple):
-    """Functions that `UserWorlds` calls."""
+    """Functions of the controller that `UserWorlds` calls when something happens to a world."""
 
     #: A shim has sent a message, which was checked.
     on_message: Callable[[dict[str, Any], asyncio.StreamWriter], None]
