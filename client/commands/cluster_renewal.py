@@ -13,6 +13,7 @@ from pliant.client.commands.cluster_options import (
     format_day,
     print_lines,
 )
+from pliant.client.errors import UsageError
 from pliant.client.terminal.output import print_json
 
 if TYPE_CHECKING:
@@ -30,6 +31,20 @@ def add_renewal_actions(actions: Any) -> None:
         default=[],
         metavar="HOST",
         help="a further host name or IP address of the server; may be repeated",
+    )
+    renew.add_argument(
+        "--remove-address",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="an address that the server no longer has; may be repeated",
+    )
+    renew.add_argument(
+        "--only-address",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="an address of the server, instead of all in the certificate; may be repeated",
     )
     renew.add_argument("--root-key", metavar="FILE", help="the key of the root, if it is offline")
     renew.add_argument(
@@ -50,10 +65,17 @@ def _renew(options: argparse.Namespace) -> int:
 
     from pliant.protos.identity.cluster_renewal import renew
 
+    if options.only_address and (options.address or options.remove_address):
+        raise UsageError(
+            "--only-address replaces all addresses: name each of them with it, without --address "
+            "and --remove-address"
+        )
     found = renew(
         changed_directory_of(options),
         now=time.time(),
-        addresses=options.address,
+        addresses=[*options.address, *options.only_address],
+        removed=options.remove_address,
+        replaces_addresses=bool(options.only_address),
         root_key=None if options.root_key is None else Path(options.root_key),
         server_only=options.server_only,
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import pwd
+import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,13 @@ from pliant.nodectl.root_helper.errors import HelperRefusalError
 
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_GET_NO_NEW_PRIVS = 39
+
+_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+#: Version 3 of `capset`: effective, permitted and inheritable, of the lower and the upper half.
+_CAPABILITY_VERSION, _CAPABILITIES = 0x20080522, struct.Struct("=6I")
+#: The number of the system call, which the C library does not name.
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
+_KEYCTL_JOIN_SESSION_KEYRING = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -55,8 +64,44 @@ def find_user(uid: int, gid: int) -> User:
     return User(uid, gid, groups, entry.pw_name)
 
 
+def leave_session_keyring() -> None:
+    """Join a new, empty session keyring, because that of root may hold keys.
+
+    Call it as root. A keyring of the user would count against the number of keys of this user.
+
+    Raises:
+        OSError: there is none. The process must end.
+    """
+    number = _KEYCTL.get(os.uname().machine)
+    if number is None:
+        return  # the number of the system call is not known
+    if _libc.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None) == -1:
+        error = ctypes.get_errno()
+        if error != errno.ENOSYS:  # a kernel without keyrings has no keys either
+            raise OSError(error, f"no new session keyring: {os.strerror(error)}")
+
+
+def _drop_inheritable_capabilities() -> None:
+    """Clear the capabilities that programs could inherit. A change of the user does not.
+
+    Raises:
+        OSError: they are still there. The process must end.
+    """
+    _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+    sets = ctypes.create_string_buffer(_CAPABILITIES.size)
+    if _libc.capget(header, sets) == 0:
+        effective, permitted, _, high_effective, high_permitted, _ = _CAPABILITIES.unpack(sets.raw)
+        sets.raw = _CAPABILITIES.pack(effective, permitted, 0, high_effective, high_permitted, 0)
+        if _libc.capset(header, sets) == 0 and _libc.capget(header, sets) == 0:
+            words = _CAPABILITIES.unpack(sets.raw)
+            if words[2] == words[5] == 0:
+                return
+    raise PermissionError("the inheritable capabilities were not dropped")
+
+
 def become(user: User) -> None:
-    """Give up root for good: groups, then group, then user, and check each.
+    """Give up root for good: groups, then group, then user, then capabilities, and check each.
 
     Raises:
         OSError: a step failed. The process must end.
@@ -68,6 +113,7 @@ def become(user: User) -> None:
         raise PermissionError("the groups were not set")
     if os.getresgid() != (user.gid,) * 3 or os.getresuid() != (user.uid,) * 3:
         raise PermissionError("the user was not set")
+    _drop_inheritable_capabilities()
     if user.uid != 0:
         try:
             os.setuid(0)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pliant.nodectl.host import cgroup
-from pliant.nodectl.root_helper.become_user import User, become
+from pliant.nodectl.root_helper.become_user import User, become, leave_session_keyring
 from pliant.nodectl.root_helper.descriptors import MAX_MESSAGE_BYTES, move_up, receive
 from pliant.nodectl.root_helper.group_limits import GroupLimits
 from pliant.nodectl.shim import user_shim
@@ -44,6 +44,7 @@ def wait_for_world(channel: socket.socket, shims: Path) -> int:
         message = json.loads(data)
         user = User.from_record(message["user"])
         GroupLimits.from_record(message["limits"]).enter()
+        leave_session_keyring()
         folder, request, report = _give_up_descriptors(handles)
     except BaseException as error:
         with suppress(OSError):

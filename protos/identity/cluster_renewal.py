@@ -44,7 +44,7 @@ from pliant.protos.identity.errors import (
     IdentityKeyError,
     StoredIdentityError,
 )
-from pliant.protos.identity.names import SERVER_NAME, Identity, Role
+from pliant.protos.identity.names import SERVER_DNS_NAME, SERVER_NAME, Identity, Role
 from pliant.protos.identity.stored_files import lock_files, read_files, replace_files
 from pliant.protos.identity.trust_bundle import add_root, drop_root
 
@@ -60,6 +60,8 @@ def renew(
     *,
     now: float,
     addresses: Sequence[str] = (),
+    removed: Sequence[str] = (),
+    replaces_addresses: bool = False,
     root_key: Path | None = None,
     server_only: bool = False,
 ) -> ClusterIdentity:
@@ -71,11 +73,14 @@ def renew(
         directory: of the cluster's identity.
         now: in seconds since the epoch.
         addresses: of the server, in addition to those in its certificate.
+        removed: addresses that the new certificate does not have.
+        replaces_addresses: leave out all addresses of the certificate that are not given.
         root_key: a file with the key of the root, if it is not in the directory.
         server_only: keep the issuing authority, which needs no key of the root.
 
     Raises:
-        CertificateError: a root is being replaced, or the issuing authority has expired.
+        CertificateError: a root is being replaced, the issuing authority has expired, or the
+            certificate does not have an address that is to be removed.
         StoredIdentityError: the key of the root is offline, or a file is damaged.
         IdentityNameError: an address is not usable.
         UntrustedPathError, OSError: the files cannot be used.
@@ -87,6 +92,8 @@ def renew(
             "the root is being replaced: first run `pliant cluster roll-over finish`"
         )
     (root,) = found.roots
+    old = () if replaces_addresses else authority.server_addresses(found.server[0])
+    kept = _without(old, removed)
     if server_only:
         issuer = parse_issuer(directory, contents)
         changes: Changes = {}
@@ -94,7 +101,7 @@ def renew(
         signer = Authority(root, _root_key(directory, contents, root, root_key))
         issuer = authority.create_issuer(signer, now=now)
         changes = _issuer_files(issuer)
-    changes |= _server_files(issuer, found, addresses, now)
+    changes |= _server_files(issuer, found, [*kept, *addresses], now)
     return _replace(directory, contents, changes)
 
 
@@ -159,7 +166,7 @@ def finish_roll_over(
             "excludes a node that will not return"
         )
     issuer = parse_issuer(directory, contents)
-    server = _server_files(issuer, found, (), now)
+    server = _server_files(issuer, found, authority.server_addresses(found.server[0]), now)
     (old,) = (root for root in found.roots if issuer_of(issuer.certificate) != key_id_of(root))
     chain = parse_certificates(server[SERVER])
     roots = drop_root(found.roots, fingerprint(old), in_use=[chain], now=now)
@@ -211,17 +218,27 @@ def _issuer_files(issuer: Authority) -> Changes:
     }
 
 
+def _without(addresses: Sequence[str], removed: Sequence[str]) -> list[str]:
+    for address in removed:
+        if address not in addresses or address == SERVER_DNS_NAME:
+            own = [each for each in addresses if each != SERVER_DNS_NAME]
+            raise CertificateError(
+                f"the certificate of the server has no address {address} that could be removed; it "
+                f"has {', '.join(own) or 'none'}"
+            )
+    return [address for address in addresses if address not in removed]
+
+
 def _server_files(
     issuer: Authority, found: ClusterIdentity, addresses: Sequence[str], now: float
 ) -> dict[str, bytes]:
     key = keys.create_certificate_key()
-    old = authority.server_addresses(found.server[0])
     chain = authority.issue(
         issuer,
         authority.create_request(key),
         Identity(found.cluster, Role.SERVER, SERVER_NAME),
         now=now,
-        addresses=[*old, *addresses],
+        addresses=addresses,
     )
     return {SERVER: _pem(chain), SERVER_KEY: keys.format_private_key(key).encode("ascii")}
 

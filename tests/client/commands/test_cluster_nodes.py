@@ -264,6 +264,13 @@ def test_renew_and_roll_over(server: JoiningServer, capsys: Capture, tmp_path: P
     assert "renewed" in capsys.readouterr().out
     assert cluster(["show"]) == 0
     assert "server.pliant, front, 127.0.0.1" in capsys.readouterr().out
+    assert cluster(["renew", "--remove-address", "front", "--address", "back"]) == 0
+    assert cluster(["renew", "--remove-address", "front"]) == 1
+    assert "127.0.0.1" in capsys.readouterr().err
+    assert cluster(["renew", "--only-address", "::1", "--address", "back"]) == 2
+    assert cluster(["renew", "--only-address", "127.0.0.1", "--only-address", "door"]) == 0
+    assert cluster(["show"]) == 0
+    assert "server.pliant, door, 127.0.0.1" in capsys.readouterr().out
     shutil.move(server.directory / "root.key", tmp_path / "root.key")
     assert cluster(["renew"]) == 1
     assert "--root-key FILE" in capsys.readouterr().err

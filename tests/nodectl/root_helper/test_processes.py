@@ -137,6 +137,37 @@ def test_shim_and_rank_cannot_take_root_back(helper: Helper) -> None:
     wait_until(lambda: not runs(rank), what="the end of the rank")
 
 
+#: Prints the serial number of the session keyring, and whether a key of root is found.
+KEYRING = """
+import ctypes
+libc = ctypes.CDLL(None)
+print(libc.syscall(250, 0, -3, 0), libc.syscall(249, b"user", b"pliant-test", None, 0))
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of system calls")
+def test_a_rank_has_neither_keys_nor_capabilities_of_root(
+    helper: Helper, controller: FakeController
+) -> None:
+    """The helper of this test has both; `capsh` and `keyctl` would show the same."""
+    helper.kill()
+    helper.start_with_secrets()
+    output = helper.output / "out"
+    found = []
+    for job, uid in ((7, ALICE), (8, BOB)):
+        code = f"exec {helper.python} -I -c '{KEYRING}'; "
+        shim = helper.start_world(helper.request(uid, job, argv=["/bin/sh", "-c", code]))
+        caller = controller.accept()
+        status = Path(f"/proc/{shim.pid}/status").read_text()
+        for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+            assert f"{name}:\t{'0' * 16}\n" in status
+        controller.finish(caller)
+        found.append(output.read_text().split())
+        output.unlink()
+    assert [key for _, key in found] == ["-1", "-1"]
+    assert found[0][0] != found[1][0]
+
+
 def test_a_process_that_ran_away_ends_with_its_world(helper: Helper) -> None:
     request = helper.request(argv=["/bin/sh", "-c", RUNS_AWAY.format(helper.output / "pids")])
     shim = helper.start_world(request)

@@ -102,6 +102,27 @@ def test_the_server_alone_needs_no_root_key(directory: Path) -> None:
     assert load_identity(directory) == after
 
 
+def test_addresses_of_the_server_are_removed_and_replaced(directory: Path) -> None:
+    renew(directory, now=LATER, addresses=["10.0.0.1", "back"])
+    after = renew(directory, now=LATER, addresses=["10.0.0.2"], removed=["front", "10.0.0.1"])
+    assert server_addresses(after.server[0]) == ("server.pliant", "back", "10.0.0.2")
+    for missing in ("front", "server.pliant"):
+        with pytest.raises(CertificateError, match=r"it has back, 10\.0\.0\.2"):
+            renew(directory, now=LATER, removed=[missing])
+    assert load_identity(directory) == after
+    only = renew(directory, now=LATER, addresses=["front"], replaces_addresses=True)
+    assert server_addresses(only.server[0]) == ("server.pliant", "front")
+
+
+def test_a_roll_over_keeps_the_addresses_of_the_server(
+    directory: Path, nodes: AdmittedNodes
+) -> None:
+    renew(directory, now=NOW, addresses=["10.0.0.1"])
+    start_roll_over(directory, now=NOW)
+    after = finish_roll_over(directory, nodes.read(), now=NOW)
+    assert server_addresses(after.server[0]) == ("server.pliant", "front", "10.0.0.1")
+
+
 def test_a_roll_over_in_the_order_of_its_steps(directory: Path, nodes: AdmittedNodes) -> None:
     before, node = load_identity(directory), join(directory, nodes)
     started = start_roll_over(directory, now=NOW)

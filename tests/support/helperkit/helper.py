@@ -6,8 +6,10 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,10 +98,31 @@ class Helper:
         unshare = ["unshare", "--mount", "--propagation", "private"]
         return [*unshare, "sh", "-c", script, "sh", *program]
 
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
+    def start_with_secrets(self) -> None:
+        """Start it with a key in its session keyring and with inheritable capabilities."""
+        code = """
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None)
+assert libc.syscall(250, 1, None) > 0
+assert libc.syscall(248, b"user", b"pliant-test", b"secret", 6, -3) > 0
+header, sets = struct.pack("=Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
+assert libc.capget(header, sets) == 0
+words = list(struct.unpack("=6I", sets.raw))
+words[2] |= 1 << 21
+sets.raw = struct.pack("=6I", *words)
+assert libc.capset(header, sets) == 0
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+        self.start([sys.executable, "-c", code])
+
+    def start(self, before: Sequence[str] = ()) -> None:
+        """Start it, and wait until it answers.
+
+        Args:
+            before: a command that executes the helper.
+        """
         with open(self.base / "log", "ab") as log:
-            self.process = subprocess.Popen(self.command(), stderr=log)
+            self.process = subprocess.Popen([*before, *self.command()], stderr=log)
         wait_until(lambda: self.process_ended() or self._answers(), what="the helper")
         assert not self.process_ended(), self.log()
 
