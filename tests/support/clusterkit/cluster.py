@@ -136,12 +136,21 @@ class Cluster:
         return found[0]
 
     def wait_malleable(self, number: int) -> Job:
-        """Wait until a job runs and its program has registered."""
+        """Wait until a job can be resized: it runs, has registered, and is connected."""
         self.wait_for(number, lambda job: job.state == "RUNNING", f"job {number} to run")
-        return self.wait_for(
+        self.wait_for(
             number,
             lambda _: bool(self.history(number, "application.registered")),
             f"job {number} to register",
+        )
+        return self.wait_connected(number)
+
+    def wait_connected(self, number: int) -> Job:
+        """Wait until the coordinator of a job is connected, as it is not after a restart."""
+        return self.wait_for(
+            number,
+            lambda _: not any("not connected" in line for line in self.client.why(number).text),
+            f"the coordinator of job {number} to be connected",
         )
 
     def resize(self, number: int, size: int, release: Sequence[str] = ()) -> Event:

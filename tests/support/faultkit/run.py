@@ -183,9 +183,5 @@ def _live_on(bed: Bed, job: Carrier, size: int, *, deaf: bool) -> None:
 
 def _resize_again(cluster: Cluster, job: Carrier, size: int) -> None:
     """One resize that came to nothing is no hindrance to the next."""
-    cluster.wait_for(
-        job.id,
-        lambda _: not any("not connected" in line for line in cluster.client.why(job.id).text),
-        "its coordinator to be connected",
-    )
+    cluster.wait_connected(job.id)
     cluster.resize(job.id, size + 1 if size < 3 else size - 1)
