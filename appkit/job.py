@@ -241,7 +241,7 @@ class Job(DataRegistration):
         return self._runtime.requests.request(sizes, why, deadline, prefer)
 
     def release(self, n: int = 1, *, to: int | None = None, why: str = "") -> Request:
-        """Release ``n`` processors, or all but ``to``; otherwise like `request`.
+        """Offer to release ``n`` processors, or all but ``to``; for the rest see `request`.
 
         Args:
             n: number of processors, 1 or more. If that does not lead to one of the program's sizes,

@@ -212,7 +212,7 @@ class _Reader:
         }
 
     def all(self, nodes: Sequence[_Node]) -> list[Any]:
-        """Return the values of these nodes."""
+        """Return the values that a list of encoded nodes stands for."""
         try:
             return [self._value(node) for node in nodes]
         except (LookupError, TypeError) as error:

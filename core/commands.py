@@ -70,7 +70,7 @@ class SendOffer:
 
 @dataclass(frozen=True, slots=True)
 class AnswerRequest:
-    """Send the application the answer to its ``SizesRequested``."""
+    """Answer the application's request for other sizes (``SizesRequested``)."""
 
     job: JobId
     run: int

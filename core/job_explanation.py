@@ -86,7 +86,7 @@ def _lines(
 
 
 def _why(state: CoreState, job: Job) -> str:
-    """Return the job's reason, with live numbers if it waits."""
+    """Return the job's reason. If the job waits, the text has the numbers of this moment."""
     if job.wait is None:
         return job.reason
     # For the reason that most jobs share, only the plan's own copy has live numbers.

@@ -68,7 +68,7 @@ class Launcher:
         )
 
     def run(self) -> None:
-        """Serve until the controller closes its end."""
+        """Fork shims on request, and reap them, until the controller closes its end."""
         self._loop.on_signals({signal.SIGCHLD: self._reap})
         self._loop.run()
         for idle in self._idle:

@@ -198,7 +198,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return parse_user_limits(self.user_limits)
 
     def replaced(self, values: Mapping[str, object]) -> Config:
-        """Return this configuration with other values for some keys."""
+        """Return a copy of the configuration in which some keys have other values."""
         return msgspec.structs.replace(self, **values)
 
     def limits(self) -> Timeouts:

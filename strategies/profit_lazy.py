@@ -131,7 +131,7 @@ class LazyCycle(Cycle):
         return WaitReason(WaitCode.LOOKAHEAD, (("job", self.lookahead_job or 0),))
 
     def _decide(self, job: WaitingJob, value: JobValue) -> None:
-        """Start a new job, put it off, or reject it."""
+        """Decide about a new job: start it, delay the decision, or reject it."""
         why = self._start_if_no_promise_breaks(job, value)
         if not why:
             self.accept(job, self.view.now)

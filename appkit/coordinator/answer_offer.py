@@ -186,7 +186,7 @@ def _instant(terms: OfferTerms) -> float:
 
 
 def read_totals(totals: Totals) -> Sizes:
-    """Return totals in any of their forms as `Sizes`.
+    """Return a set of sizes, in any form that programs may give, as `Sizes`.
 
     Raises:
         SizesError: a text is not in the size grammar.

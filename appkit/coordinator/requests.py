@@ -107,7 +107,7 @@ class Requests:
     def request(
         self, sizes: int | str, why: str, deadline: float | None, prefer: int | None
     ) -> Request:
-        """Request one of these totals; see ``Job.request``."""
+        """Request another number of processors; see ``Job.request``."""
         best = None if prefer is None else _number(prefer)
         wish = parse_sizes(sizes if isinstance(sizes, str) else str(_number(sizes)), best)
         both = wish if self._sizes is None else self._sizes.intersect(wish)

@@ -44,7 +44,7 @@ class Handle(RegisteredData):
 
     @property
     def label(self) -> str:
-        """Return the kind and name, as errors show them."""
+        """Return the kind of the object and its name, for error messages."""
         return f"{self.kind_name} {self.name!r}"
 
     @property

@@ -173,7 +173,7 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def ghosts_by_owner(self) -> dict[int, slice]:
-        """For each rank that owns ``ghosts``, their range in it.
+        """Return, for each rank that owns some of ``ghosts``, which part of ``ghosts`` it owns.
 
         Raises:
             DistributionError: the matrix is not square.

@@ -48,7 +48,7 @@ class RandomStreams(RegisteredData):
 
     @property
     def generator(self) -> np.random.Generator:
-        """This process's generator: PCG64 with its stream."""
+        """Return this process's generator: PCG64, on the stream of this rank."""
         self._membership.check()
         assert self._generator is not None
         return self._generator

@@ -19,7 +19,7 @@ PENDING_S = 15.0
 
 
 class JobComm(MPI.Intracomm):
-    """The job's communicator, as programs get it."""
+    """The job's communicator, as ``job.comm`` returns it to programs."""
 
 
 class _StaleComm(MPI.Intracomm):

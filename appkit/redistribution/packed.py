@@ -69,7 +69,7 @@ class PackedBuffer:
         return np.empty((stop - first, *self._cells.shape[1:]), self._cells.dtype), positions
 
     def put(self, positions: Positions | None, piece: Array) -> None:
-        """Unpack a part, unless it was received in place."""
+        """Copy a received piece to its place, unless MPI has received it there."""
         if positions is not None:
             self._cells[positions] = piece
 

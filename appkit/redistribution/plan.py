@@ -114,11 +114,11 @@ class Transfers(TransferPlan, Generic[TransferT]):
         return sum(each.source != each.target for each in self.transfers)
 
     def sends(self, process: int) -> tuple[TransferT, ...]:
-        """Return the transfers from a process to other ones."""
+        """Return the transfers from a process to other processes."""
         return tuple(t for t in self.transfers if t.source == process != t.target)
 
     def receives(self, process: int) -> tuple[TransferT, ...]:
-        """Return the transfers to a process from other ones."""
+        """Return the transfers to a process from other processes."""
         return tuple(t for t in self.transfers if t.target == process != t.source)
 
     def copies(self, process: int) -> tuple[TransferT, ...]:

@@ -9,7 +9,7 @@ MAX_TEXT_LENGTH = 300
 
 @dataclass(frozen=True, slots=True)
 class ResizeInfo:
-    """A resize, as hooks get it."""
+    """The resize that a hook of the program is told about."""
 
     #: Number of the resize; 0 if the job continues from a checkpoint.
     resize: int

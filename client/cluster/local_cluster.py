@@ -255,7 +255,7 @@ class LocalCluster:
         return bool(state) and os.path.realpath(state) == os.path.realpath(self.state)
 
     def is_job_process(self, pid: int) -> bool:
-        """Return whether a process works for one of its jobs."""
+        """Return whether a process belongs to a job of this cluster."""
         env = process_table.environment(pid)
         token = os.path.realpath(env.get("PLIANT_TOKEN_FILE", "/"))
         return "PLIANT_JOB" in env and token.startswith(os.path.realpath(self.state) + "/")
@@ -271,7 +271,7 @@ class LocalCluster:
     # -- up
 
     def start_missing(self) -> list[Daemon]:
-        """Start the daemons that do not run, and return these."""
+        """Start those daemons that do not run, and return them."""
         server = self.daemons[0]
         if server.running() and not self._is_reachable():
             # Its run directory was removed. Jobs continue, and the next server takes them over.

@@ -34,7 +34,7 @@ async def keep_renewed(directory: Path, links: ServerLinks) -> None:
 
 
 def is_due(directory: Path, now: float) -> bool:
-    """Return whether half of the lifetime of the certificate is over."""
+    """Return whether half of the lifetime of the certificate has passed."""
     identity = node_files.load_node_identity(directory, role=Role.LOGIN_AGENT)
     return now >= renew_at(identity.chain[0])
 

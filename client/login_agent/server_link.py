@@ -32,7 +32,7 @@ class ServerUnreachableError(PliantError):
 
 
 class ServerLinks:
-    """Connects to the server for users.
+    """Opens a TLS connection to the server for each connection of a user.
 
     Args:
         directory: of the agent's identity. Its files may be replaced while the agent runs.
@@ -52,7 +52,7 @@ class ServerLinks:
 
     @property
     def servers(self) -> str:
-        """Return the addresses, for messages."""
+        """Return the addresses of the server as a text for messages."""
         return ", ".join(map(str, self._servers))
 
     async def open(self, user: UserAssertion) -> Link:
@@ -66,7 +66,7 @@ class ServerLinks:
         return reader, writer
 
     async def connect(self) -> Link:
-        """Return a connection on which nothing was sent.
+        """Return a TLS connection to the server on which nothing was sent yet.
 
         Raises:
             ServerUnreachableError: no address answers.

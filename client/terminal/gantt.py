@@ -227,7 +227,7 @@ class _Picture:
 
 
 def _ticks(span: float) -> Iterator[float]:
-    """Yield round moments from 0 on, about eight of them."""
+    """Yield about eight round times from 0 to the end, for the axis of the chart."""
     rough = span / 8
     unit = 10.0 ** len(str(int(rough))) / 10 if rough >= 1 else 1.0
     while unit > rough:

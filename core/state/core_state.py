@@ -243,7 +243,7 @@ class CoreState:
         self.touch(job)
 
     def _index(self, job: Job) -> None:
-        """Put a job into the indices that its state requires."""
+        """Enter a job into the indices in which jobs of its state are found."""
         if job.state is JobState.SUSPENDED:
             self.suspended[job.id] = job
         elif self.suspended:
@@ -297,7 +297,7 @@ class CoreState:
             self.accounting.update(job, allocation, self.now, self.node_names)
 
     def occupy(self, job: Job, processors: ProcessorMap) -> None:
-        """Give a job these processors, which no other job has."""
+        """Allocate processors to a job. No other job may have them."""
         if job.spec.node_needs is not None:
             assign_devices(self.ledger, self.node_bound.values(), job, processors)
         job.occupied |= processors
@@ -305,7 +305,7 @@ class CoreState:
         self.touch(job)
 
     def give_back(self, job: Job, processors: ProcessorMap) -> None:
-        """Take these processors from a job."""
+        """Remove processors from the allocation of a job."""
         job.occupied &= ~processors
         if job.devices:
             drop_devices(job, processors)

@@ -28,7 +28,7 @@ class ReachableWorld(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ApplicationAccess:
-    """The server as applications of this node reach it."""
+    """The address and the roots with which applications of this node reach the server."""
 
     #: HOST:PORT.
     address: str
@@ -36,7 +36,7 @@ class ApplicationAccess:
     roots: bytes
 
     def update(self, worlds: Iterable[ReachableWorld]) -> None:
-        """Tell the worlds that run here."""
+        """Write the present address and roots into the folder of each world of this node."""
         for world in worlds:
             try:
                 world.update_access(self.address, self.roots)

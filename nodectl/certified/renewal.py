@@ -31,7 +31,7 @@ RETRY_S = 60.0
 
 
 class CertificateRenewal:
-    """Asks for a new certificate when it is time, and saves what the server sends."""
+    """Asks for a new certificate when it is due, and saves the answer of the server."""
 
     def __init__(
         self,

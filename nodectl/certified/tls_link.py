@@ -82,12 +82,12 @@ class CertificateLink:
         return self._address
 
     def is_current(self, address: str) -> bool:
-        """Return whether to go on waiting for a server that does not answer."""
+        """Return whether to keep waiting at this address for a server that does not answer."""
         return True
 
     @asynccontextmanager
     async def channel(self, address: str, options: Options) -> AsyncIterator[grpc.aio.Channel]:
-        """Yield a channel to a server, which is not connected yet."""
+        """Yield a channel for the server's address. The channel connects when it is used."""
         identity = self._used()
         credentials = grpc.ssl_channel_credentials(
             identity.roots, identity.key, identity.certificates
@@ -135,12 +135,12 @@ class CertificateLink:
         return ApplicationAccess(address, self._used().roots)
 
     def on_beat(self) -> None:
-        """Renew the certificate if it is time."""
+        """Ask for a new certificate if half of the lifetime of the present one has passed."""
         if self._renewal is not None:
             self._renewal.ask_if_due()
 
     def take(self, sent: wire.Certificates) -> bytes | None:
-        """Save what the server has sent.
+        """Save the certificate or the roots that the server has sent.
 
         Returns:
             The roots that applications trust from now on, if they have changed.

@@ -132,7 +132,7 @@ class LocalWorld:
             self.spool.update_access(address, roots)
 
     def add_exits(self, exits: Iterable[SpooledExit]) -> list[SpooledExit]:
-        """Add exits; return those that are new."""
+        """Add exits of ranks, and return those that were not known yet."""
         new = [end for end in exits if end.rank not in self.exits]
         self.exits |= {end.rank: end for end in new}
         return new

@@ -56,5 +56,5 @@ def read_generation(path: Path) -> ServerStart:
 
 
 def write_generation(path: Path, obeyed: ServerStart) -> None:
-    """Write the file atomically, and sync it."""
+    """Store the highest generation whose orders were carried out, durably and atomically."""
     write_whole(path, f"{obeyed.generation} {obeyed.life}".rstrip() + "\n")

@@ -94,7 +94,7 @@ class SecretLink:
         return self._find_server()
 
     def is_current(self, address: str) -> bool:
-        """Return whether the server has no other address now."""
+        """Return whether the server still has this address."""
         try:
             return self._find_server() == address
         except OSError:

@@ -34,11 +34,11 @@ class AuditLog:
         self._windows: dict[str, tuple[float, int]] = {}  # by kind: its start, and lines since
 
     def note(self, text: str, priority: int = journal.INFO) -> None:
-        """Write a line about something that was done."""
+        """Write a line about an action of the helper."""
         self._write(_one_line(text), priority)
 
     def refused(self, refusal: str, text: str) -> None:
-        """Write a line about something that was refused, unless there were too many of its kind."""
+        """Write a line about a refused request, unless there were too many of the same kind."""
         now = self._clock()
         start, count = self._windows.get(refusal, (now, 0))
         if now - start >= _MINUTE_S:

@@ -32,7 +32,7 @@ _KEYS = {"cluster", "node", "account", "system_users"}
 
 @dataclass(frozen=True, slots=True)
 class HelperConfig:
-    """What the helper must know to judge an order."""
+    """The settings of the root helper, with the keys and names by which it checks orders."""
 
     cluster: str
     node: str
@@ -119,7 +119,7 @@ def _make(path: Path, mode: int, owner: tuple[int, int] = (0, 0)) -> None:
 
 
 def _check_parents(path: Path) -> None:
-    """Refuse a path that another account could replace at one of its folders."""
+    """Refuse a path if another account could replace one of the folders in it."""
     for parent in path.parents:
         try:
             found = os.lstat(parent)

@@ -14,7 +14,7 @@ MAX_MESSAGE_BYTES = 1 << 17
 
 
 def close_all_but(keep: set[int]) -> None:
-    """Close all descriptors of this process but some."""
+    """Close all descriptors of this process, apart from those in ``keep``."""
     for handle in map(int, os.listdir("/proc/self/fd")):
         if handle not in keep:
             with suppress(OSError):

@@ -25,7 +25,7 @@ _REMOVED = ".removed-"
 
 
 class JobFolders:
-    """Makes and removes the folders of jobs."""
+    """Makes and removes the folders of jobs, which belong to the users of the jobs."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -93,7 +93,7 @@ class WorldToKeep:
 
 
 def run_keeper(channel: socket.socket, records: Path, shims: Path) -> NoReturn:
-    """Wait for a world in a new fork, run it, and exit.
+    """Run a keeper in a newly forked process: wait for a world, run it, and exit.
 
     Args:
         channel: to the helper. The keeper first sends its process and start time.

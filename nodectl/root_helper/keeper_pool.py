@@ -39,17 +39,17 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class KeeperPool:
-    """Keeps a few keepers waiting, and hands worlds to them."""
+    """A pool of waiting keepers, which start worlds without the delay of a fork."""
 
     def __init__(self, records: Path, shims: Path) -> None:
-        """Execute the template.
+        """Start the template process, which forks the keepers.
 
         Args:
             records: folder of root for the records of worlds.
             shims: folder of the socket on which the controller listens for shims.
 
         Raises:
-            OSError: it cannot be executed.
+            OSError: the template cannot be executed.
         """
         self._records, self._shims = records, shims
         self._size = max(MIN_WAITING, min(MAX_WAITING, os.cpu_count() or 1))
@@ -61,7 +61,7 @@ class KeeperPool:
 
     @property
     def is_full(self) -> bool:
-        """Return whether no keeper is missing."""
+        """Return whether the pool has as many waiting keepers as it should have."""
         return len(self._waiting) == self._size
 
     def refill(self) -> None:

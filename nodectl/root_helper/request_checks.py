@@ -37,7 +37,7 @@ _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_S
 
 @dataclass(frozen=True, slots=True)
 class CheckedLaunch:
-    """A request that may be carried out."""
+    """A request that has passed all checks, with the values that the checks have read."""
 
     order: LaunchOrder
     world: str

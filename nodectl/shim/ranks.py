@@ -261,7 +261,7 @@ def stop_all(find: Callable[[], Iterable[int]]) -> set[int]:
 
 
 def stop_leftovers(ranks: Iterable[Rank], ended: Rank) -> set[int]:
-    """Stop the leftovers of an ended rank, and return them."""
+    """Stop the processes that an ended rank has left behind, and return them."""
     every = list(ranks)
     return stop_all(lambda: leftovers(every, ended))
 

@@ -40,7 +40,7 @@ _HEX = re.compile(r"[0-9a-f]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class AdmittedCertificate:
-    """A certificate with which a node may connect."""
+    """A certificate with which a node may connect, as the list of nodes records it."""
 
     #: The serial number, in hexadecimal digits.
     serial: str
@@ -66,12 +66,12 @@ class AdmittedNode:
 
     @property
     def serials(self) -> tuple[str, ...]:
-        """Return the serial numbers of the certificates that count."""
+        """Return the serial numbers of the certificates with which the node may connect."""
         return tuple(each.serial for each in self.certificates)
 
     @property
     def ends(self) -> float:
-        """Return when the last of its certificates ends, in seconds since the epoch."""
+        """Return when the node's last certificate expires, in seconds since the epoch."""
         return max((each.ends for each in self.certificates), default=0.0)
 
     def allows(self, certificate: x509.Certificate) -> bool:
@@ -112,7 +112,7 @@ class AdmittedNodes:
     def admit(
         self, name: str, slots: int | None, certificate: x509.Certificate, *, now: float
     ) -> AdmittedNode:
-        """List a node with its first certificate. Earlier certificates of the name end with this.
+        """List a node with its first certificate, and drop earlier certificates of this name.
 
         Raises:
             CertificateError: the certificate belongs to another name.
@@ -126,7 +126,7 @@ class AdmittedNodes:
     def add_certificate(
         self, name: str, certificate: x509.Certificate, *, replaces: str, now: float
     ) -> None:
-        """List another certificate of a node, as when it renews its own.
+        """List a further certificate of a node, which has asked for a new one.
 
         The earlier ones stay until `confirm`, because the answer to the node may get lost.
 
@@ -160,9 +160,9 @@ class AdmittedNodes:
         self._change(add)
 
     def confirm(self, name: str, serial: str) -> None:
-        """Note that a node has connected with a certificate: earlier ones do not count any more.
+        """Note that a node has connected with a certificate, and drop its earlier certificates.
 
-        It changes nothing if there is no earlier one.
+        Nothing changes if the node has no earlier certificate.
 
         Raises:
             StoredIdentityError, UntrustedPathError, OSError: as `read`.
@@ -206,7 +206,7 @@ class AdmittedNodes:
 
 
 def serial_of(certificate: x509.Certificate) -> str:
-    """Return the serial number of a certificate as the file has it."""
+    """Return the serial number of a certificate in the form that the list of nodes uses."""
     return f"{certificate.serial_number:x}"
 
 

@@ -40,7 +40,7 @@ MAX_REQUEST_BYTES = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A certificate that may issue others, and its key."""
+    """A certificate that may issue other certificates, with its private key."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey

@@ -178,7 +178,7 @@ def cluster_of(authority: x509.Certificate) -> str:
 
 
 def describe(certificate: x509.Certificate) -> str:
-    """Return how messages call the owner of a certificate."""
+    """Return the owner of a certificate as messages name it."""
     try:
         return read_identity(certificate).uri
     except CertificateError:

@@ -74,7 +74,7 @@ class ClusterIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ServerCredentials:
-    """What the server needs for TLS, in PEM form."""
+    """The server's certificate chain, its key and the roots that it trusts, in PEM form."""
 
     key: bytes = field(repr=False)
     #: The server's certificate and that of the authority that issued it.
@@ -222,7 +222,7 @@ def load_order_key(directory: Path) -> Ed25519PrivateKey:
 
 
 def load_server_credentials(directory: Path) -> ServerCredentials:
-    """Read what the server needs for TLS.
+    """Read the server's certificate chain, its key and the roots that it trusts.
 
     Raises:
         StoredIdentityError, UntrustedPathError, OSError: as `load_identity`.
@@ -270,7 +270,7 @@ def _make_files(cluster: str, addresses: Sequence[str], now: float) -> dict[str,
 
 @contextmanager
 def _only_creation_in(parent: Path) -> Iterator[None]:
-    """Check that no other account can replace what is made, and keep other creations out."""
+    """Check that no other account can replace the new files, and lock out other creations."""
     try:
         os.close(open_private(parent, shared=True))
     except UntrustedPathError as error:

@@ -112,7 +112,7 @@ def _record(nonce: bytes, keep_until: float) -> bytes:
 
 
 def _parse(record: bytes) -> tuple[bytes, float] | None:
-    """Return nonce and time of a record, or None if it is damaged."""
+    """Return the nonce and the time of a record; None if the record is damaged."""
     content = record[: _CONTENT.size]
     if record[_CONTENT.size :] != _CHECKSUM.pack(zlib.crc32(content)):
         return None

@@ -31,7 +31,7 @@ _MAX_JOURNAL_BYTES = 1 << 20
 
 @contextmanager
 def lock_for(path: Path) -> Iterator[None]:
-    """Keep other threads and processes from reading and writing a file, waiting for them first.
+    """Lock a file: other threads and processes can neither read nor write it meanwhile.
 
     The lock is a file beside it, ``NAME.lock``, which is never replaced, as ``path`` may be.
 
@@ -78,7 +78,7 @@ def lock_files(directory: Path) -> Iterator[None]:
 
 
 def read_files(directory: Path, names: Iterable[str]) -> dict[str, bytes]:
-    """Return the contents of those files that there are. The caller has the lock.
+    """Return the contents of those files that exist. The caller holds the lock.
 
     Raises:
         StoredIdentityError: the journal is damaged.
@@ -101,7 +101,7 @@ def read_files(directory: Path, names: Iterable[str]) -> dict[str, bytes]:
 
 
 def replace_files(directory: Path, changes: Mapping[str, bytes | None]) -> None:
-    """Replace files, and remove those whose content is None. The caller has the lock.
+    """Replace files, and remove those whose new content is None. The caller holds the lock.
 
     Raises:
         StoredIdentityError: the journal of an earlier replacement is damaged.

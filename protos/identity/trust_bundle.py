@@ -68,7 +68,7 @@ def add_root(bundle: Bundle, root: x509.Certificate) -> Bundle:
 def drop_root(
     bundle: Bundle, old: str, *, in_use: Sequence[Sequence[x509.Certificate]], now: float
 ) -> Bundle:
-    """Return a bundle that trusts a root no longer.
+    """Return a bundle without a root, which members then no longer trust.
 
     Args:
         bundle: the roots that are trusted now.

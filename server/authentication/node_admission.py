@@ -37,7 +37,7 @@ class CertifiedNode:
     slots: int | None
 
     def check_registration(self, name: str, slots: int) -> str:
-        """Return why it may not register under a name with so many slots; empty if it may."""
+        """Return why the node may not register with this name and slots; empty if it may."""
         if name != self.name:
             return (
                 f"node {self.name} registers as {name!r:.80}: the name in its certificate is its "
@@ -52,7 +52,7 @@ class CertifiedNode:
 
     @property
     def serial(self) -> str:
-        """Return the serial number of its certificate."""
+        """Return the serial number of the node's certificate."""
         return serial_of(self.certificate)
 
 
@@ -155,7 +155,7 @@ class NodeAdmission:
         return [name for name, each in self._admitted().items() if each.revoked_at is not None]
 
     def stamp(self) -> tuple[int, int] | None:
-        """Return a value that differs after the list was written; None if there is no list."""
+        """Return a value that changes whenever the list is written; None if there is no list."""
         try:
             found = self._path.stat()
         except FileNotFoundError:

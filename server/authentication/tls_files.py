@@ -30,7 +30,7 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """What the server shows to its peers, and which roots it trusts."""
+    """The certificates that the server shows to its peers, and the roots that it trusts."""
 
     identity: ClusterIdentity
     #: In PEM form, as gRPC takes them.
@@ -39,7 +39,7 @@ class ServerTls:
     roots: bytes
 
     def configuration(self) -> grpc.ServerCertificateConfiguration:
-        """Return the certificates as gRPC takes them."""
+        """Return the certificates in the form that gRPC expects."""
         return grpc.ssl_server_certificate_configuration(
             [(self.key, self.certificates)], self.roots
         )

@@ -77,7 +77,7 @@ def recover(path: Path) -> Recovered:
 
 
 def is_intact(path: Path) -> bool:
-    """Return whether a database is undamaged, without changing it.
+    """Return whether a database is undamaged. The check does not change the database.
 
     It is undamaged if SQLite finds no fault, every row can be read and holds no zeroed page, and
     the table ``meta`` and all JSON columns are valid.

@@ -27,7 +27,7 @@ DEADLINE_S = 5.0
 
 
 class Planner:
-    """Runs the strategy in force and counts its faults.
+    """Runs the configured strategy, and counts its failures.
 
     Args:
         name: of the strategy.
@@ -97,7 +97,7 @@ class Planner:
         return own, find_fault(view, own)
 
     def close(self) -> None:
-        """End the process of the strategy, if it has one."""
+        """End the child process of the strategy, if the strategy runs in one."""
         if self._process is not None:
             self._process.close()
             self._process = None

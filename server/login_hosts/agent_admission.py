@@ -50,7 +50,7 @@ class AgentAdmission:
     def renew(self, name: str, certificate: bytes | None, request: bytes) -> RenewalAnswer:
         """Issue a new certificate to a login agent. Called in another thread: it writes a file.
 
-        The earlier certificate counts until its end, because the answer may get lost.
+        The earlier certificate stays valid until it expires, because the answer may get lost.
 
         Args:
             name: of the agent.
@@ -76,7 +76,7 @@ class AgentAdmission:
         return RenewalAnswer(format_certificates(chain).encode("ascii"), current.roots)
 
     def stamp(self) -> tuple[int, int] | None:
-        """Return what changes when the list of login agents changes; None if there is no list."""
+        """Return a value that changes whenever the list is written; None if there is no list."""
         try:
             found = (self._files.directory / AGENTS_FILE).stat()
         except OSError:

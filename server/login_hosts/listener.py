@@ -63,7 +63,7 @@ Refuse = Callable[[asyncio.StreamWriter, str], Awaitable[None]]
 
 
 class LoginHosts:
-    """Accepts the connections of login agents."""
+    """The port for login agents: accepts their connections and finds out which user each serves."""
 
     def __init__(self, admission: AgentAdmission, addresses: Sequence[TcpAddress]) -> None:
         """Listen on the first free address.

@@ -88,7 +88,7 @@ class Admission:
         return self._context
 
     def greeting(self) -> bytes:
-        """Return the line that every host gets first."""
+        """Return the line that the server sends first to every host."""
         return Greeting(
             self._identity.cluster, self._clock(), self._roots, self._certificates
         ).encode()
@@ -143,7 +143,7 @@ class Admission:
         ).encode()
 
     def _check_not_revoked(self, token: StoredToken) -> None:
-        """Refuse a used token to a node that was revoked since."""
+        """Refuse a used token if its node has been revoked since."""
         if not token.used_by:
             return
         node = self._admitted[Role(token.role)].find(token.node)

@@ -30,7 +30,7 @@ def network_of(host: str) -> str:
 
 
 class FailureLimits:
-    """Counts failures by peer. Used by one thread."""
+    """Counts the failed attempts of each peer. Used by one thread."""
 
     def __init__(self, burst: float = MAX_FAILURES, rate: float = FAILURES_PER_S) -> None:
         self._burst, self._rate = burst, rate

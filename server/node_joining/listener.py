@@ -98,7 +98,7 @@ class JoiningListener:
             accepting.result()  # raises why it has ended
 
     async def _warn_of_ends(self) -> None:
-        """Say once a day which certificates should be renewed. Without them the cluster stops."""
+        """Log once a day which certificates should be renewed, before the cluster stops working."""
         while True:
             self._admission.refresh()
             for line in self._admission.ending_soon():
@@ -189,7 +189,7 @@ class JoiningListener:
             )
 
     async def _finish(self, writer: asyncio.StreamWriter) -> None:
-        """Send what is written, and close."""
+        """Send the bytes that were written, and close the connection."""
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(_CLOSE_LIMIT_S):
                 await writer.drain()

@@ -99,7 +99,7 @@ class StatusCache:
         return self.publish(self.snapshot(jobs))
 
     def snapshot(self, jobs: Iterable[Job]) -> dict[JobId, JobEntry]:
-        """Return the state of these jobs, to be published later."""
+        """Return the present state of some jobs. It is published later, after the commit."""
         return {job.id: self._entry(job) for job in jobs}
 
     def publish(self, snapshots: Mapping[JobId, JobEntry]) -> list[JobId]:

@@ -27,7 +27,7 @@ class NodePeer(Protocol):
         """Return the node in its certificate; None if it has proved to know the secret."""
 
     def refusal(self, name: str, slots: int) -> str:
-        """Return why it may not register under a name with so many slots; empty if it may."""
+        """Return why the node may not register with this name and slots; empty if it may."""
 
 
 class NodeAuthenticator(Protocol):
@@ -87,7 +87,7 @@ class _SecretPeer:
         self._admission = admission
 
     def refusal(self, name: str, slots: int) -> str:
-        """Keep the names of nodes with a certificate for them."""
+        """Refuse a name whose node has a certificate: only the certificate may use the name."""
         if self._admission is None or not self._admission.has_joined(name):
             return ""
         return (

@@ -45,7 +45,7 @@ IDLE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A query on its way to the strategy."""
+    """A query that waits for the answer of the strategy."""
 
     job: WaitingJob
     view: View

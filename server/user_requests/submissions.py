@@ -35,7 +35,7 @@ TOGETHER = 256
 
 @dataclass(frozen=True, slots=True)
 class _New:
-    """A job on its way into the database."""
+    """A job that was accepted, and waits until the database has stored it."""
 
     job: Job
     program: Program

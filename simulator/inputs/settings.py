@@ -110,7 +110,7 @@ class Settings:
 
     @property
     def label(self) -> str:
-        """The strategy with its options, as a text for users."""
+        """Return the strategy with its options, as a text for users."""
         name = self.strategy if isinstance(self.strategy, str) else type(self.strategy).__name__
         own = ", ".join(f"{key}={value}" for key, value in self.options.items())
         return f"{name} ({own})" if own else name

@@ -130,7 +130,7 @@ def _columns(path: str | Path, line: int, values: list[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """The values of one line, and how to read them."""
+    """The values in one line of options, with methods that read and check them."""
 
     path: str | Path
     line: int

@@ -42,7 +42,7 @@ class SimulatedNodes:
         return tuple([exits[p] for p in processors if self._node_of[p] not in self.down])
 
     def all_up(self, processors: Iterable[int]) -> bool:
-        """Return whether no node of these processors has failed."""
+        """Return whether all nodes of these processors are up."""
         return not self.down or all(self._node_of[p] not in self.down for p in processors)
 
 

@@ -37,7 +37,7 @@ class CoreTimers:
         self._wakes: set[float] = set()
 
     def set_timer(self, command: SetTimer) -> None:
-        """Schedule a timer, unless it cannot have an effect."""
+        """Schedule a timer of the core. Timers without an effect in a simulation are ignored."""
         timer, at, queue = command.timer, command.at, self._queue
         kind = timer.kind
         if at == math.inf or (kind is TimerKind.QUIET and not self._refusals_expire):

@@ -38,7 +38,7 @@ class HelperRefusedError(PliantError):
 
 
 class HelperClient:
-    """Sends requests to the helper."""
+    """Sends the controller's requests to the root helper, over a unix socket."""
 
     def __init__(self, path: Path, owner: int = 0) -> None:
         """Remember where the helper listens.
@@ -59,7 +59,7 @@ class HelperClient:
         return self._ask({"op": "describe"})
 
     def controllers(self) -> dict[str, str]:
-        """Return what `find_controllers` says in the helper; empty if there is no answer."""
+        """Return the cgroup controllers that the helper can use; empty if it does not answer."""
         try:
             found = self._ask({"op": "controllers"})
         except (HelperUnavailableError, HelperRefusedError):

@@ -107,7 +107,7 @@ class UserWorldCallbacks(NamedTuple):
 def make_user_worlds(
     settings: ControllerSettings, worlds: Mapping[str, LocalWorld], callbacks: UserWorldCallbacks
 ) -> UserWorlds | None:
-    """Return what starts worlds as their users, or None in single-user mode."""
+    """Return the object that starts worlds as their users; None in single-user mode."""
     helper = find_helper(settings)
     return UserWorlds(helper, worlds, callbacks) if helper is not None else None
 
@@ -224,7 +224,7 @@ class UserWorlds:
     # ------------------------------------------------------------------ shims
 
     def _accepts(self, uid: int, connections: int) -> bool:
-        """Return whether a user may connect, who has so many connections."""
+        """Return whether a user who has ``connections`` open connections may open another one."""
         mine = sum(
             world.request.uid == uid for world in self._worlds.values() if world.request.by_helper
         )
@@ -273,7 +273,7 @@ def _is_shim_of(world: LocalWorld, pid: int, uid: int) -> bool:
 
 
 def clean_message(world: LocalWorld, sent: dict[str, Any], pid: int) -> dict[str, Any]:
-    """Return the part of a message that a shim of a user may say, with values of the right types.
+    """Return those fields of a shim's message that a user's shim may send, with checked types.
 
     Raises:
         ValueError, TypeError, KeyError: a value is wrong; the shim is disconnected.
