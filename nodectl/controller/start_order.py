@@ -116,8 +116,10 @@ def create_world(
         spool = Spool.create(folder, request, *secrets, access=files)
         return LocalWorld(request, spool, helper=users.helper if users is not None else None)
     except (OrderError, LaunchOrderError, ValueError) as error:
-        reason, refused = f"{settings.name}: {error}", isinstance(error, UserRefusedError)
-        report = refusal_report(order, reason, user_refused=refused)
+        reason = f"{settings.name}: {error}"
+        # An administrator can end both: the job is held until then.
+        held = isinstance(error, UserRefusedError | LaunchOrderError)
+        report = refusal_report(order, reason, user_refused=held)
         raise NotStartedError(reason, report) from error
     except OSError as error:
         reason = f"{CANNOT_START}: {describe(f'spool {folder}', error)}"

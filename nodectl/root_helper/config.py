@@ -18,6 +18,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from pliant.nodectl.host.cpus import parse_cpus
 from pliant.nodectl.root_helper.errors import HelperConfigError
 from pliant.protos.daemons.private_paths import read_private
 from pliant.protos.identity.errors import IdentityError
@@ -27,7 +28,7 @@ from pliant.protos.identity.names import check_name
 SETTINGS, KEY = "helper.json", "order.pub"
 SOCKET = "helper.sock"
 _MAX_BYTES = 1 << 16
-_KEYS = {"cluster", "node", "account", "system_users"}
+_KEYS = {"cluster", "node", "account", "system_users", "cpus", "max_tasks"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,10 @@ class HelperConfig:
     run: Path
     #: Folder of what must survive a restart of the host: used nonces and the generation.
     state: Path
+    #: CPUs that a controller may give to jobs; empty if there is no such limit.
+    cpus: frozenset[int] = frozenset()
+    #: Tasks that a world may have; 0 if the controller decides alone.
+    max_tasks: int = 0
 
     @property
     def socket(self) -> Path:
@@ -79,6 +84,8 @@ def load_config(folder: Path, run: Path, state: Path) -> HelperConfig:
         key=key,
         run=run,
         state=state,
+        cpus=frozenset(parse_cpus(record["cpus"]) if "cpus" in record else ()),
+        max_tasks=record.get("max_tasks", 0),
     )
 
 
@@ -148,6 +155,14 @@ def _read_settings(path: Path) -> dict[str, Any]:
             check_name(key, str(record.get(key, "")))
         except IdentityError as error:
             raise HelperConfigError(f"{path}: {error}") from None
+    try:
+        parse_cpus(record.get("cpus", "0"))
+    except (ValueError, AttributeError):
+        text = f'cpus: {record["cpus"]!r}: expected a list such as "0-3,8"'
+        raise HelperConfigError(f"{path}: {text}") from None
+    tasks = record.get("max_tasks", 1)
+    if type(tasks) is not int or tasks < 1:
+        raise HelperConfigError(f"{path}: max_tasks: {tasks!r}: expected a number from 1")
     users = record.get("system_users", [])
     if not isinstance(users, list) or not all(type(each) is int and each >= 0 for each in users):
         raise HelperConfigError(f"{path}: system_users: expected a list of user ids")

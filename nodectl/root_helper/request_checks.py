@@ -99,9 +99,8 @@ class RequestVerifier:
             if not WORLD_NAME.fullmatch(covered.world):
                 message = f"no name for a world: {covered.world!r}"
                 raise LaunchOrderError(OrderRefusal.FORMAT, message)
-            tasks = max(0, int(request["max_tasks"]))
-            memory = max(0, int(request.get("memory_bytes", 0)))
-            cpus = check_cpus([cpu for rank in request.get("cpus", ()) for cpu in rank])
+            tasks = self._max_tasks(int(request["max_tasks"]))
+            cpus = self.check_cpus([cpu for rank in request.get("cpus", ()) for cpu in rank])
             mapping, ranks = str(request["mapping"]), tuple(rank for rank, _ in covered.ranks)
         except LaunchOrderError as error:
             raise HelperRefusalError(error.refusal.value, str(error)) from None
@@ -116,7 +115,28 @@ class RequestVerifier:
             message = f"user {order.uid} is the account of the controller, and has the node's key"
             raise HelperRefusalError("user", message)
         user = find_user(order.uid, order.gid)
+        memory = covered.memory_bytes
         return CheckedLaunch(order, covered.world, user, tasks, mapping, ranks, memory, cpus)
+
+    def check_cpus(self, value: object) -> tuple[int, ...]:
+        """Return the CPUs that a controller named; if it named none, those that root allows.
+
+        Raises:
+            ValueError: they are not a list of numbers.
+            HelperRefusalError: root does not allow one of them.
+        """
+        if not isinstance(value, list) or not all(type(cpu) is int and cpu >= 0 for cpu in value):
+            raise ValueError("not a list of CPUs")
+        allowed = self._config.cpus
+        if allowed and not allowed.issuperset(value):
+            others = ", ".join(map(str, sorted(set(value) - allowed)))
+            raise HelperRefusalError("cpus", f"helper.json does not allow CPU {others} for jobs")
+        return tuple(sorted(set(value) or allowed))
+
+    def _max_tasks(self, wanted: int) -> int:
+        """Return the limit of tasks: that of the controller, or a lower one of root."""
+        limits = [limit for limit in (wanted, self._config.max_tasks) if limit > 0]
+        return min(limits, default=0)
 
     def use(self, launch: CheckedLaunch) -> None:
         """Use up an order. When this returns, no restart makes this helper accept it again.
@@ -142,17 +162,6 @@ class RequestVerifier:
             return 0
         with os.fdopen(file, "rb") as opened:
             return int(opened.read(32))
-
-
-def check_cpus(value: object) -> tuple[int, ...]:
-    """Return the CPUs that a controller named.
-
-    Raises:
-        ValueError: they are not a list of numbers.
-    """
-    if not isinstance(value, list) or not all(type(cpu) is int and cpu >= 0 for cpu in value):
-        raise ValueError("not a list of CPUs")
-    return tuple(sorted(set(value)))
 
 
 def _read_content(handle: int) -> dict[str, Any]:
@@ -198,4 +207,9 @@ def content_of(record: dict[str, Any]) -> LaunchContent:
         truncate_before=request["truncate_before"],
         checkpoint=environment["PLIANT_CHECKPOINT"],
         secrets=(secrets[0], secrets[1], secrets[2]),
+        memory_bytes=max(0, int(request["memory_bytes"])),
+        devices={
+            kind: tuple(number for rank in ranks for number in rank)
+            for kind, ranks in request["devices"].items()
+        },
     )

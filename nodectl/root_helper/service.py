@@ -37,7 +37,7 @@ from pliant.nodectl.root_helper.config import HelperConfig
 from pliant.nodectl.root_helper.errors import HelperConfigError, HelperRefusalError
 from pliant.nodectl.root_helper.job_folders import JobFolders
 from pliant.nodectl.root_helper.keeper_pool import KeeperPool
-from pliant.nodectl.root_helper.request_checks import RequestVerifier, check_cpus
+from pliant.nodectl.root_helper.request_checks import RequestVerifier
 from pliant.nodectl.root_helper.started_worlds import Started
 from pliant.nodectl.spool import WORLD_NAME
 from pliant.protos.daemons.peer_credentials import peer_process
@@ -174,7 +174,7 @@ class HelperService:
             if operation == "end":
                 return self._end(started)
             if operation == "cpus":
-                return _limit_cpus(started, message)
+                return self._limit_cpus(started, message)
             raise HelperRefusalError("message", "there is no such operation")
         except HelperRefusalError as error:
             self._log.refused(error.refusal, str(error))
@@ -229,6 +229,14 @@ class HelperService:
             started.end()
         return {"found": started is not None}
 
+    def _limit_cpus(self, started: Started | None, message: dict[str, Any]) -> dict[str, Any]:
+        try:
+            cpus = self._verifier.check_cpus(message.get("cpus"))
+        except ValueError as error:
+            raise HelperRefusalError("message", str(error)) from None
+        done = started is not None and bool(cpus) and cgroup.limit_cpus(started.shim, cpus)
+        return {"enforced": done}
+
     # ------------------------------------------------------------------ what runs here
 
     def _find(self, world: object) -> Started | None:
@@ -263,15 +271,6 @@ class HelperService:
                 if not started.keeper.alive():
                     started.kill_without_keeper()
         self._is_unclean = self._folders.remove_unused(used)
-
-
-def _limit_cpus(started: Started | None, message: dict[str, Any]) -> dict[str, Any]:
-    try:
-        cpus = check_cpus(message.get("cpus"))
-    except ValueError as error:
-        raise HelperRefusalError("message", str(error)) from None
-    done = started is not None and bool(cpus) and cgroup.limit_cpus(started.shim, cpus)
-    return {"enforced": done}
 
 
 def _listen(config: HelperConfig) -> socket.socket:

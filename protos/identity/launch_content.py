@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -94,6 +94,10 @@ class LaunchContent:
     checkpoint: str
     #: The token of the run, the list of nodes and the key of the checkpoints.
     secrets: tuple[bytes, bytes, bytes]
+    #: Memory that the job may have on this node; 0 if there is no limit.
+    memory_bytes: int = 0
+    #: Devices of the ranks on this node by kind, in order of the ranks.
+    devices: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def digest(self) -> bytes:
         """Return the digest that a launch order holds."""
@@ -108,6 +112,8 @@ class LaunchContent:
             "truncate_before": float(self.truncate_before),
             "checkpoint": self.checkpoint,
             "secrets": [sha256(secret).hexdigest() for secret in self.secrets],
+            "memory_bytes": self.memory_bytes,
+            "devices": {kind: list(numbers) for kind, numbers in self.devices.items() if numbers},
         }
         # ASCII, with sorted keys: equal fields give equal text in each version of Python.
         head = json.dumps(fields, sort_keys=True)
@@ -132,6 +138,8 @@ class LaunchContent:
             truncate_before=order.truncate_before,
             checkpoint=_text(order.checkpoint),
             secrets=(order.token, order.node_list, order.checkpoint_key),
+            memory_bytes=order.memory_bytes,
+            devices={device.kind: tuple(device.indices) for device in order.devices},
         )
 
 

@@ -30,8 +30,11 @@ if TYPE_CHECKING:
         Ed25519PublicKey,
     )
 
-_VERSION = b"pliant launch order 1\0"
-_DIGEST_VERSION = b"pliant launch digest 1\0"
+#: Since version 2, the digest covers memory and devices.
+VERSION = 2
+_PREFIX = b"pliant launch order "
+_HEAD = b"%b%d\0" % (_PREFIX, VERSION)
+_DIGEST_HEAD = b"pliant launch digest %d\0" % VERSION
 NONCE_BYTES = 16
 DIGEST_BYTES = 32
 SIGNATURE_BYTES = 64
@@ -51,6 +54,7 @@ class OrderRefusal(StrEnum):
     """Why an order is not carried out."""
 
     FORMAT = "format"
+    VERSION = "version"
     SIGNATURE = "signature"
     CLUSTER = "cluster"
     NODE = "node"
@@ -124,7 +128,7 @@ class LaunchOrder:
         )
         return b"".join(
             [
-                _VERSION,
+                _HEAD,
                 _with_length(self.cluster.encode("ascii")),
                 _with_length(self.node.encode("ascii")),
                 struct.pack(">8Q", *numbers),
@@ -155,7 +159,7 @@ def digest_launch(
     """
     variables = sorted((_to_bytes(k), _to_bytes(v)) for k, v in environment.items())
     parts = [_to_bytes(directory), *map(_to_bytes, arguments)]
-    hashed = hashlib.sha256(_DIGEST_VERSION)
+    hashed = hashlib.sha256(_DIGEST_HEAD)
     hashed.update(struct.pack(">QQ", len(parts), len(variables)))
     for part in parts:
         hashed.update(_with_length(part))
@@ -237,10 +241,18 @@ def decode(text: bytes) -> LaunchOrder:
     Raises:
         LaunchOrderError: they are not an order of this version.
     """
-    if not text.startswith(_VERSION):
-        raise LaunchOrderError(OrderRefusal.FORMAT, "it has another version than 1")
+    if not text.startswith(_HEAD):
+        prefix, end, _ = text.partition(b"\0")
+        number = prefix.removeprefix(_PREFIX)
+        if not (end and prefix.startswith(_PREFIX) and number.isdigit()):
+            raise LaunchOrderError(OrderRefusal.FORMAT, "it does not begin like an order")
+        raise LaunchOrderError(
+            OrderRefusal.VERSION,
+            f"it has version {number[:9].decode('ascii')}, and version {VERSION} is expected: run "
+            "the same version of Pliant on server and node, and restart controller and root helper",
+        )
     try:
-        cluster, at = _read_text(text, len(_VERSION))
+        cluster, at = _read_text(text, len(_HEAD))
         node, at = _read_text(text, at)
         generation, job, run, epoch, uid, gid, issued, expires = struct.unpack_from(">8Q", text, at)
         (count,) = struct.unpack_from(">Q", text, at + 64)

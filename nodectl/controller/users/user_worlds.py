@@ -49,9 +49,9 @@ _MORE_CONNECTIONS = 4
 #: Seconds in which a helper that was killed during a start should answer again.
 _RETURN_S, _POLL_S = 15.0, 0.5
 #: Refusals for which another node, or a later start on this one, may have another answer.
-_NODE_FAULTS = {"worlds", "rate", "record", "start", "job-folder", "message"}
-#: Refusals that an administrator can end, for this user.
-_USER_REFUSALS = {"unknown-user", "user", "group"}
+_NODE_FAULTS = {"worlds", "rate", "record", "start", "job-folder", "message", "cpus"}
+#: Refusals that an administrator can end. The job is held until then.
+_USER_REFUSALS = {"unknown-user", "user", "group", "version"}
 
 
 def find_helper(settings: ControllerSettings) -> HelperClient | None:

@@ -93,6 +93,9 @@ def _damaged_generation(helper: Helper) -> None:
         (lambda helper: helper.configure(account="nobody-there"), "account"),
         (lambda helper: helper.configure(node="a/b"), "node"),
         (lambda helper: helper.configure(system_users=["root"]), "system_users"),
+        (lambda helper: helper.configure(cpus="3-0"), "cpus"),
+        (lambda helper: helper.configure(cpus=4), "cpus"),
+        (lambda helper: helper.configure(max_tasks=0), "max_tasks"),
         (lambda helper: helper.configure(key="x"), "key"),
     ],
 )

@@ -23,8 +23,11 @@ from pliant.nodectl.controller.users.helper_client import (
     encode_content,
     sealed_file,
 )
+from pliant.nodectl.host import cgroup
+from pliant.nodectl.host.cgroup_hierarchies import base
 from pliant.nodectl.spool import StartRequest
 from pliant.protos.identity import keys
+from pliant.protos.identity.launch_order import SIGNATURE_BYTES
 from testkit import wait_until
 
 pytestmark = [needs_root, pytest.mark.timeout(180)]
@@ -97,6 +100,8 @@ CHANGES: dict[str, Callable[[StartRequest], dict[str, Any]]] = {
     "ranks": lambda _: {"ranks": [(0, 0), (1, 1)]},
     "size": lambda _: {"size": 2},
     "world": lambda _: {"world": "7.1.9"},
+    "memory": lambda _: {"memory_bytes": 1 << 40},
+    "devices": lambda _: {"devices": {"gpu": [[0]]}},
 }
 
 
@@ -132,6 +137,30 @@ def test_the_account_of_the_controller(shared: Helper) -> None:
 def test_a_user_whom_the_host_does_not_know(shared: Helper) -> None:
     request = shared.request(6000)
     is_refused(shared, "unknown-user", shared.sign(request), request)
+
+
+def test_an_order_of_another_version(shared: Helper) -> None:
+    request = shared.request()
+    text = shared.sign(request)[:-SIGNATURE_BYTES].replace(b"order 2", b"order 1", 1)
+    is_refused(shared, "version", text + shared.key.sign(text), request)
+
+
+def test_limits_of_root_that_a_controller_cannot_raise(helper: Helper) -> None:
+    helper.kill()
+    helper.configure(cpus="0", max_tasks=300)
+    helper.start()
+    request = helper.request(cpus=[[0, 1]])
+    is_refused(helper, "cpus", helper.sign(request), request)
+    bounded = helper.request(max_tasks=100_000, argv=["/bin/sleep", "600"])
+    shim = helper.start_world(bounded)
+    with acting_as(ACCOUNT), pytest.raises(HelperRefusedError) as refused:
+        helper.client().limit_cpus(bounded.world, [0, 1])
+    assert refused.value.refusal == "cpus"
+    for name, file, limit in (("pids", "pids.max", "300"), ("cpuset", "cpuset.cpus", "0")):
+        where = base(name)
+        if where is not None:
+            group = Path(cgroup.group_of(where, shim), file)
+            assert group.read_text().strip() == limit
 
 
 def test_a_member_of_roots_group(shared: Helper) -> None:

@@ -166,8 +166,12 @@ def test_what_has_a_wrong_size_is_refused(signed: bytes) -> None:
 
 
 def test_signed_bytes_of_another_version_are_refused() -> None:
-    text = ORDER.encode().replace(b"order 1", b"order 2")
-    assert refusal(text + KEY.sign(text)) is OrderRefusal.FORMAT
+    for version in (b"order 1", b"order 3", b"order 10"):
+        text = ORDER.encode().replace(b"order 2", version)
+        assert refusal(text + KEY.sign(text)) is OrderRefusal.VERSION
+    for other in (b"order x", b"offer 1"):
+        text = ORDER.encode().replace(b"order 2", other)
+        assert refusal(text + KEY.sign(text)) is OrderRefusal.FORMAT
 
 
 def test_an_order_is_for_one_node_of_one_cluster() -> None:

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -258,4 +259,6 @@ def covered(request: StartRequest) -> LaunchContent:
         truncate_before=request.truncate_before,
         checkpoint=request.environment["PLIANT_CHECKPOINT"],
         secrets=SECRETS,
+        memory_bytes=request.memory_bytes,
+        devices={kind: tuple(chain(*ranks)) for kind, ranks in request.devices.items()},
     )
