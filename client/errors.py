@@ -48,6 +48,10 @@ class SubmitError(RequestError):
         )
 
 
+class StepFailedError(ClientError):
+    """A step of a job was refused, or the job ended before it."""
+
+
 class NoServerError(ClientError):
     """No server answers on the socket."""
 

@@ -11,6 +11,7 @@ request.json    controller the order
 token           controller the application's secret, mode 0400; removed when the world ends
 checkpoint.key  controller the key of the job's checkpoints, mode 0400; removed like the token
 nodes           controller ``host:slots`` per line; removed when the world ends
+steps.sock      shim       the socket on which a script starts steps
 hosts           controller ``host slots=N`` per line, for Open MPI; removed when the world ends
 server.address  controller the server's present address, on a node with a certificate
 roots.pem       controller the roots that the application trusts, on such a node
@@ -55,6 +56,9 @@ ADDRESS, ROOTS = "server.address", "roots.pem"
 
 #: The names of the files with the nodes of the job, in the formats of MPICH and of Open MPI.
 NODES, HOSTS = "nodes", "hosts"
+
+#: The name of the socket on which a script starts steps.
+STEP_SOCKET = "steps.sock"
 
 #: Prefix of a folder that the controller has not completed; no world's name can begin with it.
 _UNFINISHED = ".new-"

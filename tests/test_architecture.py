@@ -104,7 +104,7 @@ ORDER = {
         waiting
         cluster listing
         api demo commands login_agent
-        resize_check
+        resize_check run
     """,
     "server": """
         locks shutdown support authentication

@@ -82,9 +82,9 @@ def test_the_files_on_the_page_are_right(tmp_path: Path) -> None:
 def test_every_variable_of_a_job_has_its_row() -> None:
     order = wire.StartWorld(world="w", type="mpi", ranks=[wire.Placement(rank=0, processor=5)])
     made = make_environment(order, ControllerSettings(), Path("/spool"))
-    # These two are each process's own.
+    # Each process has its own values of those that are added.
     expected = {name for name in made if name.startswith("PLIANT_")}
-    expected |= {"PLIANT_PROCESSOR", "PLIANT_CONTROL_FD", "PLIANT_DEVICES"}
+    expected |= {"PLIANT_PROCESSOR", "PLIANT_CONTROL_FD", "PLIANT_DEVICES", "PLIANT_STEP"}
     assert set(rows(section("environment.md", "What a job finds"))) == expected
     text = section("environment.md", "What a job finds")
     assert [name for name in made if f"`{name}`" not in text] == []

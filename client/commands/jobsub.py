@@ -281,7 +281,8 @@ def _moment(text: str) -> tuple[float | None, float | None]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _job(options: argparse.Namespace) -> dict[str, Any]:
+def job_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the job that the options of a command line describe, as a request carries it."""
     deadline_s, deadline_at = options.deadline or (None, None)
     return build_job(
         options.command,
@@ -319,7 +320,7 @@ def _job(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _submit(options: argparse.Namespace) -> int:
-    job = _job(options)
+    job = job_of(options)
     if options.query:
         _refuse_with_query(options)
         return _query(options, job)
@@ -376,12 +377,12 @@ def _environment(choices: list[str] | None) -> dict[str, str] | None:
     return select_environment(choices)
 
 
-def report_end(job: dict[str, Any]) -> int:
+def report_end(job: dict[str, Any], prog: str = PROG) -> int:
     """Return the exit code of a job that has ended; if it failed, print how to stderr."""
     state = str(job.get("state"))
     if state != "COMPLETED":
         reason = f": {job['reason']}" if job.get("reason") else ""
-        print_error(PROG, f"job {job.get('id')} ended {state}{reason}")
+        print_error(prog, f"job {job.get('id')} ended {state}{reason}")
     if state == "FAILED" and job.get("type") == "mpi":
         _help(str(job.get("stdout") or ""))
     if job.get("signal"):

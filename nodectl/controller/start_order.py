@@ -28,6 +28,7 @@ from pliant.nodectl.spool import (
     HOSTS,
     NODES,
     ROOTS,
+    STEP_SOCKET,
     WORLD_NAME,
     Spool,
     StartRequest,
@@ -278,9 +279,7 @@ class NodeShares(NamedTuple):
             bind: whether this node binds ranks at all.
         """
         if bind and order.bind != BIND_NONE:
-            # A script has the CPUs of all processors of its job on this node.
-            shared = order.bind == BIND_NODE or request.type == "script"
-            request.cpus = self._cpus(request, shared=shared)
+            request.cpus = self._cpus(request, shared=order.bind == BIND_NODE)
             request.shares_cpus = order.bind == BIND_NODE and bool(request.cpus)
         request.node_name = request.environment["PLIANT_NODE"]
         request.devices = self._devices(request, order)
@@ -349,6 +348,7 @@ def make_environment(
         "PLIANT_NODE_ADDRESS": settings.address,
         "PLIANT_NODE_LIST": str(folder / NODES),
         "PLIANT_HOST_FILE": str(folder / HOSTS) if order.type == "script" else "",
+        "PLIANT_STEP_SOCKET": str(folder / STEP_SOCKET) if order.type == "script" else "",
         "PLIANT_NODES": str(_count_lines(order.node_list)),
     }
     processors = _processors(order)

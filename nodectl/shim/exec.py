@@ -74,6 +74,8 @@ class LaunchSpec:
     cpus: Sequence[int] = ()
     #: CPUs that the rank inherits instead.
     inherited_cpus: Sequence[int] = ()
+    #: Open input, output and error of the rank, instead of files; input -1 for ``/dev/null``.
+    stdio: tuple[int, int, int] | None = None
 
 
 def become_subreaper() -> None:
@@ -186,7 +188,7 @@ def _run(spec: LaunchSpec, parent: int) -> NoReturn:
         os.setsid()
         _die_with_parent(parent)
         _bind(spec.cpus)
-        _prepare(spec.request)
+        _prepare(spec)
         _inherit(spec.keep)
         _reset_signals()
         _execute(spec)
@@ -220,7 +222,8 @@ def _bind(cpus: Sequence[int]) -> None:
             raise LaunchError(text, NOT_USABLE) from error
 
 
-def _prepare(request: StartRequest) -> None:
+def _prepare(spec: LaunchSpec) -> None:
+    request = spec.request
     try:
         with open("/proc/self/oom_score_adj", "wb") as file:
             file.write(_OOM_SCORE)
@@ -232,7 +235,14 @@ def _prepare(request: StartRequest) -> None:
         os.chdir(to_bytes(request.directory))
     except OSError as error:
         raise LaunchError.from_os_error("working directory", request.directory, error) from error
-    _redirect(request)
+    if spec.stdio is None:
+        _redirect(request)
+        return
+    source, *outputs = spec.stdio
+    if source < 0:
+        source = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    for number, handle in enumerate((source, *outputs)):
+        os.dup2(handle, number)
 
 
 def _redirect(request: StartRequest) -> None:

@@ -42,9 +42,8 @@ def use_own_launcher(request: StartRequest) -> StartRequest:
     """
     if not (request.is_mpi and request.size > 1 and request.argv):
         return request
-    program = _program(request)
-    library = mpi_libraries.linked_library(program, request.environment) if program else None
-    if library is None or library.speaks_pmi:
+    library = library_without_pmi(request)
+    if library is None:
         return request
     linked = f"program {request.argv[0]} is linked with {library}, which cannot use PMI-1"
     if request.resize or request.size > len(request.ranks):
@@ -55,16 +54,17 @@ def use_own_launcher(request: StartRequest) -> StartRequest:
             f"{linked}, and its launcher mpirun is neither next to it nor in PATH: install it on "
             f"node {request.node_name}, or build the program with MPICH"
         )
-    # Pliant has given the ranks these CPUs, which may be time-shared.
+    # Pliant has chosen the CPUs, which may be time-shared.
     size = str(request.size)
     options = ["--host", f"localhost:{size}", "--bind-to", "none", "-n", size]
-    every = sorted({cpu for cpus in request.cpus for cpu in cpus})
-    return replace(
-        request,
-        type="script",
-        argv=[launcher, *options, *request.argv],
-        cpus=[every for _ in request.cpus],
-    )
+    return replace(request, type="script", argv=[launcher, *options, *request.argv])
+
+
+def library_without_pmi(request: StartRequest) -> MpiLibrary | None:
+    """Return the MPI library with which a program is linked, if PMI-1 cannot serve it."""
+    program = _program(request)
+    library = mpi_libraries.linked_library(program, request.environment) if program else None
+    return library if library is not None and not library.speaks_pmi else None
 
 
 def _program(request: StartRequest) -> str:

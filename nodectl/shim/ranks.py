@@ -117,7 +117,7 @@ def start_ranks(
         keep = tuple(sock.fileno() for sock in theirs)
         # Ranks that share their CPUs inherit them: a rank that binds itself could do so after an
         # order with more CPUs, and would undo that.
-        cpus = request.cpus[local] if request.cpus and not request.shares_cpus else ()
+        cpus = _cpus(request, local) if not request.shares_cpus else ()
         inherited = request.cpus[local] if request.shares_cpus else ()
         started = ranks[rank] = _start(
             LaunchSpec(request, variables, keep, failures, cpus, inherited), rank, processor
@@ -137,6 +137,13 @@ def start_ranks(
         # Without this record, the ranks are found by their environment.
         write_line(f"{request.world}: cannot note its ranks: {error}")
     return ranks
+
+
+def _cpus(request: StartRequest, local: int) -> Sequence[int]:
+    """Return the CPUs of a rank; a script has those of all processors here."""
+    if request.type == "script":
+        return sorted(set(chain.from_iterable(request.cpus)))
+    return request.cpus[local] if request.cpus else ()
 
 
 def _devices(request: StartRequest, local: int) -> dict[str, list[int]]:

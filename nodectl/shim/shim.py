@@ -41,6 +41,7 @@ from pliant.nodectl.shim.foreign_mpi import (
 from pliant.nodectl.shim.lease_enforcement import Lease
 from pliant.nodectl.shim.pmi import Abort, Barrier, Effect, Finalized, PmiServer, Reply
 from pliant.nodectl.shim.ranks import Rank
+from pliant.nodectl.shim.steps import StepManager
 from pliant.nodectl.spool import Spool, SpooledExit, StartRequest
 
 #: The controller's socket, in the state folder of the node.
@@ -93,6 +94,7 @@ class Shim:
         self._lease = Lease(self._loop, request, self._on_cut_off)
         self._ranks: dict[int, Rank] = {}
         self._singletons: SingletonDetector | None = None
+        self._steps: StepManager | None = None
         calls = ExitCallbacks(self._remove_shared, self._send_exits, self._stop_if_confirmed)
         self._tracker = ExitTracker(self._loop, spool, request, calls)
         self._segments: set[shared_memory.Segment] = set()
@@ -122,6 +124,8 @@ class Shim:
         elif self._refusal:
             self._ranks = rank_processes.ranks_not_started(self._request, self._refusal)
         else:
+            if self._request.type == "script" and self._request.ranks[0][0] == 0:
+                self._steps = StepManager(self._loop, self._spool, self._request)
             lines = (self._on_pmi, self._on_control)
             self._ranks = rank_processes.start_ranks(
                 self._loop, self._spool, self._request, self._tracker.failure_pipe, lines
@@ -229,6 +233,8 @@ class Shim:
                 break
             if pid in by_pid:
                 self._note_end(by_pid[pid], status)
+            elif self._steps is not None:
+                self._steps.reap(pid, status)
 
     def _note_end(self, rank: Rank, status: int) -> None:
         for channel in (rank.pmi, rank.control):
@@ -392,6 +398,8 @@ class Shim:
     def _close(self) -> None:
         if self._controller is not None:
             self._controller.finish(_FLUSH_TIMEOUT_S)
+        if self._steps is not None:
+            self._steps.close()
         self._loop.close()
         self._tracker.close()
 

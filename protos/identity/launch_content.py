@@ -49,6 +49,7 @@ NODE_VARIABLES = frozenset(
         "PLIANT_ROLE",
         "PLIANT_ROOTS_FILE",
         "PLIANT_RUN",
+        "PLIANT_STEP_SOCKET",
         "PLIANT_TOKEN_FILE",
         "PLIANT_WORLD",
         "PRTE_MCA_prte_default_hostfile",
@@ -63,6 +64,7 @@ FOREIGN_PREFIXES = (
     "MPI_LOCAL",
     "OMPI_COMM_WORLD_",
     "PLIANT_CONTROL_FD",
+    "PLIANT_STEP",
     "PLIANT_WORLD",
     "PRTE_LAUNCHED",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sysconfig
 from collections.abc import Iterator
@@ -117,3 +118,54 @@ def test_mpi4py_with_open_mpi_fails(cluster: Cluster, tmp_path: Path) -> None:
     assert said.code == 1
     assert "libmpi.so.40" in said.line
     assert cluster.client.job(int(said.out)).state == "FAILED"
+
+
+# -------------------------------------------------------------------- pliant run
+
+
+def test_steps_in_a_script(cluster: Cluster, tmp_path: Path) -> None:
+    command = f"{sysconfig.get_path('scripts')}/pliant run"
+    (tmp_path / "job.sh").write_text(
+        f"#JOB -n 3\necho before\n{command} -n 2 echo side & {command} -n 1 echo side\nwait\n"
+        f"{command} sh -c 'exit 6'\n"
+    )
+    said = run_command("jobsub", "--wait", "job.sh", cwd=tmp_path)
+    assert said.code == 6
+    lines = Path(cluster.client.job(int(said.out)).stdout).read_text().splitlines()
+    assert lines[:4] == ["before", "side", "side", "side"]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_interactive_job_shows_its_output(tmp_path: Path) -> None:
+    words = ["pliant", "run", "-n", "4", "sh", "-c", "echo out; echo err >&2; exit 3"]
+    said = run_command(*words, cwd=tmp_path)
+    assert (said.code, said.out) == (3, "out\n" * 4)
+    assert said.err.count("err\n") == 4
+    assert "FAILED" in said.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_cancels_an_interactive_job(cluster: Cluster, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [f"{sysconfig.get_path('scripts')}/pliant", "run", "sh", "-c", "echo up; sleep 600"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert b"CANCELLED" in error
+    assert b"Traceback" not in error
+    assert process.returncode != 0
+    assert all(job.final for job in cluster.client.jobs(ended=True))
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("option", ["--output=x", "--hold", "--json"])
+def test_options_without_meaning_are_refused(tmp_path: Path, option: str) -> None:
+    said = run_command("pliant", "run", option, "true", cwd=tmp_path)
+    assert said.code == 2
+    assert option.partition("=")[0] in said.line

@@ -1,0 +1,1 @@
+"""``pliant run``: start a step inside a job, or an interactive job outside of one."""

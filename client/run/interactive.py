@@ -1,0 +1,140 @@
+"""A job that is waited for: its output is shown while it runs, and Ctrl-C cancels it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import threading
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pliant.client.commands.jobsub import job_of, make_parser, report_end
+from pliant.client.connection import Connection
+from pliant.client.directives import parse_with_directives
+from pliant.client.errors import ClientError, UsageError
+from pliant.client.terminal.interrupts import Interrupted, Interrupts
+from pliant.client.waiting import send_job, wait_for_end
+
+#: Seconds between two looks at the output files.
+_INTERVAL_S = 0.05
+
+_CHUNK = 1 << 20
+
+#: Options of ``jobsub`` that have no meaning here.
+_REFUSED = ("input", "output", "error", "hold", "query", "wait", "parsable", "json")
+
+
+def run_interactively(words: list[str]) -> int:
+    """Submit a job, and return its exit code when it has ended.
+
+    Its output files are in a folder that is removed afterwards. The folder is made in the working
+    directory of the job, which its nodes share.
+
+    Args:
+        words: the command line, without the name of the command.
+
+    Raises:
+        UsageError: an option is wrong, or has no meaning here.
+        ClientError: the job was refused, or there is no server.
+    """
+    options = parse_with_directives(words, make_parser)
+    for name in _REFUSED:
+        if getattr(options, name):
+            raise UsageError(f"pliant run shows the output of the job: leave out --{name}")
+    options.input = _input_file()
+    folder = Path(tempfile.mkdtemp(prefix=".pliant-run-", dir=options.chdir or "."))
+    try:
+        return _run(options, folder.resolve())
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(options: Namespace, folder: Path) -> int:
+    options.output, options.error = str(folder / "out"), str(folder / "err")
+    job = job_of(options)
+    with Connection() as link, Interrupts() as interrupts:
+        with interrupts.shielded():
+            number = send_job(link, job)
+        follower = _Follower(folder)
+        try:
+            final = follower.until_end(number)
+        except Interrupted:
+            interrupts.ignore()
+            link.request("cancel", ids=[number])
+            final = follower.until_end(number)
+    return report_end(final, "pliant run")
+
+
+def _input_file() -> str:
+    """Return the path of the file from which this process reads; empty if it is not a file."""
+    try:
+        status = os.fstat(0)
+        path = os.readlink("/proc/self/fd/0")
+    except OSError:
+        return ""
+    return path if stat.S_ISREG(status.st_mode) and os.path.exists(path) else ""
+
+
+class _Follower:
+    """Copies the output files of a job to this process's outputs, until the job has ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self._streams: list[_Stream] = [
+            _Stream(folder / "out", sys.stdout.buffer),
+            _Stream(folder / "err", sys.stderr.buffer),
+        ]
+
+    def until_end(self, number: int) -> dict[str, Any]:
+        """Return the job when it has ended and its output is copied.
+
+        Raises:
+            ClientError: the server does not come back, or does not know the job.
+        """
+        ended = threading.Event()
+        result: list[dict[str, Any] | ClientError] = []
+
+        def wait() -> None:
+            try:
+                with Connection() as link:
+                    result.append(wait_for_end(link, number))
+            except ClientError as error:
+                result.append(error)
+            finally:
+                ended.set()
+
+        threading.Thread(target=wait, name="wait", daemon=True).start()
+        while not ended.wait(_INTERVAL_S):
+            self._copy()
+        self._copy()
+        if not result:
+            raise ClientError(f"job {number}: its end is not known")
+        if isinstance(result[0], ClientError):
+            raise result[0]
+        return result[0]
+
+    def _copy(self) -> None:
+        for stream in self._streams:
+            stream.copy()
+
+
+class _Stream:
+    """One output file of the job, as far as it has been copied."""
+
+    def __init__(self, path: Path, target: BinaryIO) -> None:
+        self._path, self._target = path, target
+        self._file: BinaryIO | None = None
+
+    def copy(self) -> None:
+        """Copy what was added to the file."""
+        if self._file is None:
+            try:
+                self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115  # until the end
+            except FileNotFoundError:
+                return  # the job has not started
+        while data := self._file.read(_CHUNK):
+            self._target.write(data)
+        self._target.flush()

@@ -1,0 +1,135 @@
+"""A step of a job: request it, pass on signals to it, and return its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from pliant.client.errors import StepFailedError
+
+#: Signals that are passed on to the ranks of a step.
+PASSED_ON = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnd:
+    """How a step ended."""
+
+    code: int
+    #: The signal that ended it; 0 if none did.
+    signal: int
+    #: Why it failed; empty if it did not.
+    reason: str
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of a command that ended in the same way, as a shell has it."""
+        return 128 + self.signal if self.signal else self.code
+
+
+def run_step(socket_path: str, size: int, argv: Sequence[str], umask: int) -> StepEnd:
+    """Run a program on processors of this job, with this process's input and outputs.
+
+    Args:
+        socket_path: of the shim of the script.
+        size: number of ranks; 0 for all processors that the job has.
+        argv: the program and its arguments.
+        umask: for the program.
+
+    Raises:
+        StepFailedError: the step was refused, or the shim has ended.
+    """
+    with _connect(socket_path) as link, _signals_passed_on(link):
+        _send_request(link, size, argv, os.environ, umask)
+        for message in _messages(link):
+            match message.get("op"):
+                case "refused":
+                    raise StepFailedError(f"the step was refused: {message['reason']}")
+                case "ended":
+                    return StepEnd(
+                        int(message["code"]), int(message["signal"]), str(message["reason"])
+                    )
+    raise StepFailedError("the job ended before the step did")
+
+
+def _connect(path: str) -> socket.socket:
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # By its folder, because the whole path may be longer than a socket address.
+        folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            link.connect(f"/proc/self/fd/{folder}/{Path(path).name}")
+        finally:
+            os.close(folder)
+    except OSError as error:
+        link.close()
+        raise StepFailedError(
+            f"cannot reach the job: {path}: {error.strerror}; steps start on the node of the "
+            "script, while it runs"
+        ) from None
+    return link
+
+
+def _send_request(
+    link: socket.socket, size: int, argv: Sequence[str], env: Mapping[str, str], umask: int
+) -> None:
+    request = {
+        "op": "run",
+        "size": size,
+        "argv": list(argv),
+        "env": dict(env),
+        "cwd": os.getcwd(),
+        "umask": umask,
+    }
+    line = json.dumps(request).encode("ascii") + b"\n"
+    try:
+        sent = socket.send_fds(link, [line], [0, 1, 2])
+        link.sendall(line[sent:])
+    except OSError as error:
+        raise StepFailedError(f"cannot send the request: {error.strerror}") from None
+
+
+def _messages(link: socket.socket) -> Iterator[dict[str, Any]]:
+    rest = b""
+    while True:
+        try:
+            data = link.recv(_CHUNK)
+        except OSError:
+            return
+        if not data:
+            return
+        *lines, rest = (rest + data).split(b"\n")
+        yield from map(json.loads, lines)
+
+
+@contextmanager
+def _signals_passed_on(link: socket.socket) -> Iterator[None]:
+    """Send signals of this process to the step while the body runs."""
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        with suppress(OSError):  # the step has ended
+            link.sendall(json.dumps({"op": "signal", "number": number}).encode() + b"\n")
+
+    former = {number: signal.signal(number, pass_on) for number in PASSED_ON}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
