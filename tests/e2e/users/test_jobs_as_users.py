@@ -205,3 +205,22 @@ def test_single_jobs_of_two_users(site: Site) -> None:
         site.wait(uid, job, lambda state, _: state == "COMPLETED", "its end")
         assert Path(path).read_text().split()[0] == str(uid)
         assert path.stat().st_uid == uid
+
+
+def test_a_script_of_a_user_starts_steps(site: Site) -> None:
+    """The shim, which starts them, is a process of the user."""
+    script = site.output / "job.sh"
+    step = f"{site.python} -m pliant.client.run.command"
+    script.write_text(
+        f"{step} sh -c 'echo $PMI_RANK/$PMI_SIZE $(id -un)'\n"
+        f"{step} -n 1 sh -c 'exit 5'\necho code $?\n"
+    )
+    output = site.output / "steps"
+    job = site.as_user(ALICE).submit(
+        "/bin/sh", str(script), type="script", sizes=2, stdout=str(output), chdir="/"
+    )
+    site.wait(ALICE, job, lambda state, _: state == "COMPLETED", "its end")
+    lines = output.read_text().splitlines()
+    assert sorted(lines[:2]) == ["0/2 alice", "1/2 alice"]
+    assert lines[-1] == "code 5"
+    wait_until(lambda: os.listdir(site.run / "jobs") == [], what="the end of the job's folder")
