@@ -7,7 +7,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pliant.simulator.cli_options import (
     PROG,
@@ -20,13 +20,16 @@ from pliant.simulator.cli_options import (
 from pliant.simulator.inputs.errors import SettingsError, SimulationError
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from pliant.core.commands import Note
     from pliant.simulator.inputs.settings import Settings
     from pliant.simulator.inputs.workload import Workload
     from pliant.simulator.run.result import Result
 
 #: Options for output files.
-_FILES = ("jobs_out", "events_out", "gantt", "utilization")
+_PICTURES = ("gantt", "utilization", "queue", "sizes_over_time", "comparison")
+_FILES = ("jobs_out", "events_out", *_PICTURES)
 #: Options that may name input files.
 _INPUTS = ("workload", "side_file", "node_failures")
 #: Seconds until the first report of progress, and between two on a terminal or in a file.
@@ -67,6 +70,7 @@ def _fail(error: Exception, code: int) -> int:
 def _run(options: Namespace) -> None:
     settings = make_settings(options)
     _refuse_one_file_twice(options)
+    _require_matplotlib(options)
     if len(settings) > 1:
         _refuse_files_of_one(options)
     paths = {name: getattr(options, name) for name in _FILES}
@@ -76,7 +80,7 @@ def _run(options: Namespace) -> None:
             # Output of a strategy does not belong to the results.
             with contextlib.redirect_stdout(sys.stderr):
                 runs, first = _simulate(options, settings, files)
-            _draw(first[0], first[1], first[2], files)
+            _draw(options, runs, [each.label for each in settings], first, files)
     except OSError as error:  # For example a full disk. The error does not name the file.
         named = ((name, path) for name, path in paths.items() if path is not None)
         raise SimulationError("; ".join(_unwritable(*item, error) for item in named)) from None
@@ -137,13 +141,18 @@ def _skipped(workload: "Workload") -> str:
     return f", {number} records skipped ({'; '.join(kinds)})" if number else ""
 
 
-def _open(stack: contextlib.ExitStack, name: str, path: str | None) -> TextIO | None:
-    """Open an output file before the simulation. An empty new file is removed after a failure."""
+def _open(stack: contextlib.ExitStack, name: str, path: str | None) -> Any:
+    """Open an output file before the simulation, of bytes for a picture, otherwise of text.
+
+    An empty new file is removed after a failure.
+    """
     if path is None:
         return None
     if not os.path.exists(path):
         stack.push(lambda kind, *_: _clear_away(path) if kind else None)
     try:
+        if name in _PICTURES:
+            return stack.enter_context(open(path, "wb"))
         return stack.enter_context(open(path, "w", encoding="utf-8", newline=""))
     except OSError as error:
         raise SettingsError(_unwritable(name, path, error)) from None
@@ -175,9 +184,20 @@ def _unwritable(name: str, path: str, error: OSError) -> str:
     return f"--{name.replace('_', '-')} {path}: cannot be written: {error.strerror}"
 
 
+def _require_matplotlib(options: Namespace) -> None:
+    """Check before the simulation that pictures can be drawn, if there are any."""
+    from pliant.simulator.pictures.figure import can_draw
+
+    for name in _PICTURES:
+        if getattr(options, name) is not None and not can_draw():
+            raise SettingsError(
+                f"--{name.replace('_', '-')}: pictures need matplotlib; install pliant[plots]"
+            )
+
+
 def _refuse_files_of_one(options: Namespace) -> None:
-    """Check that pictures and a history are requested for one strategy only."""
-    for name in ("events_out", "gantt", "utilization"):
+    """Check that a history and pictures of one run are requested for one strategy only."""
+    for name in ("events_out", "gantt", "utilization", "queue", "sizes_over_time"):
         if getattr(options, name) is not None:
             raise SettingsError(
                 f"--{name.replace('_', '-')}: shows one strategy; name --strategy once"
@@ -185,7 +205,7 @@ def _refuse_files_of_one(options: Namespace) -> None:
 
 
 def _simulate(
-    options: Namespace, settings: "Sequence[Settings]", files: dict[str, TextIO | None]
+    options: Namespace, settings: "Sequence[Settings]", files: dict[str, Any]
 ) -> "tuple[list[list[dict[str, float]]], tuple[Workload, Settings, Result]]":
     """Run all simulations.
 
@@ -239,15 +259,34 @@ def _fitted(settings: "Settings", machine: int | None) -> "Settings":
 
 
 def _draw(
-    workload: "Workload", used: "Settings", result: "Result", files: dict[str, TextIO | None]
+    options: Namespace,
+    runs: "Sequence[Sequence[dict[str, float]]]",
+    labels: Sequence[str],
+    first: "tuple[Workload, Settings, Result]",
+    files: dict[str, Any],
 ) -> None:
-    from pliant.simulator import gantt
+    """Draw the pictures: those of one run show the first one."""
+    if not any(files[name] for name in _PICTURES):
+        return
+    from pliant.simulator.pictures.comparison import comparison
+    from pliant.simulator.pictures.figure import encoded, format_of
+    from pliant.simulator.pictures.gantt import gantt
+    from pliant.simulator.pictures.over_time import queue_length, sizes, utilization
 
-    title = f"{workload.name}, {used.strategy}, {used.total} processors"
-    for name, draw in (("gantt", gantt.gantt), ("utilization", gantt.utilization)):
+    workload, used, result = first
+    machine = f"{workload.name}, {len(workload.jobs)} jobs, {used.total} processors"
+    title = f"{machine}, {used.label}"
+    draw: dict[str, Callable[[], Figure]] = {
+        "gantt": lambda: gantt(result.spans, used.total, title),
+        "utilization": lambda: utilization(result.spans, used.total, title),
+        "queue": lambda: queue_length(result.jobs, title),
+        "sizes_over_time": lambda: sizes(result.spans, title),
+        "comparison": lambda: comparison(labels, runs, machine),
+    }
+    for name in _PICTURES:
         file = files[name]
         if file is not None:
-            file.writelines(line + "\n" for line in draw(result.spans, used.total, title))
+            file.write(encoded(draw[name](), format_of(getattr(options, name))))
 
 
 def _head(options: Namespace, workload: "Workload", processors: int) -> dict[str, object]:

@@ -186,8 +186,13 @@ def _output(group: "argparse._ArgumentGroup") -> None:
     add("--json", action="store_true", help="metrics as one JSON object")
     add("--jobs-out", metavar="FILE.csv", help="a line for each job of each run")
     add("--events-out", metavar="FILE.jsonl", help="the history of the first run, as JSON lines")
-    add("--gantt", metavar="FILE.svg", help="picture of the processors that each job held")
-    add("--utilization", metavar="FILE.svg", help="picture of how many processors were in use")
+    add("--gantt", metavar="FILE", help="picture of the processors that each job held")
+    add("--utilization", metavar="FILE", help="picture of how many processors were in use")
+    add("--queue", metavar="FILE", help="picture of how many jobs waited")
+    add("--sizes-over-time", metavar="FILE", help="picture of the jobs resized most often")
+    add("--comparison", metavar="FILE",
+        help="picture of the metrics of each strategy; all pictures are SVG, or PNG if the name "
+        "of the file ends with .png")  # fmt: skip
     add_output_options(group)
     add("--debug", action="store_true", help="check the core after every event (slow)")
 
@@ -289,8 +294,8 @@ def make_settings(options: argparse.Namespace) -> "list[Settings]":
         user_limits=make_user_limits(options),
         by_user=options.by_user,
         check=options.debug,
-        keep_jobs=bool(options.jobs_out),
-        keep_spans=bool(options.gantt or options.utilization),
+        keep_jobs=bool(options.jobs_out or options.queue),
+        keep_spans=bool(options.gantt or options.utilization or options.sizes_over_time),
     )
     if options.clusters:
         clusters = _named("--clusters", parse_clusters, options.clusters)

@@ -53,8 +53,8 @@ ORDER = {
     "simulator": """
         confidence inputs
         run user_options
-        cli_options
-        experiments gantt report
+        cli_options pictures
+        experiments report
         cli
     """,
     "protos": """
@@ -125,8 +125,13 @@ ORDER = {
 #: Parts that hold to the standard library.
 PURE = ("faults", "core", "strategies", "simulator")
 
-#: In its reports (modules `report*`), and to read and plot experiments, the simulator may use more.
-MORE = {"simulator/report": {"numpy"}, "simulator/experiments/": {"yaml", "matplotlib"}}
+#: For its reports and pictures, and to read experiments, the simulator may use more.
+MORE = {
+    "simulator/report": {"numpy"},
+    "simulator/experiments/": {"yaml"},
+    "simulator/pictures/": {"matplotlib"},
+    "simulator/cli.py": {"matplotlib"},
+}
 
 #: Modules of the standard library through which the world, the clock or chance would come in.
 IMPURE = {

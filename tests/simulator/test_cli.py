@@ -141,19 +141,22 @@ def test_jobs_wider_than_the_machine_are_counted(
 def test_malleable_jobs_costs_and_pictures(
     capsys: pytest.CaptureFixture[str], log: Path, tmp_path: Path
 ) -> None:
-    files = {name: tmp_path / name for name in ("jobs", "gantt", "utilization", "events")}
+    pytest.importorskip("matplotlib", reason="pictures need the extra plots")
+    pictures = ("gantt", "utilization", "queue", "sizes-over-time", "comparison")
+    files = {name: tmp_path / name for name in ("jobs", "events", *pictures)}
+    drawn = [word for name in pictures for word in (f"--{name}", files[name])]
     code, out, err = call(
         capsys, "--workload", log, "--malleable", 100, "--sizes", "2-8", "--negotiation-cost", 1,
         "--adaptation-cost", "0-1", "--answers", "random:0.9", "--negotiation", "parallel",
-        "--jobs-out", files["jobs"], "--gantt", files["gantt"], "--utilization",
-        files["utilization"], "--events-out", files["events"], "--node-size", 2,
+        "--jobs-out", files["jobs"], *drawn,
+        "--events-out", files["events"], "--node-size", 2,
         "--safe-point-interval", 0.5, "--debug", "--seed", 3,
     )  # fmt: skip
     assert (code, err) == (0, "")
     assert "adaptations" in out
     with files["jobs"].open() as file:
         assert {row["class"] for row in csv.DictReader(file)} == {"malleable"}
-    for name in ("gantt", "utilization"):
+    for name in pictures:
         root = ElementTree.parse(files[name]).getroot()
         assert root.tag.endswith("svg")
     kinds = [json.loads(line)["kind"] for line in files["events"].read_text().splitlines()]
@@ -416,8 +419,19 @@ def test_help_names_every_option_of_the_design(capsys: pytest.CaptureFixture[str
     options = (
         "workload processors strategy backfill jobs malleable sizes malleable-spread evolving "
         "strategy-option negotiation-cost adaptation-cost shrinking-factor seed json jobs-out "
-        "gantt utilization negotiation answers safe-point-interval clusters node-failures "
+        "gantt utilization queue sizes-over-time comparison negotiation answers clusters "
+        "safe-point-interval node-failures "
         "replications events-out side-file"
     )
     for option in options.split():
         assert f"--{option}" in out
+
+
+def test_pictures_without_matplotlib_are_refused_before_the_simulation(
+    capsys: pytest.CaptureFixture[str], log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pliant.simulator.pictures.figure.can_draw", lambda: False)
+    code, out, err = call(capsys, "--workload", log, "--queue", tmp_path / "queue.png")
+    assert (code, out) == (2, "")
+    assert "--queue: pictures need matplotlib; install pliant[plots]" in err
+    assert not (tmp_path / "queue.png").exists()

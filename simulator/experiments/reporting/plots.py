@@ -1,23 +1,23 @@
 """Plots of experiments: our values with their intervals, and the printed values on top."""
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pliant.simulator.experiments.definition.definitions import Plot
 from pliant.simulator.experiments.results import Line, Outcome
+from pliant.simulator.pictures.figure import (
+    COLOURS,
+    MARKERS,
+    can_draw,
+    encoded,
+    legend_outside,
+    new_figure,
+    titled_axes,
+)
 
-#: Okabe and Ito's colours, which people with colour vision deficiencies can tell apart.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 #: The number of lines that one plot shows at most; more cannot be told apart.
 _MOST_LINES = 8
-
-
-def can_plot() -> bool:
-    """Return whether matplotlib is installed."""
-    return importlib.util.find_spec("matplotlib") is not None
 
 
 def write_plots(folder: Path, outcome: Outcome) -> Iterator[tuple[Path, str]]:
@@ -29,7 +29,7 @@ def write_plots(folder: Path, outcome: Outcome) -> Iterator[tuple[Path, str]]:
     Raises:
         OSError: a file cannot be written.
     """
-    if not can_plot():
+    if not can_draw():
         return
     for place, plot in enumerate(outcome.experiment.plots, 1):
         folder.mkdir(parents=True, exist_ok=True)
@@ -46,30 +46,23 @@ def _title(outcome: Outcome, plot: Plot) -> str:
 
 
 def _draw(outcome: Outcome, plot: Plot, path: Path) -> None:
-    from matplotlib.figure import Figure
-
     label = outcome.experiment.label
-    figure = Figure(figsize=(8, 4.8), layout="constrained")
-    axes = figure.add_subplot()
+    figure = new_figure(8.5)
+    axes = titled_axes(figure, _title(outcome, plot), label(plot.x), label(plot.metric))
     for place, (name, lines) in enumerate(_curves(outcome, plot).items()):
         style = {
-            "color": _COLOURS[place % len(_COLOURS)],
-            "marker": _MARKERS[place % len(_MARKERS)],
+            "color": COLOURS[place % len(COLOURS)],
+            "marker": MARKERS[place % len(MARKERS)],
         }
         _curve(axes, plot, lines, f"{name}, here" if name else "here", style)
         _printed(axes, plot, lines, f"{name}, printed" if name else "printed", style)
-    axes.set_title(_title(outcome, plot), fontsize=11)
-    axes.set_xlabel(label(plot.x))
-    axes.set_ylabel(label(plot.metric))
     if plot.log_x:
         axes.set_xscale("log")
     if plot.log_y:
         axes.set_yscale("log")
-    axes.grid(color="#d9dde2", linewidth=0.6)
-    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    # Without dates and random identifiers, the same results give the same files.
-    figure.savefig(path, dpi=110, metadata={"Software": None})
-    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+    legend_outside(axes)
+    path.write_bytes(encoded(figure, "png"))
+    path.with_suffix(".svg").write_bytes(encoded(figure, "svg"))
 
 
 def _curves(outcome: Outcome, plot: Plot) -> dict[str, list[Line]]:

@@ -14,9 +14,10 @@ from pliant.simulator.experiments.reporting.document import (
     as_html,
     as_markdown,
 )
-from pliant.simulator.experiments.reporting.plots import can_plot, write_plots
+from pliant.simulator.experiments.reporting.plots import write_plots
 from pliant.simulator.experiments.reporting.report import experiment_blocks
 from pliant.simulator.experiments.results import Outcome
+from pliant.simulator.pictures.figure import can_draw
 
 PAGE = "experiments"
 _INTRODUCTION = (
@@ -66,7 +67,7 @@ def write_report(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
             ],
         ),
     ]
-    if not can_plot():
+    if not can_draw():
         blocks.append(
             Paragraph("There are no plots because matplotlib is not installed (pliant[plots]).")
         )

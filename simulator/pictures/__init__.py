@@ -1,0 +1,1 @@
+"""Pictures of simulations as SVG or PNG, drawn by matplotlib (the extra ``plots``)."""
