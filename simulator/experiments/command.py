@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -142,7 +143,11 @@ def _report(options: argparse.Namespace) -> int:
 
     chosen = [find_experiment(name) for name in options.name or known_experiments()]
     prepare_folder(options.out)
-    for path in write_report(options.out, _outcomes(chosen, options)):
+    words = [*PROG.split(), "report", *options.name]
+    for key in ("seeds", "jobs"):
+        if getattr(options, key) is not None:
+            words += [f"--{key}", str(getattr(options, key))]
+    for path in write_report(options.out, _outcomes(chosen, options), shlex.join(words)):
         print(path)
     return 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.simulator.experiments.definition.definitions import Experiment
+from pliant.simulator.experiments.definition.definitions import Experiment, ExperimentError
 from pliant.simulator.experiments.definition.reading import read_experiment
 from pliant.simulator.experiments.results import conclude
 from pliant.simulator.experiments.running import measuring
@@ -199,26 +198,46 @@ def test_durations_are_texts(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_a_killed_command_continues(tmp_path: Path) -> None:
-    """The command is killed with SIGKILL after a run, and repeats no finished run."""
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_an_ended_command_continues(tmp_path: Path, how: signal.Signals) -> None:
+    """The command ends by a signal after a run, and repeats no finished run when it is repeated."""
     (tmp_path / "axes.yaml").write_text(TWO_AXES, encoding="utf-8")
     results = tmp_path / "results"
     words = ["run", "axes.yaml", "--processes", "1", "--results", str(results)]
     command = [sys.executable, "-P", "-m", "pliant.simulator.experiments.command", *words]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0
-    )
-
-    def has_results() -> bool:
-        return any(len(path.read_bytes().splitlines()) > 1 for path in results.rglob("*.jsonl"))
-
-    try:
-        wait_until(has_results)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            wait_until(lambda: _stored(results) or process.poll() is not None)
+            process.send_signal(how)
+            _, err = process.communicate(timeout=40)
+        finally:
+            process.kill()
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "interrupted; finished runs are kept, and the same command continues" in err
+        assert "Traceback" not in err
+    before = _stored(results)
+    assert 0 < before < 12
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "runs are done already" in again.stderr
+    assert f"{before} of 12 runs are done already" in again.stderr
     assert "utilization" in again.stdout
     lines = [path.read_text().splitlines() for path in results.rglob("*.jsonl")]
     assert [len(each) for each in lines] == [3] * 6  # a header, and no seed twice
+
+
+def _stored(results: Path) -> int:
+    """Return how many runs are stored."""
+    return sum(
+        line.startswith('{"seed"') and line.endswith("}")
+        for path in results.rglob("*.jsonl")
+        for line in path.read_text().splitlines()
+    )
+
+
+def test_a_run_that_fails_names_its_experiment_and_row(tmp_path: Path) -> None:
+    path = tmp_path / "axes.yaml"
+    path.write_text(TWO_AXES.replace("processors: 128", "processors: 64"), encoding="utf-8")
+    with pytest.raises(ExperimentError, match=r"axes, malleable_pct 0, gap_s 10: .*sizes: "):
+        measure([read_experiment(path)], ResultsStore(tmp_path / "results"), processes=1)

@@ -50,6 +50,9 @@ class Picture:
     alt: str
 
 
+#: A table with more rows is folded until the reader opens it.
+_LONG = 40
+
 Block = Heading | Paragraph | Bullets | Code | Grid | Picture
 
 _STYLE = """
@@ -78,8 +81,13 @@ def _markdown(block: Block) -> Iterator[str]:
         case Code(text):
             yield from ("```console", text, "```")
         case Grid(heads, rows):
+            is_long = len(rows) > _LONG
+            if is_long:
+                yield f"<details><summary>{len(rows)} rows</summary>\n"
             for row in (heads, ["---"] * len(heads), *rows):
                 yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+            if is_long:
+                yield "\n</details>"
         case Picture(path, alt):
             yield f"![{alt}]({path})"
 
@@ -111,6 +119,9 @@ def _html(block: Block) -> str:
                 "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>\n"
                 for row in rows
             )
-            return f"<table>\n<tr>{head}</tr>\n{body}</table>"
+            table = f"<table>\n<tr>{head}</tr>\n{body}</table>"
+            if len(rows) <= _LONG:
+                return table
+            return f"<details><summary>{len(rows)} rows</summary>\n{table}</details>"
         case Picture(path, alt):
             return f'<p><img src="{escape(path)}" alt="{escape(alt)}"></p>'

@@ -49,8 +49,13 @@ def prepare_folder(folder: Path) -> None:
         raise ExperimentError(f"--out {folder}: cannot be written: {error.strerror}") from None
 
 
-def write_report(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
+def write_report(folder: Path, outcomes: Sequence[Outcome], command: str) -> list[Path]:
     """Write a report, and return the paths of its two pages.
+
+    Args:
+        folder: the folder of the report.
+        outcomes: the results of the experiments.
+        command: the command that makes this report.
 
     Raises:
         ExperimentError: a file cannot be written.
@@ -58,7 +63,7 @@ def write_report(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
     blocks: list[Block] = [
         Heading("Published experiments", 1),
         *(Paragraph(text) for text in _INTRODUCTION),
-        Code("$ pliant experiment report"),
+        Code(f"$ {command}"),
         Grid(
             ("experiment", "about", "source", "verdict"),
             [

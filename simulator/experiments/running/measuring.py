@@ -85,7 +85,8 @@ def measure(
         for seed in range(1, scale.seeds_of(cell) + 1):
             total += 1
             if seed not in found[id(cell)]:
-                task = Task(scale.spec_of(cell), seed)
+                label = f"{experiment.name}, {scale.label_of(cell)}"
+                task = Task(scale.spec_of(cell), seed, label)
                 owners[id(task)] = experiment, cell
                 tasks.append(task)
     done = total - len(tasks)

@@ -20,6 +20,8 @@ class Task:
 
     spec: dict[str, Any]
     seed: int
+    #: The experiment and the row, for messages.
+    label: str = ""
 
 
 def run_all(tasks: Sequence[Task], processes: int, done: Done) -> None:
@@ -62,12 +64,17 @@ class _Pool:
         # strategies) must not be found instead of the installed ones.
         command = [sys.executable, "-P", "-m", "pliant.simulator.experiments.running.worker"]
         pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        # A group of its own: an interrupt at the terminal reaches this process only, which then
+        # ends the runs. Otherwise their exits would be taken for failures.
+        with subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, process_group=0
+        ) as process:
             self._running.add(process)
             out, err = process.communicate(json.dumps(asdict(task)))
             self._running.discard(process)
         if process.returncode != 0:
-            raise ExperimentError(err.strip() or f"a run ended with {process.returncode}")
+            cause = err.strip() or f"a run ended with {process.returncode}"
+            raise ExperimentError(f"{task.label}: {cause}" if task.label else cause)
         measured: dict[str, float] = json.loads(out)
         return measured
 
