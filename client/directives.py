@@ -1,16 +1,19 @@
-"""``#JOB`` directives: options of ``jobsub`` at the head of a script."""
+"""Options of ``jobsub`` beside the command line: ``#JOB`` directives of scripts, and defaults."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
 from pliant.client.errors import SubmitError, UsageError
-from pliant.client.terminal.output import Parser
+from pliant.client.terminal.output import Parser, print_error
 
 MARK = "#JOB"
+#: Options for all users of this host.
+SITE_DEFAULTS = "/etc/pliant/jobsub"
 #: Bytes at the head of a script that are searched for directives.
 _HEAD_BYTES = 1 << 16
 
@@ -23,16 +26,14 @@ class Directive(NamedTuple):
     words: list[str]
 
 
-def read_directives(path: str) -> list[Directive]:
-    """Return the directives of a script; empty if it cannot be read."""
+def read_head(path: str) -> str:
+    """Return the beginning of a script; empty if it cannot be read or is none."""
     try:
         with open(path, "rb") as script:
             head = script.read(_HEAD_BYTES)
     except OSError:
-        return []  # the checks of the program report that
-    if not (head.startswith(b"#") or path.endswith(".sh")):
-        return []
-    return parse_directives(os.fsdecode(head), path)
+        return ""  # the checks of the program report that
+    return os.fsdecode(head) if head.startswith(b"#") or path.endswith(".sh") else ""
 
 
 def parse_directives(text: str, path: str = "script") -> list[Directive]:
@@ -41,8 +42,6 @@ def parse_directives(text: str, path: str = "script") -> list[Directive]:
     Raises:
         SubmitError: a directive has an open quote; names the line.
     """
-    import shlex  # here, because only scripts need it
-
     found: list[Directive] = []
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()
@@ -50,14 +49,20 @@ def parse_directives(text: str, path: str = "script") -> list[Directive]:
             break
         if stripped.split(maxsplit=1)[:1] != [MARK]:
             continue
-        try:
-            words = shlex.split(stripped[len(MARK) :], comments=True)
-        except ValueError as error:
-            remedy = "close what is open, or put a backslash before a quote that is meant as such"
-            fault = f"{stripped!r}: {str(error).lower()}"
-            raise SubmitError(f"{path}:{number}", fault, remedy) from None
-        found.append(Directive(number, stripped, words))
+        found.append(_split(stripped[len(MARK) :], number, path, stripped))
     return found
+
+
+def _split(options: str, number: int, path: str, line: str = "") -> Directive:
+    import shlex  # here, because only scripts need it
+
+    text = line or options.strip()
+    try:
+        words = shlex.split(options, comments=True)
+    except ValueError as error:
+        remedy = "close what is open, or put a backslash before a quote that is meant as such"
+        raise SubmitError(f"{path}:{number}", f"{text!r}: {str(error).lower()}", remedy) from None
+    return Directive(number, text, words)
 
 
 def parse_with_directives(
@@ -77,16 +82,74 @@ def parse_with_directives(
     options = parser.parse_args(words)
     if options.command[:1] == ["--"]:
         del options.command[0]
-    if not options.command:
-        parser.error("no program: name one, with its arguments")
-    directives = _directives_of(options.command[0])
-    if not directives:
-        return options
-    defaults = _parse_lines(options.command[0], directives, make_parser(_LineParser))
-    merged = parser.parse_args(words, defaults)
-    merged.command = options.command
-    merged.export = options.export or merged.export  # the command line's replaces the script's
-    return merged
+    script: str | None = None
+    if options.wrap:
+        if options.command:
+            parser.error("--wrap: the command is its value; leave out the program")
+        script = f"#!/bin/sh\n{options.wrap}\n"
+        lines: list[Directive] = []
+    elif options.command[:1] in ([], ["-"]):
+        script = _read_stdin()
+        if not script:
+            parser.error("no program: name one, with its arguments")
+        lines = parse_directives(script, "standard input")
+        _warn_of_slurm(parser, script, "standard input", lines)
+    else:
+        lines = _directives_of(options.command[0], parser)
+    command = options.command[1:] if options.command[:1] == ["-"] else options.command
+    sources = [*read_defaults(), (command[0] if command and script is None else "script", lines)]
+    if any(directives for _, directives in sources):
+        chosen = options
+        defaults = argparse.Namespace()
+        for path, directives in sources:
+            before = getattr(defaults, "export", None)
+            defaults.export = None
+            _parse_lines(path, directives, make_parser(_LineParser), defaults)
+            defaults.export = defaults.export or before  # each replaces that of the one before
+        exported, defaults.export = defaults.export, None
+        options = parser.parse_args(words, defaults)
+        options.export = chosen.export or exported
+    options.command, options.script = command, script
+    return options
+
+
+def _warn_of_slurm(parser: Parser, text: str, path: str, found: list[Directive]) -> None:
+    """Tell a user of Slurm that options in a script are not read."""
+    if not found and "\n#SBATCH " in text:
+        print_error(
+            parser.prog, f"{path}: lines `#SBATCH` are not read; write `{MARK}` with its options"
+        )
+
+
+def _read_stdin() -> str:
+    """Return the script on standard input; empty if that is a terminal or closed."""
+    try:
+        if sys.stdin is None or sys.stdin.isatty():
+            return ""
+        return os.fsdecode(sys.stdin.buffer.read())
+    except (OSError, ValueError):
+        return ""
+
+
+def read_defaults() -> list[tuple[str, list[Directive]]]:
+    """Return the options of the files for this host and for this user, by path.
+
+    Each line of a file has options of ``jobsub``; ``#`` begins a comment.
+
+    Raises:
+        SubmitError: a line has an open quote; names the file and the line.
+    """
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    found = []
+    for path in (SITE_DEFAULTS, os.path.join(home, "pliant", "jobsub")):
+        try:
+            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                lines = file.read(_HEAD_BYTES).splitlines()
+        except OSError:
+            continue  # most users have none
+        split = [_split(line, number, path) for number, line in enumerate(lines, start=1)]
+        found.append((path, [line for line in split if line.words]))
+    return found
 
 
 class _LineParser(Parser):
@@ -97,15 +160,19 @@ class _LineParser(Parser):
         raise UsageError(message)
 
 
-def _directives_of(program: str) -> list[Directive]:
+def _directives_of(program: str, parser: Parser) -> list[Directive]:
     if not (program.endswith(".sh") or ("/" in program and os.path.isfile(program))):
         return []  # found in PATH: not a script of the submitter's
-    return read_directives(program)
+    head = read_head(program)
+    found = parse_directives(head, program)
+    _warn_of_slurm(parser, head, program, found)
+    return found
 
 
-def _parse_lines(script: str, directives: list[Directive], parser: Parser) -> argparse.Namespace:
-    """Return the options of the directives of a script, line by line."""
-    options = argparse.Namespace()
+def _parse_lines(
+    script: str, directives: list[Directive], parser: Parser, options: argparse.Namespace
+) -> None:
+    """Add the options of the directives of a script, line by line."""
     for directive in directives:
         try:
             parser.parse_args(directive.words, options)
@@ -116,4 +183,3 @@ def _parse_lines(script: str, directives: list[Directive], parser: Parser) -> ar
                 f"{script}:{directive.line}: {directive.text}: {error}; write options of "
                 f"{parser.prog} there, as in {MARK} -n 4 --time 2h"
             ) from None
-    return options

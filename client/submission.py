@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pliant.client.errors import SubmitError, UsageError
+from pliant.client.script_text import check_conditions, program_of
 from pliant.core.support.input_limits import MAX_ARGUMENT_BYTES
 
 #: Bytes that the controller's own variables may need, of the limit of all arguments.
@@ -347,19 +348,23 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     exclude: str = "",
     account: str = "",
     bind: str = "rank",
+    dependency: str = "",
+    signal: str = "",
+    comment: str = "",
+    script: str | None = None,
 ) -> dict[str, Any]:
     """Return the job that a ``submit`` request carries.
+
+    With the text of a ``script``, ``argv`` are its arguments.
 
     Raises:
         UsageError: a text is not in its grammar, or a choice is unknown.
         SubmitError: a check failed; names the field and the remedy.
     """
-    if not argv:
-        raise UsageError("no program: name one, with its arguments")
+    check_conditions(dependency, signal, time_limit_s)
+    argv, type, name = program_of(argv, type, name, script)
     check_sizes(sizes, prefer)
-    _check_choice("open_mode", open_mode, OPEN_MODES)
-    _check_choice("grow_if", grow_if, (None, *GROW_IF))
-    _check_choice("bind", bind, BIND)
+    bound = _check_choices(open_mode, grow_if, bind)
     cwd = check_directory(os.path.join(here := os.getcwd(), chdir or "."))
     environment = dict(os.environ if env is None else env)
     program = find_program(argv[0], environment.get("PATH", os.defpath), here)
@@ -374,9 +379,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         "type": kind,
         "sizes": sizes,
         "prefer": prefer,
-        "stdin": check_input(stdin, cwd) if stdin else "",
-        "stdout": check_output("output", stdout or "pliant-%j.out", cwd),
-        "stderr": check_output("error", stderr, cwd) if stderr else "",
+        **_files(stdin, stdout, stderr, cwd),
         "open_mode": open_mode,
         "umask": current_umask(),
         "hold": hold,
@@ -388,14 +391,31 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         "speedup": check_speedup(speedup),
         "grow_if": grow_if,
         **_unless_default(priority=priority, account=account, resources=check_resources(resources)),
-        **_unless_default(bind=bind if bind != "rank" else ""),
+        **_unless_default(dependency=dependency, signal=signal, comment=comment, bind=bound),
         **check_node_needs(mem_per_cpu, gpus, gres, constraint, nodelist, exclude),
+    }
+
+
+def _files(stdin: str, stdout: str, stderr: str, cwd: str) -> dict[str, str]:
+    """Return the files of a job, after checking that they can be used."""
+    return {
+        "stdin": check_input(stdin, cwd) if stdin else "",
+        "stdout": check_output("output", stdout or "pliant-%j.out", cwd),
+        "stderr": check_output("error", stderr, cwd) if stderr else "",
     }
 
 
 def _unless_default(**fields: Any) -> dict[str, Any]:
     """Return the fields with values. Defaults are not sent, so that older servers take the job."""
     return {name: value for name, value in fields.items() if value}
+
+
+def _check_choices(open_mode: str, grow_if: str | None, bind: str) -> str:
+    """Check values from lists; return how ranks are bound, empty for the default."""
+    _check_choice("open_mode", open_mode, OPEN_MODES)
+    _check_choice("grow_if", grow_if, (None, *GROW_IF))
+    _check_choice("bind", bind, BIND)
+    return "" if bind == "rank" else bind
 
 
 def _check_choice(name: str, value: str | None, choices: Sequence[str | None]) -> None:

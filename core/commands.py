@@ -160,6 +160,14 @@ class Kill:
     grace_s: float = 0.0
 
 
+class SignalRanks(NamedTuple):
+    """Send a signal to all processes of a run."""
+
+    job: JobId
+    run: int
+    number: int
+
+
 class SetTimer(NamedTuple):
     """Send TimerFired at this time, in seconds since the epoch."""
 
@@ -193,6 +201,7 @@ Command = (
     | SendGo
     | SendSuspend
     | Kill
+    | SignalRanks
     | SetTimer
     | AnswerUser
     | Ended

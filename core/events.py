@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.jobs import Exit, JobSpec
+from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Template
 from pliant.core.model.nodes import NodeFault
 from pliant.core.model.timers import Timer
@@ -33,6 +34,8 @@ class JobSubmitted:
 
     spec: JobSpec
     held: bool = False
+    #: How jobs ended on which it depends, if the server has found that they have.
+    ended: Mapping[JobId, JobState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from pliant.core.handlers import (
 )
 from pliant.core.handlers import nodes as node_handlers
 from pliant.core.model.jobs import Job
+from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import Node
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.model.usage import Usage
@@ -31,6 +32,7 @@ from pliant.core.state.accounting import Accounting
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.invariants import check
 from pliant.core.transitions import (
+    dependencies,
     fencing,
     job_end,
     leaving_ranks,
@@ -96,6 +98,7 @@ TIMER_HANDLERS: dict[TimerKind, Callable[[CoreState, Timer], None]] = {
     TimerKind.STRAGGLERS: stuck_processes.on_stragglers_timeout,
     TimerKind.CUT_OFF: fencing.on_isolation_end,
     TimerKind.LIMIT: job_end.on_time_limit,
+    TimerKind.WARNING: job_end.on_warning,
     TimerKind.ESTIMATE: job_end.on_time_limit,
     TimerKind.SETTLE: planning.on_plan_due,
     TimerKind.QUIET: planning.on_plan_due,
@@ -188,6 +191,8 @@ class Core:
     def _review(self) -> None:
         """Review isolated processes, negotiations and size requests after a batch."""
         state = self._state
+        if state.dependencies_to_review:
+            dependencies.review(state)
         if state.isolated:
             fencing.release_fenced(state)
         if state.negotiating or state.donors_to_review:
@@ -285,8 +290,20 @@ class Core:
         memory: object,
         next_resize: int,
         usage: Iterable[Usage] = (),
+        ended: Mapping[JobId, JobState] | None = None,
     ) -> None:
-        """Take over what an earlier server process stored, before the first event."""
+        """Take over what an earlier server process stored, before the first event.
+
+        Args:
+            nodes: all nodes.
+            jobs: the jobs that have not ended.
+            memory: of the strategy.
+            next_resize: the number of the next resize.
+            usage: of each user.
+            ended: how jobs have ended on which others depend.
+        """
+        for number, final in (ended or {}).items():
+            self._state.note_end(number, final)
         if self._state.accounting is not None:
             self._state.accounting.restore(usage)
         server_restart.restore(self._state, nodes, jobs, memory, next_resize)

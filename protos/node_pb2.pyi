@@ -575,6 +575,7 @@ class NodeOrder(_message.Message):
     EXIT_ACK_FIELD_NUMBER: _builtins.int
     BEAT_HEARD_FIELD_NUMBER: _builtins.int
     CERTIFICATES_FIELD_NUMBER: _builtins.int
+    SIGNAL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___Welcome: ...
     @_builtins.property
@@ -593,6 +594,8 @@ class NodeOrder(_message.Message):
     def beat_heard(self) -> Global___BeatHeard: ...
     @_builtins.property
     def certificates(self) -> Global___Certificates: ...
+    @_builtins.property
+    def signal(self) -> Global___Signal: ...
     def __init__(
         self,
         *,
@@ -605,12 +608,13 @@ class NodeOrder(_message.Message):
         exit_ack: Global___ExitAck | None = ...,
         beat_heard: Global___BeatHeard | None = ...,
         certificates: Global___Certificates | None = ...,
+        signal: Global___Signal | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "certificates", b"certificates", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "certificates", b"certificates", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "signal", b"signal", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "certificates", b"certificates", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "certificates", b"certificates", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "signal", b"signal", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "refused", "start_world", "fence_done", "control", "kill", "exit_ack", "beat_heard", "certificates"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "refused", "start_world", "fence_done", "control", "kill", "exit_ack", "beat_heard", "certificates", "signal"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1009,6 +1013,33 @@ class Kill(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Kill: _TypeAlias = Kill  # noqa: Y015
+
+@_typing.final
+class Signal(_message.Message):
+    """A signal for all processes of the job on this node, such as the warning before the time limit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    job: _builtins.int
+    run: _builtins.int
+    number: _builtins.int
+    def __init__(
+        self,
+        *,
+        job: _builtins.int = ...,
+        run: _builtins.int = ...,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "number", b"number", "run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Signal: _TypeAlias = Signal  # noqa: Y015
 
 @_typing.final
 class BeatHeard(_message.Message):

@@ -299,7 +299,9 @@ class Server:
             job.runs_from = first_run if job.id <= last else 0
         memory = json.loads(self._meta.get("memory", "null"))
         next_resize = int(self._meta.get(NEXT_RESIZE, "1"))
-        self._core.restore(stored.nodes, open_jobs, memory, next_resize, stored.usage)
+        self._core.restore(
+            stored.nodes, open_jobs, memory, next_resize, stored.usage, stored.ended_before
+        )
         commands = self._core.recover(self._clock.now())
         self._status.publish_nodes(self._core.nodes.values())
         self._status.strategy = self._core.strategy

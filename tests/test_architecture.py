@@ -97,7 +97,8 @@ ORDER = {
         command
     """,
     "client": """
-        errors
+        errors slurm_options
+        script_text
         site_settings
         account_joining paths job_environment terminal node_joining
         connection directives submission

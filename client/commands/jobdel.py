@@ -29,9 +29,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(PROG, lambda: _cancel(options))
 
 
+def _hint(option: str) -> str:
+    from pliant.client.slurm_options import CANCELLING
+
+    return CANCELLING.get(option, "")
+
+
 def _parser() -> Parser:
     parser = Parser(
         prog=PROG,
+        hints=_hint,
         description="Cancel jobs: waiting ones leave the queue, the processes of others are ended.",
         epilog="With --name and --state, only your own jobs are cancelled. Operators name another\n"
         "user with --user.\n"

@@ -79,9 +79,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(PROG, lambda: _show(options))
 
 
+def _hint(option: str) -> str:
+    from pliant.client.slurm_options import LISTING
+
+    return LISTING.get(option, "")
+
+
 def _parser() -> Parser:
     parser = Parser(
         prog=PROG,
+        hints=_hint,
         description="List the jobs that wait and run, or those that are named or selected.",
         epilog="procs 4+2: it runs on 4, and 2 more are reserved for it or not given back yet\n"
         "starts ~16:30: the server expects it to start then, if jobs run as long as they state\n"

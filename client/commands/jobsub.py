@@ -33,18 +33,25 @@ Submit a job and print its id.
 
 A relative program is looked for here, one without a slash in the PATH of the select_environment
 environment. The job runs in this directory and with this environment, or with what --chdir and
---export say. Lines `#JOB OPTIONS` at the head of a script count as options; the command line wins.
+--export say. Without a program, or with `-`, a script is read from standard input.
+
+Options count in this order: the command line, lines `#JOB OPTIONS` at the head of the script, the
+lines of ~/.config/pliant/jobsub, those of /etc/pliant/jobsub, and the defaults.
 """
 
 _EPILOG = """\
 sizes: 4   2-16   1-64:pow2   4-64:x2   3-30:+3   {1,2,4,6,12}
-in file names: %j is the job's id, %x its name
+in file names: %j (or %A) is the job's id, %x its name, %u its user; %N is the name of each node
+and %n its place among the nodes of the job, from 0: then each node has files of its own
 exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no server; with --wait the job's own,
 128 + the signal when a signal ended it; with --query 0 accepted, 1 not accepted or not known
 
   jobsub -n 4 python app.py          a job of 4 processors
   jobsub -n 1-8 --prefer 4 ./solver  one that may change its size
   jobsub --wait run.sh               a script, until it has ended
+  jobsub < run.sh                    the same script, as it is now
+  jobsub --wrap 'make && ./test'     a command of the shell
+  jobsub --dependency afterok:17 x   when job 17 has ended without an error
 """
 
 
@@ -67,8 +74,10 @@ def make_parser(kind: type[Parser] = Parser) -> Parser:
         description=_DESCRIPTION,
         epilog=_EPILOG,
         usage="%(prog)s [options] program [arguments...]",
+        hints=_hint,
     )
     _add_size_options(parser)
+    _add_condition_options(parser)
     _add_node_options(parser)
     _add_place_options(parser)
     _add_answer_options(parser)
@@ -154,7 +163,29 @@ def _add_size_options(parser: Parser) -> None:
     group.add_argument(
         "--account", default="", metavar="NAME", help="the account that it is charged to"
     )
+
+
+def _add_condition_options(parser: Parser) -> None:
+    group = parser.add_argument_group("when it runs")
     group.add_argument("--hold", action="store_true", help="do not start it before it is released")
+    group.add_argument(
+        "--dependency",
+        default="",
+        metavar="WHAT",
+        help="wait for other jobs: after:17 (it has started), afterok:17:18 (they ended without an "
+        "error), afternotok:17, afterany:17 (ended), singleton (earlier jobs of the same name); "
+        "several with commas",
+    )
+    group.add_argument(
+        "--signal",
+        default="",
+        metavar="SIGNAL@SECONDS",
+        help="send a signal to its processes before its time limit: USR1@60 (needs --time)",
+    )
+    group.add_argument("--comment", default="", metavar="TEXT", help="a remark, for people")
+    group.add_argument(
+        "--wrap", default="", metavar="COMMAND", help="run a command of the shell, not a program"
+    )
 
 
 def _add_node_options(parser: Parser) -> None:
@@ -231,6 +262,7 @@ def _add_answer_options(parser: Parser) -> None:
     group = parser.add_argument_group("the answer")
     group.add_argument(
         "--query",
+        "--test-only",
         action="store_true",
         help="submit nothing: say whether it would be accepted, when, on how many processors and "
         "at what price",
@@ -238,6 +270,12 @@ def _add_answer_options(parser: Parser) -> None:
     group.add_argument("--wait", action="store_true", help="wait until it ends; exit with its code")
     group.add_argument("--parsable", action="store_true", help="print the id and nothing else")
     group.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _hint(option: str) -> str:
+    from pliant.client.slurm_options import SUBMISSION
+
+    return SUBMISSION.get(option, "")
 
 
 def _size(text: str) -> int:
@@ -316,6 +354,10 @@ def job_of(options: argparse.Namespace) -> dict[str, Any]:
         nodelist=options.nodelist,
         exclude=options.exclude,
         account=options.account,
+        dependency=options.dependency,
+        signal=options.signal,
+        comment=options.comment,
+        script=options.script,
     )
 
 

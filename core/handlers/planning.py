@@ -7,7 +7,7 @@ fit. A refused part is noted in the history, and the rest of the plan is carried
 from sys import maxsize
 
 from pliant.core.commands import RunStrategy, SetTimer
-from pliant.core.handlers import donor_negotiation, submission, suspension
+from pliant.core.handlers import donor_negotiation, suspension
 from pliant.core.model.jobs import Job, Promise
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.timers import Timer, TimerKind
@@ -16,7 +16,7 @@ from pliant.core.state import named_resources, node_capacity_left, processor_lim
 from pliant.core.state.core_state import PLAN_REFUSED, CoreState
 from pliant.core.state.views import view
 from pliant.core.support.plural import plural
-from pliant.core.transitions import resize_open_close, suspend, time_limits
+from pliant.core.transitions import job_end, resize_open_close, suspend, time_limits
 from pliant.core.values.ids import CycleId, JobId
 from pliant.core.values.processors import NONE, ProcessorMap, count
 
@@ -91,7 +91,7 @@ def commit(state: CoreState, plan: Plan) -> bool:
     for rejection in plan.rejects:
         job = state.jobs.get(rejection.job)
         if job is not None and job.state is JobState.PENDING:
-            submission.close_waiting(state, job, JobState.REJECTED, rejection.reason)
+            job_end.close_waiting(state, job, JobState.REJECTED, rejection.reason)
     _wake(state, plan.wake_at)
     _explain(state, plan)
     donor_negotiation.release_unused(state)

@@ -13,7 +13,13 @@ from pliant.core.model.nodes import Node, NodeState
 from pliant.core.model.resize import BEFORE_GO, Begun, Go, Releasing, Withdrawing
 from pliant.core.model.timers import TimerKind
 from pliant.core.state.core_state import CoreState
-from pliant.core.transitions import job_end, leaving_ranks, resize_open_close, time_limits
+from pliant.core.transitions import (
+    dependencies,
+    job_end,
+    leaving_ranks,
+    resize_open_close,
+    time_limits,
+)
 from pliant.core.values.processors import NONE
 
 
@@ -49,6 +55,9 @@ def recover(state: CoreState) -> None:
         elif job.state is JobState.STARTING:
             state.timer(TimerKind.START, job, state.limits.start_deadline_s)
         _transaction(state, job)
+    for job in list(state.jobs.values()):
+        if job.dependencies:
+            dependencies.add(state, job)
 
 
 def _transaction(state: CoreState, job: Job) -> None:

@@ -1,6 +1,6 @@
 """Users' events: submit, cancel, hold, release, change the priority."""
 
-from pliant.core.commands import AnswerUser, Ended
+from pliant.core.commands import AnswerUser
 from pliant.core.events import (
     JobCancelled,
     JobHeld,
@@ -11,7 +11,7 @@ from pliant.core.events import (
 from pliant.core.model.jobs import HistoryEntry, Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.state.core_state import CoreState
-from pliant.core.transitions import job_end, resize_open_close, restart_after_loss
+from pliant.core.transitions import dependencies, job_end, resize_open_close, restart_after_loss
 from pliant.core.values.ids import JobId
 
 
@@ -19,6 +19,8 @@ def on_job_submitted(state: CoreState, event: JobSubmitted) -> None:
     """Add a stored job to the queue."""
     if event.spec.id in state.jobs:
         return
+    for number, final in event.ended.items():
+        state.note_end(number, final)
     first, reason = (
         (JobState.HELD, "held by its user") if event.held else (JobState.PENDING, "waits its turn")
     )
@@ -27,6 +29,7 @@ def on_job_submitted(state: CoreState, event: JobSubmitted) -> None:
     state.add(job)
     state.note("job.submitted", f"submitted by {job.spec.user}, sizes {job.sizes}", job)
     state.plan_due = True
+    dependencies.add(state, job)
 
 
 def on_job_cancelled(state: CoreState, event: JobCancelled) -> None:
@@ -47,7 +50,7 @@ def on_job_cancelled(state: CoreState, event: JobCancelled) -> None:
     if job.state in ACTIVE_STATES:
         job_end.end(state, job, JobState.CANCELLED, by)
     else:
-        close_waiting(state, job, JobState.CANCELLED, by)
+        job_end.close_waiting(state, job, JobState.CANCELLED, by)
     state.emit(AnswerUser(event.request, message=f"job {job.id} {by}"))
 
 
@@ -77,6 +80,7 @@ def on_job_released(state: CoreState, event: JobReleased) -> None:
         return
     state.step(job, JobState.PENDING, "waits its turn")
     state.note("job.released", f"released by {event.actor or 'its user'}", job)
+    dependencies.review_job(state, job)
     state.emit(AnswerUser(event.request, message=f"job {job.id} released"))
 
 
@@ -102,15 +106,6 @@ def on_priority_changed(state: CoreState, event: PriorityChanged) -> None:
     text = f"priority {job.priority} instead of {before}, by {event.actor or 'its user'}"
     state.note("job.priority", text, job, priority=job.priority, **{"from": before})
     state.emit(AnswerUser(event.request, message=f"job {job.id}: priority {job.priority}"))
-
-
-def close_waiting(state: CoreState, job: Job, final: JobState, reason: str) -> None:
-    """End a job that has no processors."""
-    resize_open_close.drop_reservation(state, job)
-    job.end = state.now
-    state.step(job, final, reason)
-    state.note("job.ended", reason, job, state=final.value, exit_code=None, signal=0)
-    state.emit(Ended(job.id))
 
 
 def _find(state: CoreState, job_id: JobId, request: int) -> Job | None:

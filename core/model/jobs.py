@@ -16,7 +16,9 @@ from pliant.core.model.resize import Resize
 from pliant.core.model.size_request import RequestAnswer, SizeRequest
 from pliant.core.model.usage import OpenPhase
 from pliant.core.model.wait_reasons import WaitReason
+from pliant.core.model.warning_signal import WarningSignal
 from pliant.core.support.fast_dataclass import fast_init
+from pliant.core.values.dependencies import Dependency
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.lost_contact_policy import Isolation
 from pliant.core.values.negotiation_policy import GrowIf
@@ -95,6 +97,12 @@ class JobSpec:
     node_needs: NodeNeeds | None = None
     #: The account that it is charged to. May be empty.
     account: str = ""
+    #: What it waits for in other jobs, as submitted. ``Job.dependencies`` are the open ones.
+    dependencies: tuple[Dependency, ...] = ()
+    #: The signal that its processes get before the time limit. None for none.
+    warning: WarningSignal | None = None
+    #: A remark of its user.
+    comment: str = ""
 
     @property
     def estimated_for(self) -> int:
@@ -178,6 +186,8 @@ class Job:
     sizes: Sizes = field(default=None)  # type: ignore[assignment]
     #: The present priority. Higher ones go first.
     priority: int = field(default=None)  # type: ignore[assignment]
+    #: What it still waits for in other jobs. Strategies see the job when nothing is left.
+    dependencies: tuple[Dependency, ...] = field(default=None)  # type: ignore[arg-type]
     #: None if the program has not registered. Only a registered program may be resized.
     registration: RegisteredProgram | None = None
     #: The number of the run, from 1. Each requeue starts another run.
@@ -218,6 +228,8 @@ class Job:
     isolated: dict[NodeName, Isolation] = field(default_factory=dict)
     #: Seconds of the time limit that earlier runs used.
     used_s: float = 0.0
+    #: The last run whose processes got the signal before the time limit.
+    warned_run: int = 0
     #: The open request of the application, and the last answer.
     request: SizeRequest | None = None
     answered: RequestAnswer | None = None
@@ -266,6 +278,8 @@ class Job:
             self.sizes = self.spec.sizes
         if self.priority is None:
             self.priority = self.spec.priority
+        if self.dependencies is None:
+            self.dependencies = self.spec.dependencies
 
     @property
     def size(self) -> int:

@@ -47,7 +47,7 @@ TRANSITIONS: dict[tuple[JobState, JobState], str] = {
     (_S.HELD, _S.CANCELLED): "cancel",
     (_S.PENDING, _S.HELD): "hold",
     (_S.PENDING, _S.STARTING): "allocate",
-    (_S.PENDING, _S.REJECTED): "strategy refuses",
+    (_S.PENDING, _S.REJECTED): "refused by the strategy, or its dependency cannot be met",
     (_S.PENDING, _S.CANCELLED): "cancel",
     (_S.STARTING, _S.RUNNING): "processes up",
     (_S.STARTING, _S.COMPLETING): "ends or fails",

@@ -37,6 +37,8 @@ class TimerKind(StrEnum):
     CUT_OFF = "cut_off"
     #: The job has used up its time limit.
     LIMIT = "limit"
+    #: The time limit of the job is near, and its processes get a signal.
+    WARNING = "warning"
     #: The job has used up its estimate.
     ESTIMATE = "estimate"
     #: Processors of one job had time to become free together. Plan with those that are free.

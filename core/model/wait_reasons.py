@@ -42,6 +42,8 @@ class WaitCode(StrEnum):
     #: Too few processors of nodes that fit it are within reach (``needs``: what it needs of them).
     #: Live: ``reach``, how many are.
     NODES = "nodes"
+    #: Other jobs have to start or to end first (``what``).
+    DEPENDENCY = "dependency"
 
 
 Value = int | float | str
@@ -85,6 +87,7 @@ _SENTENCES = {
     WaitCode.USER_LIMIT: "waits for other jobs of {user}, who may use {limit} processors at once",
     WaitCode.NODES: "needs at least {needed} of nodes that fit it ({needs}); {reach} can be given "
     "to it now",
+    WaitCode.DEPENDENCY: "waits for {what}",
 }
 #: Parameters without which a sentence cannot be made.
 _REQUIRED = {
@@ -94,6 +97,7 @@ _REQUIRED = {
     WaitCode.RESOURCE: ("name", "amount"),
     WaitCode.USER_LIMIT: ("user", "limit"),
     WaitCode.NODES: ("needs",),
+    WaitCode.DEPENDENCY: ("what",),
 }
 _CODES = {code.value: code for code in WaitCode}
 

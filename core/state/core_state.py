@@ -29,6 +29,9 @@ from pliant.core.values.user_limits import NO_LIMITS, UserLimits
 
 #: The kind of the note about a part of a plan that does not fit.
 PLAN_REFUSED = "plan.refused"
+#: How many ended jobs are remembered for jobs that depend on them. A submission reaches the core
+#: milliseconds after the server has looked up the jobs that it names.
+MAX_ENDED = 10_000
 
 
 @dataclass(slots=True)
@@ -85,6 +88,13 @@ class CoreState:
     explained: tuple[JobId, ...] = ()
     to_explain: dict[JobId, None] = field(default_factory=dict)
     next_resize: int = 1
+    #: Which jobs wait for a job, and those of them to be reviewed after this batch.
+    dependents: dict[JobId, dict[JobId, None]] = field(default_factory=dict)
+    dependencies_to_review: dict[JobId, None] = field(default_factory=dict)
+    #: Open jobs of each user and name, in order of submission.
+    namesakes: dict[tuple[str, str], dict[JobId, None]] = field(default_factory=dict)
+    #: How the last jobs ended that the core may have forgotten, oldest first.
+    ended: dict[JobId, JobState] = field(default_factory=dict)
     #: Whether something changed that a strategy should see.
     plan_due: bool = False
     #: When the strategy wants to plan again at the latest, in seconds since the epoch. None if it
@@ -199,6 +209,8 @@ class CoreState:
             self._index(job)
             if self.accounting is not None:
                 self.charge(job)
+        if not self.silent and (to is JobState.RUNNING or to in FINAL_STATES):
+            self._note_progress(job)
         if to in FINAL_STATES:
             self.needing.pop(job.id, None)
             if self.node_bound:
@@ -210,9 +222,33 @@ class CoreState:
             # The processors of an ending job become free nearly together: see `settle_s`.
             self.plan_due = True
 
+    def _note_progress(self, job: Job) -> None:
+        """Have the jobs reviewed that wait for a job, which has started or ended."""
+        waiting = self.dependents.get(job.id, {})
+        self.dependencies_to_review.update(waiting)
+        if not job.final:
+            return
+        self.dependents.pop(job.id, None)
+        self.note_end(job.id, job.state)
+        name = (job.spec.user, job.spec.name)
+        namesakes = self.namesakes.get(name, {})
+        namesakes.pop(job.id, None)
+        if not namesakes:
+            self.namesakes.pop(name, None)
+        elif (first := self.jobs[next(iter(namesakes))]).dependencies:
+            self.dependencies_to_review[first.id] = None
+
+    def note_end(self, job: JobId, final: JobState) -> None:
+        """Note how a job ended, for jobs that depend on it."""
+        self.ended[job] = final
+        if len(self.ended) > MAX_ENDED:
+            del self.ended[next(iter(self.ended))]
+
     def add(self, job: Job) -> None:
         """Add a new or restored job in its present state."""
         self.jobs[job.id] = job
+        if not self.silent and not job.final:
+            self.namesakes.setdefault((job.spec.user, job.spec.name), {})[job.id] = None
         self.rows.stale[job.id] = None
         self._index(job)
         if job.occupied:
@@ -269,7 +305,7 @@ class CoreState:
     def explain_wait(self, job_id: JobId, reason: Reason) -> None:
         """Change the reason of a job in the queue that has no reserved processors."""
         job = self.waiting.get(job_id)
-        if job is None or job.reserved or job.wait is reason:
+        if job is None or job.reserved or job.dependencies or job.wait is reason:
             return
         if isinstance(reason, str):
             if job.wait is None and job.reason == reason:

@@ -182,6 +182,8 @@ def _problems(state: CoreState, job: Job) -> Iterator[str]:
         yield "the waiting index is wrong"
     if (job.id in state.active) != (job.state in ACTIVE_STATES):
         yield "the active index is wrong"
+    if job.dependencies and job.state not in (JobState.PENDING, JobState.HELD):
+        yield "depends on other jobs and does not wait"
     if job.state not in ACTIVE_STATES and job.occupied:
         yield f"holds processors {format_ranges(job.occupied)}"
     if (job.id in state.reserving) != bool(job.reserved):

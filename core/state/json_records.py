@@ -29,7 +29,9 @@ from pliant.core.model.resize import (
 )
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome, SizeRequest
 from pliant.core.model.usage import OpenPhase
+from pliant.core.model.warning_signal import WarningSignal
 from pliant.core.support.errors import PliantError
+from pliant.core.values.dependencies import format_dependencies, parse_dependencies
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.lost_contact_policy import Isolation
 from pliant.core.values.negotiation_policy import GrowIf
@@ -86,6 +88,10 @@ def job_to_record(job: Job) -> Record:
         "resources": list(map(str, spec.resources)),
         "node_needs": spec.node_needs.to_record() if spec.node_needs else None,
         "account": spec.account,
+        "dependencies": format_dependencies(spec.dependencies),
+        "dependencies_now": format_dependencies(job.dependencies),
+        "warning": list(spec.warning) if spec.warning else None,
+        "comment": spec.comment,
         "state": job.state.value,
         "reason": job.why,
         "wait": wait_reasons.to_record(job.wait) if job.wait else None,
@@ -109,6 +115,7 @@ def job_to_record(job: Job) -> Record:
         "hold": job.completion.hold if job.completion is not None else False,
         "had": job.size_before_loss,
         "used_s": job.used_s,
+        "warned_run": job.warned_run,
         "outlives_s": job.isolation_grace_s,
         "cut_off": {name: entry.wait_s for name, entry in job.isolated.items()},
         "request": _request_to_record(job.request) if job.request else None,
@@ -156,6 +163,9 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         resources=parse_needs(record.get("resources", ())),
         node_needs=needs_from_record(record.get("node_needs")),
         account=record.get("account", ""),
+        dependencies=parse_dependencies(record.get("dependencies", "")),
+        warning=WarningSignal(*record["warning"]) if record.get("warning") else None,
+        comment=record.get("comment", ""),
     )
     wait = wait_reasons.from_record(record.get("wait"))
     return Job(
@@ -165,6 +175,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         wait=wait,
         sizes=_sizes_from_record(record["sizes_now"]),
         priority=record.get("priority_now", record.get("priority", 0)),
+        dependencies=parse_dependencies(record.get("dependencies_now", "")),
         registration=_registration_from_record(record),
         run=record["run"],
         epoch=record["epoch"],
@@ -185,6 +196,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         suspended_by_strategy=record.get("parked", False),
         size_before_loss=record.get("had", 0),
         used_s=record.get("used_s", 0.0),
+        warned_run=record.get("warned_run", 0),
         isolation_grace_s=record.get("outlives_s", 0.0),
         isolated=_cut_off_from_record(record.get("cut_off", {})),
         request=_request_from_record(record["request"]) if record.get("request") else None,

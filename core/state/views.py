@@ -172,12 +172,12 @@ def _renew(state: CoreState, job_id: JobId) -> None:
 def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
     """Return a job of the queue as strategies see it.
 
-    None if the cluster is too small for it now.
+    None if the cluster is too small for it now, or if it waits for other jobs.
 
     Suspected nodes may recover soon, so a job that needs them keeps its place in the queue.
     """
     sizes = job.sizes.up_to(total) or job.sizes.up_to(expected)
-    if sizes is None:
+    if sizes is None or job.dependencies:
         return None
     spec = job.spec
     return WaitingJob(

@@ -8,7 +8,7 @@ that it does not have before argparse sees the words.
 import argparse
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,16 +21,25 @@ _collected: list[argparse.ArgumentParser] | None = None
 class CommandParser(argparse.ArgumentParser):
     """An argument parser that takes no abbreviations and names an unknown option first."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, hints: Callable[[str], str] | None = None, **settings: Any) -> None:
+        """Make a parser.
+
+        Args:
+            hints: returns what to type instead of an option that the parser does not have; empty
+                if nothing is known.
+            settings: those of argparse.
+        """
         settings.setdefault("allow_abbrev", False)
         super().__init__(**settings)
+        self._hints = hints
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse words as argparse does; a word that is no option of this parser is an error."""
         words = sys.argv[1:] if args is None else list(args)
         unknown = unknown_option(self, words)
         if unknown:
-            self.error(f"unknown option {unknown}{_hint(self, unknown)}")
+            known = self._hints(unknown) if self._hints is not None else ""
+            self.error(f"unknown option {unknown}{f'; {known}' if known else _hint(self, unknown)}")
         return super().parse_known_args(words, namespace)
 
     def print_help(self, file: Any = None) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pliant.core.commands import Ended, Kill
+from pliant.core.commands import Ended, Kill, SignalRanks
 from pliant.core.events import ProcessesExited
 from pliant.core.model.jobs import Completion, Exit, Job, JobType
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
@@ -102,6 +102,18 @@ def on_time_limit(state: CoreState, timer: Timer) -> None:
             end(state, job, JobState.TIMEOUT, reason)
 
 
+def on_warning(state: CoreState, timer: Timer) -> None:
+    """Send the signal to the processes of a job that announces the end of its time."""
+    job = state.job_of(timer)
+    warning = job.spec.warning if job is not None else None
+    if job is None or warning is None or job.warned_run == job.run:
+        return
+    if job.state in ACTIVE_STATES and job.ending is None and not suspend.is_leaving(job):
+        job.warned_run = job.run
+        state.note("job.warned", f"its processes get the signal {warning}", job)
+        state.emit(SignalRanks(job.id, job.run, warning.number))
+
+
 def left_early(state: CoreState, job: Job, gone: ProcessorMap) -> None:
     """End a job whose leaving ranks exited with code 0 although the resize was rolled back."""
     if gone and job.state is not JobState.COMPLETING:
@@ -109,6 +121,16 @@ def left_early(state: CoreState, job: Job, gone: ProcessorMap) -> None:
         _complete(state, job, None, _others(job, gone))
     resize_open_close.free_processors(state, job, gone)
     close_if_gone(state, job)
+
+
+def close_waiting(state: CoreState, job: Job, final: JobState, reason: str) -> None:
+    """End a job that has no processors."""
+    job.dependencies = ()
+    resize_open_close.drop_reservation(state, job)
+    job.end = state.now
+    state.step(job, final, reason)
+    state.note("job.ended", reason, job, state=final.value, exit_code=None, signal=0)
+    state.emit(Ended(job.id))
 
 
 def close_if_gone(state: CoreState, job: Job) -> None:

@@ -31,6 +31,8 @@ def arm_timers(state: CoreState, job: Job) -> None:
     if job.spec.time_limit_s is not None and job.start is not None:
         left = job.spec.time_limit_s - job.used_s
         state.timer_at(TimerKind.LIMIT, job, job.start + left)
+        if job.spec.warning is not None and job.warned_run != job.run:
+            state.timer_at(TimerKind.WARNING, job, job.start + left - job.spec.warning.before_s)
     arm_estimate(state, job)
 
 

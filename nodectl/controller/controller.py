@@ -25,6 +25,8 @@ from pliant.nodectl.controller.launcher_client import LauncherCallbacks, Launche
 from pliant.nodectl.controller.local_world import (
     LocalWorld,
     add_missing_exits,
+    of_job,
+    send_signal,
     share_cpus,
     spool_folder,
     watch_process,
@@ -272,6 +274,8 @@ class Controller:
                 self._control(order.control)
             case "kill":
                 self._kill(order.kill)
+            case "signal":
+                send_signal(self._worlds.values(), order.signal)
             case "exit_ack":
                 self._acknowledged(order.exit_ack)
             case other:
@@ -321,13 +325,8 @@ class Controller:
             world.send({"op": "control", "ranks": list(order.ranks), "message": text})
 
     def _kill(self, order: wire.Kill) -> None:
-        for world in self._worlds.values():
-            if (world.request.job, world.request.run) == (order.job, order.run):
-                processors = list(order.processors)
-                mine = {processor for _, processor in world.request.ranks}
-                if not processors or mine & set(processors):
-                    logger.info("kill %s: %s", world.name, processors or "all")
-                    self._kill_watcher.order(world, processors, order.grace_s)
+        for world in of_job(self._worlds.values(), order):
+            self._kill_watcher.order(world, list(order.processors), order.grace_s)
 
     def _acknowledged(self, order: wire.ExitAck) -> None:
         world = self._worlds.get(order.world)

@@ -46,6 +46,7 @@ class KillWatcher:
         asked = frozenset(rank for rank, at in ranks if not processors or at in processors)
         if world.ended or asked <= world.exits.keys():
             return
+        logger.info("kill %s: %s", world.name, list(processors) or "all")
         order = {"op": "kill", "processors": list(processors), "grace_s": grace_s}
         world.send(order | ({"reason": reason} if reason else {}))
         _signal(_shim_of(world), signal.SIGCONT)

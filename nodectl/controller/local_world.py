@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -293,3 +293,22 @@ def _limit_by_helper(world: LocalWorld, cpus: list[int]) -> None:
 def spool_folder(state: Path) -> Path:
     """Return the folder of a node's worlds."""
     return state / "spool"
+
+
+def of_job(worlds: Iterable[LocalWorld], order: wire.Kill | wire.Signal) -> Iterator[LocalWorld]:
+    """Yield the worlds that an order about a run of a job is for.
+
+    An order to end processors is only for worlds with ranks on one of them.
+    """
+    wanted = set(order.processors) if isinstance(order, wire.Kill) else set()
+    for world in worlds:
+        request = world.request
+        is_of_job = (request.job, request.run) == (order.job, order.run)
+        if is_of_job and (not wanted or wanted & {at for _, at in request.ranks}):
+            yield world
+
+
+def send_signal(worlds: Iterable[LocalWorld], order: wire.Signal) -> None:
+    """Have the shims of a job send a signal to its ranks."""
+    for world in of_job(worlds, order):
+        world.send({"op": "signal", "number": order.number})

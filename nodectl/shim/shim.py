@@ -300,6 +300,12 @@ class Shim:
         if self._release_held(signal.SIGTERM if reason else 0):
             self._tracker.update()
 
+    def _signal(self, number: int) -> None:
+        """Send a signal to each rank and its process group."""
+        for rank in self._ranks.values():
+            if rank.live and not rank_processes.signal_group(rank.pid, number):
+                rank_processes.send_signal(rank.pid, number)
+
     def _on_cut_off(self, reason: str) -> None:
         for rank in self._ranks.values():
             rank.cut_off |= rank.live and not rank.end_requested
@@ -372,6 +378,8 @@ class Shim:
                 self._lease.renew(order["at"])
             case "cpus":
                 self._binding.share(order["cpus"], self._ranks.values())
+            case "signal":
+                self._signal(order["number"])
             case "kill":
                 for _ in message("shim.kill"):
                     self._kill(order["processors"], order["grace_s"], order.get("reason", ""))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Engine, func, literal, select
 
 from pliant.core.model.jobs import Job
-from pliant.core.model.lifecycle import FINAL_STATES
+from pliant.core.model.lifecycle import FINAL_STATES, JobState
 from pliant.core.model.nodes import Node
 from pliant.core.model.usage import AllocationPhase, Usage
 from pliant.core.values.ids import JobId, ResizeId
@@ -154,6 +154,11 @@ class Reader:
     def jobs(self, ids: Sequence[int]) -> list[tuple[Job, Summary]]:
         """Return jobs by number. Unknown numbers are left out."""
         return self._jobs(tables.job.c.id.in_(ids))
+
+    def states(self, ids: Sequence[int]) -> dict[JobId, JobState]:
+        """Return the states of jobs by number. Unknown numbers are left out."""
+        rows = self._in(select(tables.job.c.id, tables.job.c.state), tables.job.c.id, ids)
+        return {JobId(row.id): JobState(row.state) for row in rows}
 
     def last_job_id(self) -> int:
         """Return the highest job number, 0 if there is no job."""

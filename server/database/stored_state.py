@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pliant.core.model.jobs import Job
+from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import Node
 from pliant.core.model.usage import Usage
+from pliant.core.values.ids import JobId
 from pliant.server.database.reader import Reader, StoredWorld
 from pliant.server.registry.job_program import Summary
 
@@ -28,6 +30,8 @@ class StoredState:
     barriers: Mapping[tuple[str, int], Mapping[str, str]]
     #: The usage of each user.
     usage: Sequence[Usage]
+    #: How jobs have ended on which open jobs depend.
+    ended_before: Mapping[JobId, JobState]
 
 
 def read_state(reader: Reader, ended_since: float) -> StoredState:
@@ -48,4 +52,9 @@ def read_state(reader: Reader, ended_since: float) -> StoredState:
         exits[name].append(rank)
     worlds = [row for row in rows if len(exits[row.name]) < len(row.processors)]
     barriers = reader.barriers([row.name for row in worlds])
-    return StoredState(nodes, open_jobs, ended_jobs, worlds, exits, barriers, reader.usage())
+    named = {other.job for job, _ in open_jobs for other in job.dependencies if other.job}
+    still_open = {job.id for job, _ in open_jobs}
+    ended_before = reader.states(sorted(named - still_open))
+    return StoredState(
+        nodes, open_jobs, ended_jobs, worlds, exits, barriers, reader.usage(), ended_before
+    )

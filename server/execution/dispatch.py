@@ -61,6 +61,7 @@ class CommandDispatcher:
             commands.SendGo: self._go,
             commands.SendSuspend: self._suspend,
             commands.Kill: self._kill,
+            commands.SignalRanks: self._signal,
         }
 
     def prepare(self, command: commands.Command) -> Sequence[Write]:
@@ -134,6 +135,11 @@ class CommandDispatcher:
                 job=command.job, run=command.run, processors=processors, grace_s=command.grace_s
             )
             self._connections.send_to_node(node, node_pb2.NodeOrder(kill=order))
+
+    def _signal(self, command: commands.SignalRanks) -> None:
+        order = node_pb2.Signal(job=command.job, run=command.run, number=command.number)
+        for node in self._worlds.nodes(command.job, command.run):
+            self._connections.send_to_node(node, node_pb2.NodeOrder(signal=order))
 
     def _control(self, world: World, message: dict[str, object], rank: int | None = None) -> None:
         """Send a control message to one rank of a world, or to all if ``rank`` is None."""

@@ -13,7 +13,7 @@ from pliant.core.commands import NodeShare
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
 from pliant.server.registry.checkpoint_dirs import CheckpointDirs
-from pliant.server.registry.job_program import Program
+from pliant.server.registry.job_program import Program, expand, node_marks
 from pliant.server.registry.mpi_worlds import World
 from pliant.server.registry.node_map import Host, NodeMap
 
@@ -100,12 +100,22 @@ def start_orders(
         if order is None:
             order = orders[host.name] = node_pb2.StartWorld()
             order.CopyFrom(common)
+            if program.files_by_node:
+                _name_files(order, program, host.name, len(orders) - 1)
         order.ranks.add(rank=rank, processor=processor)
     if program.open_mode == "truncate" and (world.run, world.resize) == (1, 0):
         before = _truncate_before(world)
         for order in orders.values():
             order.truncate_before = before
     return orders
+
+
+def _name_files(order: node_pb2.StartWorld, program: Program, node: str, number: int) -> None:
+    """Put the name and the number of a node into the names of files."""
+    values = node_marks(node, number)
+    order.stdin = os.fsencode(expand(program.stdin, values))
+    order.stdout = os.fsencode(expand(program.stdout, values))
+    order.stderr = os.fsencode(expand(program.stderr, values))
 
 
 def _truncate_before(world: World) -> float:

@@ -49,6 +49,8 @@ class Program:
     open_mode: str = "truncate"
     #: How ranks are bound to CPUs: ``rank``, ``node`` or ``none``, see `StartWorld.bind`.
     bind: str = "rank"
+    #: Whether names of files have marks that each node replaces.
+    files_by_node: bool = False
 
     def to_json(self) -> str:
         """Return the object as JSON in ASCII. Bytes that are not UTF-8 survive as escapes."""
@@ -74,13 +76,46 @@ class Program:
         return [os.fsencode(f"{name}={value}") for name, value in merged.items()]
 
 
-def expand(pattern: str, job: int, name: str) -> str:
-    """Replace ``%j`` by the number of the job, ``%x`` by its name and ``%%`` by a percent sign."""
+#: Marks in names of files that each node replaces by its own values.
+NODE_MARKS = frozenset({"%N", "%n"})
+
+
+def names_node(pattern: str) -> bool:
+    """Return whether the name of a file has a mark that each node replaces."""
+    pieces = pattern.split("%%")
+    return any(mark in piece for piece in pieces for mark in NODE_MARKS)
+
+
+def job_marks(job: int, name: str, user: str) -> dict[str, str]:
+    """Return the values of the marks in names of files that are the same on all nodes."""
     # A name with a slash must not lead to another folder.
-    values = {"%j": str(job), "%x": name.replace("/", "_"), "%%": "%"}
+    return {
+        "%j": str(job),
+        "%A": str(job),
+        "%x": name.replace("/", "_"),
+        "%u": user.replace("/", "_"),
+    }
+
+
+def node_marks(node: str, number: int) -> dict[str, str]:
+    """Return the values of the marks of a node.
+
+    Args:
+        node: its name.
+        number: its place among the nodes of the job, from 0.
+    """
+    return {"%N": node.replace("/", "_"), "%n": str(number)}
+
+
+def expand(pattern: str, values: Mapping[str, str], keep: frozenset[str] = frozenset()) -> str:
+    """Replace marks in the name of a file by their values, and ``%%`` by a percent sign.
+
+    If ``keep`` names marks that are replaced later, ``%%`` is kept, too. Unknown marks are kept.
+    """
+    known = values if keep else {**values, "%%": "%"}
     result, start = [], 0
     while (place := pattern.find("%", start)) >= 0:
         mark = pattern[place : place + 2]
-        result += [pattern[start:place], values.get(mark, mark)]
+        result += [pattern[start:place], known.get(mark, mark)]
         start = place + 2
     return "".join(result) + pattern[start:]

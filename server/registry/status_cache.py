@@ -18,6 +18,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node
 from pliant.core.model.views_and_plans import NodeView
 from pliant.core.state import named_resources, profit_status
+from pliant.core.values.dependencies import format_dependencies
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.lost_contact_policy import isolation_policy
 from pliant.core.values.processors import ProcessorMap, block, count
@@ -338,6 +339,9 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
         **({"account": job.spec.account} if job.spec.account else {}),
         **({"resources": list(map(str, job.spec.resources))} if job.spec.resources else {}),
         **({"node_needs": job.spec.node_needs.to_record()} if job.spec.node_needs else {}),
+        **({"comment": job.spec.comment} if job.spec.comment else {}),
+        **({"warning": str(job.spec.warning)} if job.spec.warning else {}),
+        **({"dependency": format_dependencies(job.dependencies)} if job.dependencies else {}),
         **_ends(job),
         **_contract(job),
     }

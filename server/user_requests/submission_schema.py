@@ -14,10 +14,12 @@ import msgspec
 
 from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY, JobSpec, JobType
 from pliant.core.model.views_and_plans import NodeView
+from pliant.core.model.warning_signal import WarningSignal
 from pliant.core.state.node_capacity_left import impossible
 from pliant.core.support.input_limits import MAX_ARGUMENT_BYTES, MAX_DURATION_S
 from pliant.core.support.plural import plural
 from pliant.core.values.constraint import Constraint
+from pliant.core.values.dependencies import Dependency
 from pliant.core.values.ids import JobId
 from pliant.core.values.lost_contact_policy import KEEP, parse_isolation_policy
 from pliant.core.values.negotiation_policy import GrowIf
@@ -34,8 +36,19 @@ from pliant.core.values.resources import Need, parse_needs
 from pliant.core.values.resources import impossible as resources_impossible
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 from pliant.core.values.speedup import LINEAR, Speedup, SpeedupError, parse_speedup
-from pliant.server.registry.job_program import Program, expand
+from pliant.server.registry.job_program import (
+    NODE_MARKS,
+    Program,
+    expand,
+    job_marks,
+    names_node,
+)
 from pliant.server.support.user_request_error import UserRequestError
+from pliant.server.user_requests.job_conditions import (
+    check_comment,
+    check_dependencies,
+    check_warning,
+)
 
 #: All arguments and variables together: the limit of execve, less some space for Pliant's own.
 MAX_TOTAL_BYTES = 2_000_000
@@ -92,6 +105,12 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     exclude: str = ""
     #: The account that it is charged to; empty for the user's own.
     account: str = ""
+    #: Other jobs that have to start or to end first, such as ``afterok:17`` (`core/values`).
+    dependency: str = ""
+    #: The signal before its time limit, and how many seconds before: ``USR1@60``.
+    signal: str = ""
+    #: A remark for people.
+    comment: str = ""
     #: The client's key of this submission: a second one with the same key gives the same job.
     key: str | None = None
 
@@ -108,6 +127,8 @@ class Submission:
     node_needs: NodeNeeds | None = None
     #: The account that is charged.
     account: str = ""
+    dependencies: tuple[Dependency, ...] = ()
+    warning: WarningSignal | None = None
 
     def spec(self, job: JobId, user: str, uid: int, now: float) -> JobSpec:
         """Return the part of the job for the core."""
@@ -131,6 +152,9 @@ class Submission:
             resources=self.resources,
             node_needs=self.node_needs,
             account=self.account,
+            dependencies=self.dependencies,
+            warning=self.warning,
+            comment=request.comment,
         )
 
     @property
@@ -142,8 +166,16 @@ class Submission:
         """Return the part of the job for the nodes."""
         request = self.request
 
+        patterns = (request.stdin, request.stdout, request.stderr)
+        by_node = any(names_node(pattern) for pattern in patterns)
+        keep = NODE_MARKS if by_node else frozenset()
+
         def path(pattern: str) -> str:
-            return os.path.join(request.cwd, expand(pattern, spec.id, spec.name)) if pattern else ""
+            if not pattern:
+                return ""
+            return os.path.join(
+                request.cwd, expand(pattern, job_marks(spec.id, spec.name, spec.user), keep)
+            )
 
         return Program(
             argv=tuple(request.argv),
@@ -155,6 +187,7 @@ class Submission:
             umask=request.umask,
             open_mode=request.open_mode,
             bind=request.bind,
+            files_by_node=by_node,
         )
 
 
@@ -193,7 +226,17 @@ def check_submission(
     sizes = _check_sizes(request, processors)
     needs = _check_resources(request, sizes, amounts or {})
     node_needs = _check_node_needs(request, sizes.min, nodes)
-    return Submission(request, sizes, contract, speedup, needs, node_needs)
+    check_comment(request.comment)
+    return Submission(
+        request,
+        sizes,
+        contract,
+        speedup,
+        needs,
+        node_needs,
+        dependencies=check_dependencies(request.dependency),
+        warning=check_warning(request.signal, request.time_limit_s),
+    )
 
 
 def _from_msgspec(text: str) -> UserRequestError:

@@ -27,6 +27,7 @@ from pliant.server.registry.job_program import Program
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.user_request_error import UserRequestError
+from pliant.server.user_requests.job_conditions import find_ended
 from pliant.server.user_requests.submission_schema import Submission, check_submission
 
 #: Maximum number of submissions in one transaction.
@@ -106,6 +107,16 @@ class Submissions:
         """
         submission = self.check(raw, user)
         request = submission.request
+        ended: dict[JobId, JobState] = {}
+        if submission.dependencies:
+            try:
+                ended = await find_ended(submission.dependencies, self._status, self._reader)
+            except UserRequestError:
+                # A client that repeats a submission must get its job, although others have ended.
+                known = await self._job_with_key(uid, request.key) if request.key else None
+                if known is None:
+                    raise
+                return known
         pending, size = self._status.pending, submission.program_bytes
         if refusal := pending.admit(user, size, time.monotonic(), exempt=exempt):
             raise UserRequestError(refusal, kind="refused")
@@ -114,7 +125,7 @@ class Submissions:
         job = new_job(Job(spec, JobState.HELD if request.hold else JobState.PENDING))
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         change = insert_job(job, program, request.key)
-        new = _New(job, program, change, JobSubmitted(spec, request.hold), stored)
+        new = _New(job, program, change, JobSubmitted(spec, request.hold, ended), stored)
         pending.add(job.id, user, size)
         self._waiting.append(new)
         if self._storing is None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.client.directives import parse_directives, read_directives
+from pliant.client.directives import parse_directives, read_head
 from pliant.client.errors import SubmitError
 
 
@@ -49,10 +49,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 def test_files_that_are_no_scripts_have_none(tmp_path: Path) -> None:
-    assert read_directives(str(tmp_path / "missing")) == []
+    assert read_head(str(tmp_path / "missing")) == ""
     program = tmp_path / "program"
     program.write_bytes(b"\x7fELF\n#JOB -n 4\n")
-    assert read_directives(str(program)) == []
+    assert read_head(str(program)) == ""
     program.write_bytes(b"#!/usr/bin/env python3\n#JOB -n 4\n")
-    (only,) = read_directives(str(program))
+    (only,) = parse_directives(read_head(str(program)), str(program))
     assert only.words == ["-n", "4"]

@@ -28,6 +28,7 @@ REASONS = [
     WaitReason(WaitCode.RESOURCE, (("name", "matlab"), ("amount", 2))),
     WaitReason(WaitCode.NODES, (("needs", "2 gpu per process"),)),
     WaitReason(WaitCode.USER_LIMIT, (("user", "ann"), ("limit", 8))),
+    WaitReason(WaitCode.DEPENDENCY, (("what", "job 1 to end"),)),
 ]
 
 

@@ -61,9 +61,6 @@ def test_a_similar_option_is_named(capsys: Capture) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "client.commands.jobstat:main -u root",
-        "client.commands.jobstat:main root -u",
-        "client.commands.jobdel:main -u root",
         "client.commands.jobctl:main -u why 3",
         "client.commands.jobctl:main why -u root",
         "client.commands.jobctl:main resize -u root 3 4",

@@ -8,6 +8,8 @@ from pliant.client.commands.jobstat import FIELDS
 from pliant.client.listing.columns import COLUMNS
 from pliant.core.model.jobs import Job, JobSpec, JobType
 from pliant.core.model.lifecycle import JobState
+from pliant.core.model.warning_signal import parse_warning
+from pliant.core.values.dependencies import parse_dependencies
 from pliant.core.values.ids import JobId
 from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import from_indices
@@ -32,6 +34,9 @@ def job_with_everything() -> Job:
         resources=parse_needs(["matlab=1"]),
         node_needs=NodeNeeds((("gpu", 1),), None, "", ""),
         account="physics",
+        dependencies=parse_dependencies("afterok:9"),
+        warning=parse_warning("USR1@5"),
+        comment="for the paper",
     )
     return Job(spec, JobState.RUNNING, ranks=(1,), occupied=from_indices([1]), start=1.0)
 

@@ -20,7 +20,7 @@ from pliant.server.authentication.app_tokens import AppTokens
 from pliant.server.execution.planner import FALLBACK, FAULTS_ALLOWED, Planner
 from pliant.server.execution.start_orders import node_list, process_mapping
 from pliant.server.execution.timers import MAX_STALE_ENTRIES, Timers
-from pliant.server.registry.job_program import Program, expand
+from pliant.server.registry.job_program import Program, expand, job_marks
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.node_map import NodeMap
 from pliant.server.rpc.barriers import BarrierTable
@@ -135,8 +135,8 @@ def test_the_book_knows_the_last_world_on_a_processor() -> None:
 
 @given(st.text(), st.text())
 def test_output_paths(pattern: str, name: str) -> None:
-    assert expand("%j-%x-%%j-%q%", 7, "a/b") == "7-a_b-%j-%q%"
-    assert "\0" not in expand(pattern.replace("\0", ""), 1, name.replace("\0", ""))
+    assert expand("%j-%x-%%j-%q%", job_marks(7, "a/b", "")) == "7-a_b-%j-%q%"
+    assert "\0" not in expand(pattern.replace("\0", ""), job_marks(1, name.replace("\0", ""), ""))
 
 
 @pytest.mark.case(52)

@@ -20,6 +20,7 @@ from pliant.core.model.resize import Preparing, Resize, ResizeStage
 from pliant.core.model.timers import Timer
 from pliant.core.model.usage import AllocationPhase, Usage
 from pliant.core.model.views_and_plans import Plan
+from pliant.core.model.warning_signal import parse_warning
 from pliant.core.state.accounting import Accounting
 from pliant.core.state.json_records import (
     job_from_record,
@@ -27,6 +28,7 @@ from pliant.core.state.json_records import (
     node_from_record,
     node_to_record,
 )
+from pliant.core.values.dependencies import parse_dependencies
 from pliant.core.values.ids import FIRST_START, CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.negotiation_policy import GrowIf, NegotiationPolicy
 from pliant.core.values.node_needs import NodeNeeds
@@ -154,6 +156,7 @@ class Rig:
             old.memory,
             old.next_resize,
             self.usage.values(),
+            {job.id: job.state for job in old.jobs.values() if job.final},
         )
         self._take(self.core.recover(self.now))
 
@@ -226,11 +229,15 @@ class Rig:
         account: str = "",
         needs: NodeNeeds | None = None,
         type: JobType = JobType.MPI,
+        name: str = "",
+        dependency: str = "",
+        ended: Mapping[JobId, JobState] | None = None,
+        warning: str = "",
     ) -> None:
         """Submit a job."""
         spec = JobSpec(
             JobId(number),
-            f"job{number}",
+            name or f"job{number}",
             user,
             type,
             parse_sizes(sizes, prefer),
@@ -246,8 +253,10 @@ class Rig:
             resources=parse_needs(resources),
             account=account,
             node_needs=needs,
+            dependencies=parse_dependencies(dependency),
+            warning=parse_warning(warning) if warning else None,
         )
-        self.do(events.JobSubmitted(spec, held))
+        self.do(events.JobSubmitted(spec, held, ended or {}))
 
     def up(self, number: int) -> None:
         """Have the nodes report that the first start's processes run."""

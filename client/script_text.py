@@ -1,0 +1,73 @@
+"""Jobs whose script is a text, and the conditions of their start and of their end."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from pliant.client.errors import SubmitError, UsageError
+
+_SHELL = re.compile(r"(ba|da|k|z)?sh")
+
+
+def script_words(text: str, arguments: Sequence[str]) -> list[str]:
+    """Return the words that run a script whose text is an argument of its interpreter.
+
+    Raises:
+        SubmitError: its first line names an interpreter that takes no script as an argument.
+    """
+    first = text.partition("\n")[0]
+    words = first[2:].split(maxsplit=1) if first.startswith("#!") else ["/bin/sh"]
+    if len(words) > 1 and os.path.basename(words[0]) == "env":
+        words = words[1].split()
+    name = os.path.basename(words[0]) if words else ""
+    if _SHELL.fullmatch(name):
+        return [*words, "-c", text, "script", *arguments]
+    if name.startswith(("python", "pypy")):
+        return [*words, "-c", text, *arguments]
+    raise SubmitError(
+        "script",
+        f"{first!r}: only scripts of shells and of Python can be read from standard input",
+        "save it to a file, and submit this",
+    )
+
+
+def program_of(
+    argv: Sequence[str], kind: str | None, name: str, script: str | None
+) -> tuple[Sequence[str], str | None, str]:
+    """Return the words, the type and the name of a job that may be the text of a script.
+
+    Raises:
+        UsageError: there is neither a program nor a script.
+        SubmitError: the interpreter of the script takes no script as an argument.
+    """
+    if script is not None:
+        return script_words(script, argv), kind or "script", name or "script"
+    if not argv:
+        raise UsageError("no program: name one, with its arguments")
+    return argv, kind, name
+
+
+def check_conditions(dependency: str, signal: str, time_limit_s: float | None) -> None:
+    """Check what a job waits for, and the signal before its time limit.
+
+    Raises:
+        UsageError: a text is not in its grammar; the message names the option.
+    """
+    if dependency:
+        from pliant.core.values.dependencies import parse_dependencies
+
+        try:
+            parse_dependencies(dependency)
+        except ValueError as error:
+            raise UsageError(f"--dependency: {error}") from None
+    if signal:
+        from pliant.core.model.warning_signal import parse_warning
+
+        try:
+            parse_warning(signal)
+        except ValueError as error:
+            raise UsageError(f"--signal: {error}") from None
+        if time_limit_s is None:
+            raise UsageError(f"--signal {signal} is sent before the time limit: add --time")

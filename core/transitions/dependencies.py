@@ -1,0 +1,98 @@
+"""Jobs that wait for other jobs. No strategy sees them until their dependencies are met.
+
+A job with open dependencies is PENDING. When another job starts or ends, the jobs that wait for it
+are reviewed at the end of the batch. A job whose dependency can never be met is REJECTED when it
+would otherwise wait, so a held job keeps its state until it is released.
+
+The core forgets jobs that have ended. How the newest of them ended is kept in ``CoreState.ended``,
+for jobs that are submitted meanwhile. The server adds those that it finds in the database.
+"""
+
+from pliant.core.model.jobs import Job
+from pliant.core.model.lifecycle import FINAL_STATES, JobState
+from pliant.core.model.wait_reasons import WaitCode, WaitReason
+from pliant.core.state.core_state import CoreState
+from pliant.core.transitions import job_end
+from pliant.core.values.dependencies import Dependency, DependencyKind
+
+_KIND = DependencyKind
+
+
+def add(state: CoreState, job: Job) -> None:
+    """Start to watch the jobs on which a new or restored job depends, and review the job."""
+    for dependency in job.dependencies:
+        if dependency.job:
+            state.dependents.setdefault(dependency.job, {})[job.id] = None
+    review_job(state, job)
+
+
+def review(state: CoreState) -> None:
+    """Review the jobs that wait for jobs that have just started or ended."""
+    while state.dependencies_to_review:
+        numbers, state.dependencies_to_review = state.dependencies_to_review, {}
+        for number in numbers:
+            job = state.jobs.get(number)
+            if job is not None and not job.final:
+                review_job(state, job)
+
+
+def review_job(state: CoreState, job: Job) -> None:
+    """Drop dependencies that are met. End the job if one can never be met."""
+    if not job.dependencies:
+        return
+    open_ones = []
+    for dependency in job.dependencies:
+        met = is_met(state, job, dependency)
+        if met is False and job.state is JobState.PENDING:
+            _reject(state, job, dependency)
+            return
+        if not met:
+            open_ones.append(dependency)
+    if len(open_ones) < len(job.dependencies):
+        job.dependencies = tuple(open_ones)
+        state.touch(job)
+        if not open_ones:
+            state.plan_due = True
+            state.note("job.dependencies_met", "all jobs that it waited for have come so far", job)
+            if job.state is JobState.PENDING:
+                state.explain(job, "waits its turn")
+            return
+    if job.state is JobState.PENDING:
+        what = " and ".join(dependency.sentence for dependency in open_ones[:3])
+        rest = len(open_ones) - 3
+        what += f" and {rest} more" if rest > 0 else ""
+        wait = WaitReason(WaitCode.DEPENDENCY, (("what", what),))
+        if job.wait != wait:
+            job.wait, job.reason = wait, ""
+            state.touch(job)
+
+
+def is_met(state: CoreState, job: Job, dependency: Dependency) -> bool | None:
+    """Return whether a dependency of a job is met. None if it is open, False if never."""
+    if dependency.kind is _KIND.SINGLETON:
+        return True if is_first_of_name(state, job) else None
+    other = state.jobs.get(dependency.job)
+    # A job that the server does not know either was removed with an old database.
+    result = state.ended.get(dependency.job, JobState.CANCELLED) if other is None else other.state
+    if result not in FINAL_STATES:
+        started = other is not None and other.start is not None
+        return True if dependency.kind is _KIND.AFTER and started else None
+    if dependency.kind is _KIND.AFTER_OK:
+        return result is JobState.COMPLETED
+    if dependency.kind is _KIND.AFTER_NOT_OK:
+        return result is not JobState.COMPLETED
+    return True
+
+
+def is_first_of_name(state: CoreState, job: Job) -> bool:
+    """Return whether no earlier job of the same user and name is open."""
+    namesakes = state.namesakes.get((job.spec.user, job.spec.name), {})
+    return next(iter(namesakes), job.id) == job.id
+
+
+def _reject(state: CoreState, job: Job, dependency: Dependency) -> None:
+    """End a job whose dependency can never be met."""
+    ended = state.jobs.get(dependency.job)
+    how = ended.state if ended is not None else state.ended.get(dependency.job, "unknown")
+    reason = f"dependency {dependency} can never be met: job {dependency.job} has ended as {how}"
+    job_end.close_waiting(state, job, JobState.REJECTED, reason)

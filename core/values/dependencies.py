@@ -1,0 +1,88 @@
+"""What a job waits for in other jobs: ``afterok:17:18,singleton``, as in Slurm.
+
+A dependency is *met* when the other job has reached what it names, *impossible* when the other job
+has ended otherwise, and *open* until then.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import NamedTuple
+
+from pliant.core.values.ids import JobId
+
+#: Maximum number of other jobs that one job may name.
+MAX_DEPENDENCIES = 100
+
+
+class DependencyKind(StrEnum):
+    """What has to happen to the other job."""
+
+    #: It has started, or has ended without.
+    AFTER = "after"
+    #: It has ended as COMPLETED.
+    AFTER_OK = "afterok"
+    #: It has ended in another state than COMPLETED.
+    AFTER_NOT_OK = "afternotok"
+    #: It has ended.
+    AFTER_ANY = "afterany"
+    #: All earlier jobs of the same user and name have ended. Names no job.
+    SINGLETON = "singleton"
+
+
+class Dependency(NamedTuple):
+    """One condition. All conditions of a job must be met."""
+
+    kind: DependencyKind
+    #: The other job. 0 for ``singleton``.
+    job: JobId = JobId(0)
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.job}" if self.job else self.kind.value
+
+    @property
+    def sentence(self) -> str:
+        """Return what it waits for, after "waits for"."""
+        return _SENTENCES[self.kind].format(job=self.job)
+
+
+_SENTENCES = {
+    DependencyKind.AFTER: "job {job} to start",
+    DependencyKind.AFTER_OK: "job {job} to end without an error",
+    DependencyKind.AFTER_NOT_OK: "job {job} to fail",
+    DependencyKind.AFTER_ANY: "job {job} to end",
+    DependencyKind.SINGLETON: "earlier jobs of the same name to end",
+}
+_KINDS = {kind.value: kind for kind in DependencyKind}
+FORMS = "write KIND:JOB[:JOB...], as in afterok:17 or after:17:18,singleton"
+
+
+def parse_dependencies(text: str) -> tuple[Dependency, ...]:
+    """Return the dependencies of a text such as ``afterok:17:18,singleton``, each once.
+
+    Raises:
+        ValueError: the text is not in this grammar, or names too many jobs.
+    """
+    found: dict[Dependency, None] = {}
+    for part in filter(None, text.split(",")):
+        name, *numbers = part.strip().split(":")
+        kind = _KINDS.get(name)
+        if kind is None:
+            raise ValueError(f"{name!r} is unknown; the kinds are {', '.join(_KINDS)}")
+        if (kind is DependencyKind.SINGLETON) == bool(numbers):
+            raise ValueError(f"{part!r}: {FORMS}")
+        for number in numbers or ("0",):
+            if not (number.isascii() and number.isdigit() and len(number) < 19):
+                raise ValueError(f"{part!r}: {number!r} is not the number of a job; {FORMS}")
+            if numbers and not int(number):
+                raise ValueError(f"{part!r}: there is no job 0")
+            found[Dependency(kind, JobId(int(number)))] = None
+    if text and not found:
+        raise ValueError(f"{text!r}: {FORMS}")
+    if len(found) > MAX_DEPENDENCIES:
+        raise ValueError(f"names {len(found)} jobs, the limit is {MAX_DEPENDENCIES}")
+    return tuple(found)
+
+
+def format_dependencies(dependencies: Iterable[Dependency]) -> str:
+    """Return the text of dependencies, which `parse_dependencies` reads."""
+    return ",".join(map(str, dependencies))

@@ -1,0 +1,101 @@
+"""Checks of a submission: the jobs that it waits for, and the signal before its time limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pliant.core.model.lifecycle import FINAL_STATES, JobState
+from pliant.core.model.warning_signal import WarningSignal, parse_warning
+from pliant.core.values.dependencies import Dependency, DependencyKind, parse_dependencies
+from pliant.core.values.ids import JobId
+from pliant.server.database.reader import Reader
+from pliant.server.registry.status_cache import StatusCache
+from pliant.server.support.user_request_error import UserRequestError
+
+#: Longest comment, in characters, and longest list of dependencies.
+MAX_COMMENT, MAX_DEPENDENCY_LENGTH = 1024, 4096
+
+
+def check_dependencies(text: str) -> tuple[Dependency, ...]:
+    """Return the dependencies that a submission names.
+
+    Raises:
+        UserRequestError: if they are not in their grammar.
+    """
+    if not text:
+        return ()
+    try:
+        if len(text) > MAX_DEPENDENCY_LENGTH:
+            raise ValueError(f"longer than {MAX_DEPENDENCY_LENGTH} characters")
+        return parse_dependencies(text)
+    except ValueError as error:
+        raise UserRequestError(f"dependency: {error}", field="dependency") from None
+
+
+def check_warning(text: str, time_limit_s: float | None) -> WarningSignal | None:
+    """Return the signal that a job gets before its time limit, None for none.
+
+    Raises:
+        UserRequestError: if it is not in its grammar, or the job has no time limit.
+    """
+    if not text:
+        return None
+    try:
+        warning = parse_warning(text[:80])
+    except ValueError as error:
+        raise UserRequestError(f"signal: {error}", field="signal") from None
+    if time_limit_s is None:
+        raise UserRequestError(
+            f"signal: {text} needs a time limit (--time), before which it is sent", field="signal"
+        )
+    return warning
+
+
+def check_comment(text: str) -> None:
+    """Check the comment of a job.
+
+    Raises:
+        UserRequestError: if it is too long.
+    """
+    if len(text) > MAX_COMMENT:
+        raise UserRequestError(
+            f"comment: {len(text)} characters, the limit is {MAX_COMMENT}", field="comment"
+        )
+
+
+async def find_ended(
+    dependencies: Iterable[Dependency], status: StatusCache, reader: Reader
+) -> dict[JobId, JobState]:
+    """Return how those of the named jobs ended that have ended already.
+
+    Raises:
+        UserRequestError: if a job does not exist, or has ended so that the dependency can never be
+            met.
+    """
+    named = {each.job: each for each in dependencies if each.job}
+    found: dict[JobId, JobState] = {}
+    for job in named:
+        entry = status.entry(job)
+        if entry is not None:
+            found[job] = JobState(entry.info["state"])
+    if missing := [job for job in named if job not in found]:
+        found |= await reader.in_thread(lambda reader: reader.states(missing))
+    for each in dependencies:
+        if not each.job:
+            continue
+        state = found.get(each.job)
+        if state is None:
+            raise UserRequestError(f"dependency: there is no job {each.job}", field="dependency")
+        if _is_impossible(each.kind, state):
+            raise UserRequestError(
+                f"dependency: {each} can never be met: job {each.job} has ended as {state}",
+                kind="refused",
+                field="dependency",
+            )
+    return {job: state for job, state in found.items() if state in FINAL_STATES}
+
+
+def _is_impossible(kind: DependencyKind, state: JobState) -> bool:
+    if kind is DependencyKind.AFTER_OK:
+        return state in FINAL_STATES and state is not JobState.COMPLETED
+    return kind is DependencyKind.AFTER_NOT_OK and state is JobState.COMPLETED

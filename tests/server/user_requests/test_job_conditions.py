@@ -1,0 +1,71 @@
+"""Dependencies, warnings and names of files through a real server."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+
+import pytest
+
+from serverkit import Controller, Server, User, job_request
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def node(server: Server) -> Iterator[Controller]:
+    controller = server.controller(slots=2).welcome()
+    yield controller
+    controller.close()
+
+
+@pytest.fixture
+def user(server: Server) -> Iterator[User]:
+    with server.user() as connection:
+        yield connection
+
+
+def test_a_job_starts_after_another_and_not_without(node: Controller, user: User) -> None:
+    first = user.submit()
+    start = node.expect("start_world")
+    second = user.submit(dependency=f"afterok:{first}")
+    third = user.submit(dependency=f"afternotok:{first}")
+    (info,) = user.do("jobs", ids=[second])["jobs"]
+    assert (info["state"], info["dependency"]) == ("PENDING", f"afterok:{first}")
+    node.exit(start)
+    assert node.expect("start_world").job == second
+    assert user.do("wait", id=third)["job"]["state"] == "REJECTED"
+    answer = user.ask("submit", job=job_request(dependency=f"afternotok:{first}"))
+    assert answer["error"]["kind"] == "refused"
+    assert answer["error"]["field"] == "dependency"
+    answer = user.ask("submit", job=job_request(dependency="afterok:99"))
+    assert answer["error"]["field"] == "dependency"
+
+
+def test_the_warning_reaches_the_node(node: Controller, user: User) -> None:
+    job = user.submit(time_limit_s=60.0, signal="USR1@59.9")
+    start = node.expect("start_world")
+    node.ready(start)
+    order = node.find("signal")
+    assert (order.job, order.number) == (job, 10)
+    node.exit(start)
+    assert "job.warned" in user.kinds(job)
+
+
+def test_names_of_files(node: Controller, user: User) -> None:
+    job = user.submit(name="a/b", stdout="%u-%A-%x-%N-%n-%%", stderr="%j-%q")
+    start = node.expect("start_world")
+    me = getpass.getuser()
+    assert start.stdout.decode() == f"/tmp/{me}-{job}-a_b-n1-0-%"
+    assert start.stderr.decode() == f"/tmp/{job}-%q"
+    node.exit(start)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("dependency", "17"), ("signal", "USR1@5"), ("comment", "x" * 2000), ("signal", "KILL@5")],
+)
+@pytest.mark.usefixtures("node")
+def test_wrong_fields_are_named(user: User, field: str, value: str) -> None:
+    answer = user.ask("submit", job=job_request(**{field: value}))
+    assert answer["error"]["field"] == field
