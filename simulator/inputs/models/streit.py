@@ -1,5 +1,6 @@
 """Rigid jobs with estimates, with the means of Streit's job sets (2002, Table 1)."""
 
+import functools
 import math
 from random import Random
 from statistics import NormalDist
@@ -73,6 +74,7 @@ def streit(  # noqa: PLR0913 - the parameters of the model
     return Workload(made, processors, name="streit")
 
 
+@functools.cache
 def _power_of_sizes(processors: int, mean: float) -> float:
     """Return the k for which the mean of ``processors ** (u ** k)`` is the given one."""
 
