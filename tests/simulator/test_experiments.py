@@ -33,6 +33,7 @@ from pliant.simulator.experiments.running.results_store import ResultsStore
 from pliant.simulator.experiments.running.tasks import run_task, workload_of
 from pliant.simulator.inputs.models import parameters
 from pliant.strategies.registry import known_strategies
+from testkit import ROOT
 
 SMALL = """
 title: Small
@@ -541,3 +542,12 @@ def test_a_small_experiment_runs_in_processes_of_its_own(tmp_path: Path) -> None
     assert adaptive.ours["utilization"].mean > 0.3
     assert adaptive.claims["utilization above class fast"].pairs == 2
     assert traditional.ours["mean_response_s"].mean > adaptive.ours["mean_response_s"].mean
+
+
+def test_the_definition_on_the_page_is_valid(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    text = page.split("```yaml\n")[1].split("```")[0]
+    experiment = read_experiment(small(tmp_path, text))
+    assert experiment.axes() == {"malleable_pct": [0, 50, 100], "nodes": [256, 512]}
+    assert sum(len(cell.printed) for cell in experiment.cells) == 3
+    assert [cell.seeds for cell in experiment.cells] == [5, 3] * 3

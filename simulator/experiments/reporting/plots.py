@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pliant.simulator.experiments.definition.definitions import Plot
+from pliant.simulator.experiments.definition.definitions import Plot, is_list
 from pliant.simulator.experiments.results import Line, Outcome
 from pliant.simulator.pictures.figure import (
     COLOURS,
@@ -16,7 +16,7 @@ from pliant.simulator.pictures.figure import (
     titled_axes,
 )
 
-#: The number of lines that one plot shows at most; more cannot be told apart.
+#: The number of values of a swept axis that one plot shows as lines; more cannot be told apart.
 _MOST_LINES = 8
 
 
@@ -40,7 +40,8 @@ def write_plots(folder: Path, outcome: Outcome) -> Iterator[tuple[Path, str]]:
 
 def _title(outcome: Outcome, plot: Plot) -> str:
     label = outcome.experiment.label
-    where = ", ".join(f"{label(axis)} {value}" for axis, value in plot.where.items())
+    fixed = {axis: value for axis, value in plot.where.items() if not is_list(value)}
+    where = ", ".join(f"{label(axis)} {value}" for axis, value in fixed.items())
     title = f"{outcome.experiment.name}: {label(plot.metric)} by {label(plot.x)}"
     return f"{title} ({where})" if where else title
 
@@ -52,7 +53,8 @@ def _draw(outcome: Outcome, plot: Plot, path: Path) -> None:
     for place, (name, lines) in enumerate(_curves(outcome, plot).items()):
         style = {
             "color": COLOURS[place % len(COLOURS)],
-            "marker": MARKERS[place % len(MARKERS)],
+            # Shifted, so that a colour that is used again has another marker.
+            "marker": MARKERS[(place + place // len(COLOURS)) % len(MARKERS)],
         }
         _curve(axes, plot, lines, f"{name}, here" if name else "here", style)
         _printed(axes, plot, lines, f"{name}, printed" if name else "printed", style)
@@ -79,7 +81,7 @@ def _curves(outcome: Outcome, plot: Plot) -> dict[str, list[Line]]:
         is_variant = plot.lines == outcome.experiment.compare
         name = str(own) if is_variant or not plot.lines else f"{label(plot.lines)} {own}"
         curves.setdefault(name, []).append(line)
-    if len(curves) > _MOST_LINES:
+    if len(curves) > _MOST_LINES and plot.lines != outcome.experiment.compare:
         # Evenly spread over the axis, with its first and its last value.
         names = list(curves)
         step = (len(names) - 1) / (_MOST_LINES - 1)
