@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from pliant.appkit.coordinator.messages import (
     Answer,
+    BegunReport,
     CoordinatorReport,
     Decision,
     Hello,
@@ -20,7 +21,6 @@ from pliant.appkit.coordinator.messages import (
     Offer,
     Progress,
     RequestRecord,
-    ResizeBegun,
     ResizeOutcome,
     Withdrawn,
 )
@@ -278,7 +278,7 @@ class Coordinator:
                 self._fail(decision.resize, "join", f"a joining rank {ENDED}")
                 return None
             self._begun, self.ready = True, False
-            self._send(ResizeBegun(decision.resize))
+            self._send(BegunReport(decision.resize))
             return decision
 
     def lost_rank_reason(self) -> str:

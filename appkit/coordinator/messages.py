@@ -91,7 +91,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class ResizeBegun:
+class BegunReport:
     """The application has begun a resize at a safe point."""
 
     resize: int
@@ -246,7 +246,7 @@ class NegotiationMessage:
 
 
 CoordinatorReport = (
-    ResizeBegun
+    BegunReport
     | Withdrawn
     | ResizeOutcome
     | Hello

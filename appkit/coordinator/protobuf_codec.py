@@ -4,6 +4,7 @@ Only `server_stream` imports this module, and late, because it loads grpc's mess
 """
 
 from pliant.appkit.coordinator.messages import (
+    BegunReport,
     CheckpointReport,
     CoordinatorReport,
     Decision,
@@ -12,7 +13,6 @@ from pliant.appkit.coordinator.messages import (
     Progress,
     RequestRecord,
     RequestState,
-    ResizeBegun,
     ResizeOutcome,
     Withdrawn,
 )
@@ -68,7 +68,7 @@ def report_to_wire(report: CoordinatorReport) -> pb.AppReport:
             return pb.AppReport(cancel=pb.CancelRequest(number=report.number))
         case RequestRecord():
             return pb.AppReport(request=_request_to_wire(report))
-        case ResizeBegun():
+        case BegunReport():
             return pb.AppReport(begun=pb.Begun(resize=report.resize))
         case Withdrawn():
             return pb.AppReport(withdrawn=pb.Withdrawn(resize=report.resize))

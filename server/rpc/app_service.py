@@ -162,7 +162,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
             async for report in reports:
                 if excess := self._excess(session):
                     return excess
-                self._take(session, to_server_time(report, self._clock.now()))
+                self.handle_report(session, to_server_time(report, self._clock.now()))
         except CodecError as error:
             self._warnings.warning(
                 "job %d sent an invalid message, session closed: %s",
@@ -181,7 +181,8 @@ class AppService(app_pb2_grpc.AppServiceServicer):
             log.warning("%s: session closed", excess)
         return excess
 
-    def _take(self, session: AppSession, report: app_pb2.AppReport) -> None:
+    def handle_report(self, session: AppSession, report: app_pb2.AppReport) -> None:
+        """Turn one report of an application into an event; its times are in server time."""
         job, run = session.job, session.run
         match report.WhichOneof("body"):
             case "answer":

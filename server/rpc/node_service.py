@@ -197,7 +197,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                 if stream.is_closed:  # the node may have been revoked
                     return
                 if not report.HasField("beat"):
-                    self._take(node, report, delivery)
+                    self.handle_report(node, report, delivery)
                     if self._certified is not None and report.HasField("renew_certificate"):
                         self._certified.renew(stream, report.renew_certificate.signing_request)
                     continue
@@ -212,9 +212,16 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         finally:
             stream.close()
 
-    def _take(
+    def handle_report(
         self, node: NodeName, report: node_pb2.NodeReport, delivery: LostMessageDetector
     ) -> None:
+        """Turn one report of a registered node into an event, or pass it on.
+
+        Args:
+            node: the node that sent the report.
+            report: complete, also if it was sent in parts.
+            delivery: counts the reports of the node's stream.
+        """
         kind = report.WhichOneof("body")
         if kind is None:  # from a later version, which knows that this one ignores it
             delivery.reports += 1

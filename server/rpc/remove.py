@@ -109,7 +109,7 @@ class ExitCollector:
 
     def start(self, on_fault: Callable[[str], None]) -> None:
         """Start the thread; ``on_fault`` gets its name if it ends unexpectedly."""
-        self._thread = start_thread("remove", self._run, on_fault)
+        self._thread = start_thread("remove", self.run, on_fault)
 
     def stop(self) -> None:
         """Handle everything that is queued, then end the thread."""
@@ -117,7 +117,8 @@ class ExitCollector:
         if self._thread:
             self._thread.join()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Handle what is queued, until `stop` is called. `start` calls this in a thread."""
         while (item := self._queue.get()) is not None:
             match item:
                 case EndReport():

@@ -13,6 +13,7 @@ import pytest
 from pliant.appkit.coordinator.answer_offer import OfferTerms, OnOffer, answer_offer
 from pliant.appkit.coordinator.coordinator import Coordinator, ProgramInfo
 from pliant.appkit.coordinator.messages import (
+    BegunReport,
     CoordinatorReport,
     Decision,
     Hello,
@@ -21,7 +22,6 @@ from pliant.appkit.coordinator.messages import (
     Progress,
     RequestRecord,
     RequestState,
-    ResizeBegun,
     ResizeOutcome,
     Withdrawn,
 )
@@ -291,7 +291,7 @@ def test_hello_tells_what_has_begun(desk: Desk) -> None:
     desk.go()
     assert said() == (1, False)
     assert desk.coordinator.begin(1) is not None
-    assert desk.wire.sent == [ResizeBegun(1)]
+    assert desk.wire.sent == [BegunReport(1)]
     assert said() == (1, True)
     desk.coordinator.finish(ResizeOutcome(1, False, 0, (0, 1, 2, 3)))
     assert said() == (0, False)

@@ -13,13 +13,13 @@ import pytest
 
 from pliant.appkit.coordinator import server_stream as module
 from pliant.appkit.coordinator.messages import (
+    BegunReport,
     CheckpointReport,
     Decision,
     Hello,
     NegotiationMessage,
     Progress,
     RequestRecord,
-    ResizeBegun,
     ResizeOutcome,
     Withdrawn,
 )
@@ -193,7 +193,7 @@ def test_only_answers_of_the_coordinator_are_sent(server: Server, open_stream: O
     desk.reply = end
     server.send(pb.AppOrder(offer=pb.Template(negotiation=2, job=7, verb=pb.VERB_OFFER)))
     assert server.next("answer").answer.reason == "no counters"
-    stream.send(ResizeBegun(2))
+    stream.send(BegunReport(2))
     assert server.next("begun").begun.resize == 2
     assert server.reports["answer"].empty()
 

@@ -88,8 +88,8 @@ class Desk:
         self.work()
 
     def work(self) -> None:
-        self.remove._queue.put(None)
-        self.remove._run()
+        self.remove.stop()  # ends `run` after what is queued
+        self.remove.run()
 
     def resolve(self, place: int, error: Exception | None = None) -> ProcessesExited | None:
         event, future = self.around.given[place]

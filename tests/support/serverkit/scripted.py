@@ -220,7 +220,7 @@ class Shell:
     def ends(self) -> None:
         """Pass the exits that nodes reported to the core loop."""
         self.remove.stop()  # its loop ends here and is entered again in the next turn
-        self.remove._run()
+        self.remove.run()
 
     def next_timer(self) -> float | None:
         """Return the time of the next timer, None if none is set."""
@@ -289,11 +289,13 @@ class Shell:
 
     def hear_node(self, node: str, **report: Any) -> None:
         """Handle a report of a node."""
-        self.nodes._take(NodeName(node), node_pb2.NodeReport(**report), LostMessageDetector())
+        self.nodes.handle_report(
+            NodeName(node), node_pb2.NodeReport(**report), LostMessageDetector()
+        )
 
     def hear_app(self, session: AppSession, **report: Any) -> None:
         """Handle a report of an application. The first one must be its Hello."""
-        self.apps._take(session, app_pb2.AppReport(**report))
+        self.apps.handle_report(session, app_pb2.AppReport(**report))
 
 
 __all__ = ["Channel", "Clock", "RecordingPlanner", "Shell"]
