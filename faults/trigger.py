@@ -8,7 +8,11 @@ class _Trigger(Protocol):
     """Carries out the orders in the variable; see `pliant.faults.engine`."""
 
     def reach(self, name: str) -> int:
-        """Carry out the orders of a failpoint; return how often a message is handled there."""
+        """Carry out the orders of a failpoint.
+
+        Returns:
+            How often the message at this place is handled: 0 if it is dropped, 2 if repeated.
+        """
 
     def write(self) -> None:
         """Fail if the disk of this process counts as full."""

@@ -110,7 +110,7 @@ class MalleableEasyPolicy(Resizing):
             placer.start_on(job_id, processors)
 
     def _lower_donors(self, job: WaitingJob, free: int, ledger: PlannedShrinks) -> int:
-        """Shrink donors on paper until a waiting job has enough processors.
+        """Plan shrinks of donors until a waiting job has enough processors.
 
         Returns:
             The size at which the job starts; 0 if the donors cannot give enough. Then nothing is
@@ -136,7 +136,7 @@ class MalleableEasyPolicy(Resizing):
 
     @abstractmethod
     def _surplus(self, job: RunningJob, size: int) -> float:
-        """Return the donor's surplus on paper. The job with the largest surplus gives first."""
+        """Return the surplus of a donor at a planned size. The job with the largest gives first."""
 
     def _take(self, ledger: PlannedShrinks, donor: RunningJob, short: int, floor: int) -> None:
         """Shrink a donor by what is missing, but not below ``floor``."""

@@ -10,17 +10,20 @@ from pliant.strategies.policies.queue_order import Dynp
 
 
 def fcfs() -> Composed:
-    """``fcfs``: first come, first served; no job starts before the first one that does not fit."""
+    """Return ``fcfs``: first come, first served.
+
+    If a job does not fit, no later one starts before it.
+    """
     return Composed("fcfs", "none")
 
 
 def fcfs_easy() -> Composed:
-    """``fcfs+easy``: first come, first served, with EASY backfilling."""
+    """Return ``fcfs+easy``: first come, first served, with EASY backfilling."""
     return Composed("fcfs", "easy")
 
 
 def fcfs_conservative() -> Composed:
-    """``fcfs+conservative``: first come, first served, with conservative backfilling."""
+    """Return ``fcfs+conservative``: first come, first served, with conservative backfilling."""
     return Composed("fcfs", "conservative")
 
 
@@ -30,7 +33,7 @@ def sjf() -> Composed:
 
 
 def sjf_easy() -> Composed:
-    """``sjf+easy``: shortest estimate first, with EASY backfilling."""
+    """Return ``sjf+easy``: shortest estimate first, with EASY backfilling."""
     return Composed("sjf", "easy")
 
 
@@ -45,47 +48,50 @@ def ljf() -> Composed:
 
 
 def ljf_easy() -> Composed:
-    """``ljf+easy``: longest estimate first, with EASY backfilling."""
+    """Return ``ljf+easy``: longest estimate first, with EASY backfilling."""
     return Composed("ljf", "easy")
 
 
 def ljf_conservative() -> Composed:
-    """``ljf+conservative``: longest estimate first, with conservative backfilling."""
+    """Return ``ljf+conservative``: longest estimate first, with conservative backfilling."""
     return Composed("ljf", "conservative")
 
 
 def priority() -> Composed:
-    """``priority``: highest priority first, equal priorities by arrival."""
+    """Return ``priority``: highest priority first, equal priorities by arrival."""
     return Composed("priority", "none")
 
 
 def priority_easy() -> Composed:
-    """``priority+easy``: highest priority first, with EASY backfilling."""
+    """Return ``priority+easy``: highest priority first, with EASY backfilling."""
     return Composed("priority", "easy")
 
 
 def priority_conservative() -> Composed:
-    """``priority+conservative``: highest priority first, with conservative backfilling."""
+    """Return ``priority+conservative``: highest priority first, with conservative backfilling."""
     return Composed("priority", "conservative")
 
 
 def fairshare() -> Composed:
-    """``fairshare``: users who have used less than their share first, by arrival for each user."""
+    """Return ``fairshare``: users who have used less than their share go first.
+
+    The jobs of one user start in order of arrival.
+    """
     return Composed("fairshare", "none")
 
 
 def fairshare_easy() -> Composed:
-    """``fairshare+easy``: users by fair-share factor, with EASY backfilling."""
+    """Return ``fairshare+easy``: as ``fairshare``, with EASY backfilling."""
     return Composed("fairshare", "easy")
 
 
 def fairshare_conservative() -> Composed:
-    """``fairshare+conservative``: users by fair-share factor, with conservative backfilling."""
+    """Return ``fairshare+conservative``: as ``fairshare``, with conservative backfilling."""
     return Composed("fairshare", "conservative")
 
 
 def priority_preempt(*, min_run_s: float = 60.0, backfill: Backfill = "none") -> Composed:
-    """``priority+preempt``: running jobs are suspended for the first job that does not fit.
+    """Return ``priority+preempt``: running jobs are suspended for the first job that does not fit.
 
     Args:
         min_run_s: a job is not suspended in its first so many seconds after a start.
@@ -95,7 +101,7 @@ def priority_preempt(*, min_run_s: float = 60.0, backfill: Backfill = "none") ->
 
 
 def priority_easy_preempt(*, min_run_s: float = 60.0) -> Composed:
-    """``priority+easy+preempt``: as ``priority+preempt``, with EASY backfilling.
+    """Return ``priority+easy+preempt``: as ``priority+preempt``, with EASY backfilling.
 
     Args:
         min_run_s: a job is not suspended in its first so many seconds after a start.
@@ -104,7 +110,7 @@ def priority_easy_preempt(*, min_run_s: float = 60.0) -> Composed:
 
 
 def priority_conservative_preempt(*, min_run_s: float = 60.0) -> Composed:
-    """``priority+conservative+preempt``: the same with conservative backfilling.
+    """Return ``priority+conservative+preempt``: with conservative backfilling.
 
     Args:
         min_run_s: a job is not suspended in its first so many seconds after a start.
@@ -119,7 +125,7 @@ def dynp(
     threshold: int = 5,
     backfill: Backfill = "conservative",
 ) -> Composed:
-    """``dynp``: chooses sjf, fcfs or ljf by the mean estimate of the waiting jobs.
+    """Return ``dynp``: chooses sjf, fcfs or ljf by the mean estimate of the waiting jobs.
 
     Args:
         lower: at or below this mean, in seconds, the shortest job goes first.
@@ -131,7 +137,7 @@ def dynp(
 
 
 def dynp_easy(*, lower: float = 7200.0, upper: float = 9000.0, threshold: int = 5) -> Composed:
-    """``dynp+easy``: dynP with EASY backfilling.
+    """Return ``dynp+easy``: dynP with EASY backfilling.
 
     Args:
         lower: at or below this mean, in seconds, the shortest job goes first.
@@ -144,7 +150,7 @@ def dynp_easy(*, lower: float = 7200.0, upper: float = 9000.0, threshold: int = 
 def dynp_conservative(
     *, lower: float = 7200.0, upper: float = 9000.0, threshold: int = 5
 ) -> Composed:
-    """``dynp+conservative``, the same as ``dynp``.
+    """Return ``dynp+conservative``, the same as ``dynp``.
 
     Args:
         lower: at or below this mean, in seconds, the shortest job goes first.

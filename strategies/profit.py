@@ -6,7 +6,7 @@ rejected for good. An accepted job then gets more processors as long as the gain
 loss of others. Idle processors go to the jobs that gain most.
 
 Corrections of the printed algorithm: free processors are used first, a rejected job leaves no
-changes behind, and losses are computed for the allocation on paper.
+changes behind, and losses are computed for the planned allocation.
 
 Choices where the source is silent: a job without a contract has no deadline, so it is never
 rejected; it waits until its start costs no other job's profit. No job is rejected while a resize is

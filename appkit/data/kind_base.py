@@ -30,7 +30,9 @@ class RegisteredData(ABC):
     metadata_rounds: int = 0
 
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
-        """Return this process's metadata for the next round; small and picklable.
+        """Return the metadata that this process sends to all others in the next round of exchange.
+
+        It is small and picklable.
 
         Called on the old processes only.
 

@@ -1,4 +1,4 @@
-"""The rules that distribute items: even by number or by weight, or by owner."""
+"""The rules that distribute items: in equal numbers, by equal weight, or by owner."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -97,7 +97,7 @@ class ItemDistribution(ABC):
         dtype: np.dtype[Any],
         place: "RankAndSize",
     ) -> Array:
-        """Read the share of a process from a checkpoint, even by number."""
+        """Read the items of one process from a checkpoint: all get equal numbers of items."""
         return read_even(source, shape, dtype, *place)
 
 
@@ -106,7 +106,7 @@ RankAndSize = tuple[int, int]
 
 
 class Even(ItemDistribution):
-    """Even by number; the global order stays."""
+    """Equal numbers of items on all processes. The global order of the items stays."""
 
     kind = "even"
 
@@ -140,7 +140,10 @@ class Even(ItemDistribution):
 
 
 class Weighted(Even):
-    """Even by weight; the global order stays. A checkpoint is restored even by number."""
+    """Equal total weight on all processes. The global order of the items stays.
+
+    After a restore from a checkpoint, all processes have equal numbers of items.
+    """
 
     kind = "weight"
     metadata_rounds = 2

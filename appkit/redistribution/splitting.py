@@ -143,7 +143,7 @@ def layout_of(cuts: Sequence[Sequence[Cut]], counts: Sequence[int], parts: int) 
         parts: Number of parts into which all objects are cut.
 
     Returns:
-        The layout of the parts; even by number if all weights are 0.
+        The layout of the parts, with equal numbers of cells if all weights are 0.
     """
     before = list(accumulate(counts, initial=0))
     if parts > 1 and not any(cuts):

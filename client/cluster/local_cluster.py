@@ -134,7 +134,10 @@ class LocalCluster:
         self.daemons = [self._server(), *map(self._controller, self.spec.node_names)]
 
     def all_daemons(self) -> list[Daemon]:
-        """Return its daemons, and those of nodes of which only the state directory has a folder."""
+        """Return all daemons of the cluster, also of nodes that are no longer configured.
+
+        These nodes are found by their folders in the state directory.
+        """
         known = {daemon.name for daemon in self.daemons}
         folders = sorted(os.listdir(self.state)) if os.path.isdir(self.state) else []
         more = [name for name in folders if name.startswith("node-") and name not in known]

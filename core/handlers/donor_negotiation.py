@@ -43,7 +43,7 @@ from pliant.core.values.sizes import Sizes
 
 
 def review_coordination(state: CoreState) -> None:
-    """Carry out or give up coordinated negotiations after the events of an instant."""
+    """Carry out or give up coordinated negotiations, after a batch of events was handled."""
     for job in list(state.reserving.values()):
         if job.reserved:
             _review_recipient(state, job)

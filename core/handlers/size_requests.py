@@ -131,7 +131,7 @@ def on_request_deadline(state: CoreState, timer: Timer) -> None:
 
 
 def review_size_requests(state: CoreState) -> None:
-    """Decide about open requests after the events of an instant."""
+    """Decide about open requests, after a batch of events was handled."""
     for job in list(state.requests.values()):
         request = job.request
         if request is None:

@@ -111,7 +111,7 @@ def sentence(reason: Reason, least: int, *, now: bool = False) -> str:
 
 
 def to_record(reason: WaitReason) -> list[object]:
-    """Return a reason as data for JSON."""
+    """Return a reason as lists, texts and numbers, which can be stored as JSON."""
     return [reason.code.value, [list(pair) for pair in reason.parameters]]
 
 

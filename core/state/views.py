@@ -119,7 +119,7 @@ def _capacity(state: CoreState, job_id: JobId) -> tuple[int, int]:
 
 
 def _find_stale(state: CoreState) -> None:
-    """Mark jobs whose values changed with time or with the machine."""
+    """Mark jobs whose view is out of date because time has passed or the nodes have changed."""
     rows = state.rows
     if rows.capacity != state.ledger.capacity:
         rows.capacity = state.ledger.capacity

@@ -73,6 +73,17 @@ def report_part(root: Path, part: str) -> None:
     )
 
 
+def needs_no_docstring(tree: ast.Module) -> set[ast.AST]:
+    """Return the functions inside functions, and setters: the docstring is that of the getter."""
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    found: set[ast.AST] = set()
+    for function in functions:
+        found |= {node for node in ast.walk(function) if node is not function}
+        if any(ast.unparse(each).endswith(".setter") for each in function.decorator_list):
+            found.add(function)
+    return found
+
+
 def report_all(root: Path) -> None:
     """Print sizes, comments and docstrings of all parts together."""
     files, functions, comments, lines = [], [], 0, 0
@@ -84,14 +95,17 @@ def report_all(root: Path) -> None:
             files.append(text.count("\n"))
             lines += len([line for line in text.splitlines() if line.strip()])
             comments += len([line for line in text.splitlines() if line.strip().startswith("#")])
-            for node in ast.walk(ast.parse(text)):
+            tree = ast.parse(text)
+            exempt = needs_no_docstring(tree)
+            for node in ast.walk(tree):
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     classes[node.name].add(name)
                 if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     continue
                 functions.append((node.end_lineno or node.lineno) - node.lineno + 1)
                 docstring = ast.get_docstring(node)
-                missing += docstring is None and not node.name.startswith("_")
+                is_public = not node.name.startswith("_") and node not in exempt
+                missing += docstring is None and is_public
                 short += docstring is not None and len(docstring.split()) <= SHORT_DOCSTRING
     homonyms = sorted(name for name, places in classes.items() if len(places) > 1)
     for what, sizes in (("file", files), ("function", functions)):

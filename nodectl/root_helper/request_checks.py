@@ -69,7 +69,7 @@ class RequestVerifier:
         self._generation = self._read_generation()
 
     def check(self, signed: bytes, content: int) -> CheckedLaunch:
-        """Check a request. It is not used up: call `use` before it is carried out.
+        """Check a request. Call `use` before it is carried out, so that it cannot be used again.
 
         Args:
             signed: the launch order with its signature.

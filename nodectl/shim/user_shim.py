@@ -54,7 +54,7 @@ _FILES = {
 
 
 class UserWorldFolder(Spool):
-    """The folder of a world in the private folder of its job."""
+    """The folder of a world whose shim runs as the job's user, in the job's private folder."""
 
     @classmethod
     def make(cls, job: int, world: str, files: dict[str, bytes]) -> UserWorldFolder:

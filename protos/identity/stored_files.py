@@ -50,7 +50,7 @@ def lock_for(path: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    """Take a lock. A command that is stopped while it has the lock must not stop the server."""
+    """Take a lock, but not wait for ever: a stopped command that holds it must not block us."""
     deadline = time.monotonic() + LOCK_TIMEOUT_S
     while True:
         try:

@@ -102,7 +102,7 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True)
 class JoinRefusal:
-    """Why the host does not become a node."""
+    """The server's answer to a host that it does not admit: the reason."""
 
     message: str
 

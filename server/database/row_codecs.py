@@ -76,7 +76,7 @@ def read_column(table: str, row: Row, column: str, how: Callable[[str], T]) -> T
         table: the name of the table.
         row: a row of it.
         column: the column.
-        how: its parser.
+        how: reads the text of the column.
 
     Raises:
         UnreadableRowError: if the text is damaged.

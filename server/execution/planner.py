@@ -81,7 +81,7 @@ class Planner:
         return PlanFailed(cycle, fault)
 
     def _plan(self, order: RunStrategy) -> tuple[object, str | None]:
-        """Return a plan and its fault, None if it has none."""
+        """Ask the strategy for a plan. Return the plan, and what is wrong with it or None."""
         view = order.view
         if self._process is not None:
             plan = self._process.plan(view, self._deadline_s, order.outcomes)

@@ -80,7 +80,7 @@ def _wrong_kinds(view: View, plan: Plan) -> Iterator[str]:
 
 
 def _reason_faults(reason: object) -> Iterator[str]:
-    """Check a reason that is not a text."""
+    """Yield what is wrong with a structured reason (one that is not a plain text)."""
     if not isinstance(reason, WaitReason):
         yield f"says what is neither a text nor a WaitReason: {short(reason)}"
         return

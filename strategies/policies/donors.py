@@ -1,4 +1,4 @@
-"""The processors that running jobs would give to waiting ones, on paper, before any is offered."""
+"""Plan which running jobs give processors to waiting ones, before anything is offered."""
 
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
@@ -9,7 +9,7 @@ from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import NONE, ProcessorMap, from_indices
 from pliant.strategies.policies.placement import Placer
 
-#: From a job and its size on paper to its surplus. The job with the largest surplus gives first.
+#: From a job and its planned size to its surplus. The job with the largest surplus gives first.
 Surplus = Callable[[RunningJob, int], float]
 
 
@@ -49,7 +49,7 @@ class DonorLimits:
         return self._above
 
     def forget(self) -> None:
-        """Forget the count, because the sizes on paper have been replaced."""
+        """Forget the count, because the planned sizes have been replaced."""
         self._heap = None
 
     def _counted(self, sizes: dict[JobId, int]) -> list[tuple[float, int, int]]:
@@ -67,7 +67,7 @@ class DonorLimits:
         return -self._surplus(job, size), self._places[job.id], size
 
     def lowered(self, job: RunningJob, before: int, size: int) -> None:
-        """Record that a donor's size on paper has changed from ``before`` to ``size``."""
+        """Record that the planned size of a donor has changed from ``before`` to ``size``."""
         if self._heap is None:
             return
         least = self.min_sizes[job.id]
@@ -88,7 +88,7 @@ class DonorLimits:
 
 
 class PlannedShrinks:
-    """Sizes and processors on paper, until the shrinks are offered."""
+    """The sizes and processors that donors would have after the planned shrinks."""
 
     def __init__(self, view: View, usable: ProcessorMap, surplus: Surplus) -> None:
         self._usable = usable
@@ -101,7 +101,7 @@ class PlannedShrinks:
         self.undo(self.sizes, self.spare)
 
     def lower(self, job: RunningJob, size: int) -> None:
-        """Shrink a donor on paper to ``size``; it gives its last ranks."""
+        """Plan to shrink a donor to ``size``. It gives up the processors of its last ranks."""
         before = self.sizes[job.id]
         self.sizes[job.id] = size
         for limits in (self.minima, self.preferred):

@@ -4,7 +4,7 @@ Both policies either grow or shrink jobs in one round. The scheduler offers a jo
 processors, or asks it for one, and the job answers how much of it it takes or gives. The *accepted*
 amount counts. It may be less than a growth offered. Because of the job's size grammar, it may be
 more than a shrink asked for. The answer of a cooperative job follows from its sizes, so a round is
-computed on paper and all its negotiations are held at the same time. A job that answers differently
+computed first, and all its negotiations are held at the same time. A job that answers differently
 is not asked again for some time, and the next round continues in the same order.
 
 Corrections of the printed code: FPSMA's shrink stops when the rest is *at most* 0, because a job
@@ -44,7 +44,7 @@ def by_start(jobs: Iterable[RunningJob]) -> list[RunningJob]:
 
 @dataclass(slots=True)
 class Growth:
-    """A round of growth on paper."""
+    """A planned round of growth: the sizes that jobs would have."""
 
     #: How many processors are left.
     left: int
@@ -70,7 +70,7 @@ class Growth:
 
 @dataclass(slots=True)
 class Shrinking:
-    """A round of shrinking on paper."""
+    """A planned round of shrinking: the sizes that jobs would have."""
 
     #: How many processors are still missing; below 0 if jobs gave more than was needed.
     missing: int
@@ -90,7 +90,7 @@ class MalleabilityPolicy(ABC):
     """The rule by which a cluster's malleable jobs share growth or shrinking."""
 
     def grow(self, jobs: Sequence[RunningJob], amount: int) -> Growth:
-        """Offer ``amount`` processors to jobs that can be resized. Return the round on paper."""
+        """Plan how resizable jobs share ``amount`` processors. Nothing is offered to them yet."""
         growth = Growth(amount, {job.id: job.size for job in jobs})
         self._grow(by_start(jobs), growth)
         return growth

@@ -1,4 +1,4 @@
-"""The value of processors for jobs with contracts (Kumar 2, 3.2.3, 4.2), and moving them on paper.
+"""The value of processors for jobs with contracts (Kumar 2, 3.2.3, 4.2), and plans that move them.
 
 ``V(j, n)`` is the profit of job ``j`` if it has ``n`` processors from now on. A gain or a loss is
 the difference of two such values. A step leads to the neighbouring size in a job's size grammar.
@@ -28,7 +28,7 @@ ROUNDING_S = 5e-7
 
 @dataclass(slots=True, eq=False)
 class JobValue:
-    """A job on paper: its contract, and the size that it would have."""
+    """A job in the plan: its contract, and the size that it would have."""
 
     id: JobId
     arrival: float
@@ -39,7 +39,7 @@ class JobValue:
     contract: Contract | None
     #: The remaining work, in seconds on one processor; None if unknown.
     work: float | None
-    #: The number of processors that it has on paper.
+    #: The number of processors that the plan gives it.
     size: int = 0
     #: The size below which it gives no processors, ``minpe`` in the paper.
     minpe: int = 0
@@ -81,13 +81,16 @@ class JobValue:
 
 
 def value_of(job: WaitingJob, view: View) -> JobValue:
-    """Return a waiting job on paper, without processors."""
+    """Return a waiting job as the plan begins with it: without processors."""
     sizes = job.sizes.up_to(view.total) or job.sizes
     return JobValue(job.id, job.arrival, view.now, sizes, job.speedup, job.contract, job.work)
 
 
 def _running(job: RunningJob, now: float) -> JobValue:
-    """Return a running job on paper. A job that cannot be offered anything keeps what it holds."""
+    """Return a running job as the plan begins with it.
+
+    A job to which nothing can be offered keeps its processors.
+    """
     value = JobValue(
         job.id, job.arrival, job.started, job.sizes, job.speedup, job.contract, job.remaining(now)
     )
@@ -103,7 +106,7 @@ _Donor = tuple[float, float, int, float, JobValue]
 
 
 class Valuation:
-    """The sizes of all running jobs on paper. Changes can be undone."""
+    """The planned sizes of all running jobs. Changes can be undone."""
 
     def __init__(self, view: View) -> None:
         self.now = view.now

@@ -45,7 +45,10 @@ def in_order(
 
 
 def line_with(waiting: Sequence[WaitingJob], job: WaitingJob) -> Sequence[WaitingJob]:
-    """Return the queue with a job that is not submitted, by arrival; as it is if it has the job."""
+    """Return the queue with ``job`` at the place that its arrival gives it.
+
+    The queue is returned unchanged if the job is already in it.
+    """
     if any(other.id == job.id for other in waiting):
         return waiting
     return sorted([*waiting, job], key=lambda each: (each.arrival, each.id))
