@@ -41,6 +41,7 @@ REQUESTS: Mapping[str, dict[str, Any]] = {
     "wait": {"id": JOB},
     "nodes": {},
     "ping": {},
+    "starts": {},
     "history": {},
     "refusals": {},
     "shares": {},
