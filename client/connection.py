@@ -27,7 +27,7 @@ TIMEOUT_S = 30.0
 _RETRY_S = 0.05
 
 #: Requests that change nothing and can therefore be repeated.
-_READS = {"history", "jobs", "nodes", "query", "refusals", "starts", "wait", "why"}
+_READS = {"audit", "history", "jobs", "nodes", "query", "refusals", "starts", "wait", "why"}
 
 #: How to name another account that may run the server.
 _TRUST = (

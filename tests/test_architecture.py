@@ -104,6 +104,7 @@ ORDER = {
         connection directives submission
         waiting
         cluster listing
+        accounting
         api demo commands login_agent
         resize_check run
     """,

@@ -174,10 +174,18 @@ def test_names_of_the_code_on_pages_for_developers_exist() -> None:
     assert missing == []
 
 
+#: The modules of commands.
+COMMANDS = {
+    **{name: f"pliant.client.commands.{name}" for name in ("jobsub", "jobstat", "jobdel")},
+    **{name: f"pliant.client.commands.{name}" for name in ("jobctl", "nodestat")},
+    "jobacct": "pliant.client.accounting.jobacct",
+    "pliant": "pliant.client.commands.cli",
+}
+
+
 def help_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     """Return the help of a command, such as jobsub, or jobctl hold."""
-    module = "cli" if words[0] == "pliant" else words[0]
-    main = importlib.import_module(f"pliant.client.commands.{module}").main
+    main = importlib.import_module(COMMANDS[words[0]]).main
     with contextlib.suppress(SystemExit):
         main([*words[1:], "--help"])
     return capsys.readouterr().out
@@ -195,7 +203,7 @@ def test_commands_and_options_for_users_of_slurm_exist(capsys: pytest.CaptureFix
         words = text.split()
         if words[0].startswith("-"):
             words.insert(0, "jobsub")
-        if words[0] not in {"jobsub", "jobstat", "jobdel", "jobctl", "nodestat", "pliant"}:
+        if words[0] not in COMMANDS:
             continue
         count = 3 if words[:2] == ["pliant", "node"] else 2
         named = words[:count] if words[0] in {"jobctl", "pliant"} else words[:1]

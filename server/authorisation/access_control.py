@@ -58,6 +58,8 @@ REQUIRED_ROLE: Mapping[str, UserRole] = {
     "history": UserRole.USER,  # of the own jobs and of nodes; of a job: its owner
     "refusals": UserRole.USER,  # of the own requests
     "refusals of all users": UserRole.OPERATOR,
+    "audit": UserRole.USER,  # of the own requests
+    "audit of all users": UserRole.OPERATOR,
     "history of a job": UserRole.OWNER,
     "history of all jobs": UserRole.OPERATOR,
     "private values": UserRole.OWNER,

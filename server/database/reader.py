@@ -16,7 +16,7 @@ from pliant.core.model.nodes import Node
 from pliant.core.model.usage import AllocationPhase, Usage
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.server.database import row_codecs, tables
-from pliant.server.database.statements import REFUSED
+from pliant.server.database.statements import DONE, REFUSED
 from pliant.server.registry.job_program import Program, Summary
 from pliant.server.registry.job_selection import JobSelection
 
@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 #: Maximum number of events in one answer.
 MAX_HISTORY_LINES = 20_000
+#: The kind of the event of a submission.
+_SUBMITTED = "job.submitted"
 _FINAL = [state.value for state in FINAL_STATES]
 
 
@@ -297,6 +299,26 @@ class Reader:
         ]
         return [line for line in found if uid is None or line["data"].get("uid") == uid]
 
+    def audit(self, uid: int | None, since: float, most: int) -> list[dict[str, Any]]:
+        """Return submissions, changes and refusals of a user, or of all users if None.
+
+        At most the newest ``most`` are returned, oldest first.
+        """
+        event, job = tables.job_event, tables.job
+        columns = (event, job.c.user.label("owner"), job.c.uid.label("owner_uid"))
+        query = (
+            select(*columns)
+            .outerjoin(job, event.c.job == job.c.id)
+            .where(event.c.kind.in_((REFUSED, DONE, _SUBMITTED)), event.c.time >= since)
+            .order_by(event.c.seq.desc())
+        )
+        if uid is not None:
+            asked_by = func.json_extract(event.c.data, "$.uid")
+            query = query.where((job.c.uid == uid) | (asked_by == uid))
+        found = [_audit_line(row) for row in self._rows(query.limit(most))]
+        found.reverse()
+        return found
+
     def _jobs(self, *conditions: Any) -> list[tuple[Job, Summary]]:
         table = tables.job
         columns = (table.c.id, table.c.record, table.c.summary)
@@ -322,6 +344,21 @@ class Reader:
     def _rows(self, query: Any) -> list[Any]:
         with self._engine.connect() as connection:
             return list(connection.execute(query))
+
+
+def _audit_line(row: Any) -> dict[str, Any]:
+    data = row_codecs.read_column("job_event", row._mapping, "data", row_codecs.parse_mapping)
+    results = {REFUSED: "refused", DONE: "done", _SUBMITTED: "done"}
+    return {
+        "seq": row.seq,
+        "time": row.time,
+        "user": data.get("user", row.owner),
+        "operation": "submit" if row.kind == _SUBMITTED else data.get("operation"),
+        "result": results[row.kind],
+        "job": row.job,
+        "text": row.text,
+        "data": data,
+    }
 
 
 def _phase(row: Any) -> AllocationPhase:

@@ -93,6 +93,8 @@ _PUT_USAGE = _PUT_USAGE.on_conflict_do_update(
 
 #: The kind of event that records a refused request.
 REFUSED = "request.refused"
+#: The kind of the notes about requests that changed a job or a node.
+DONE = "request.done"
 _refusal = (tables.job_event.c.job.is_(None)) & (tables.job_event.c.kind == bindparam("refused"))
 _DROP_REFUSALS = delete(tables.job_event).where(
     _refusal,
@@ -206,9 +208,9 @@ def put_usage(usage: Usage) -> Write:
     return Write(_PUT_USAGE, {**values, "seconds": usage.seconds, "at": usage.at})
 
 
-def drop_refusals(kept: int) -> Write:
-    """Return the deletion of all refused requests except the newest ``kept``."""
-    return Write(_DROP_REFUSALS, {"refused": REFUSED, "one": 1, "kept": kept})
+def drop_requests(kind: str, kept: int) -> Write:
+    """Return the deletion of all requests of a kind, `REFUSED` or `DONE`, but the newest."""
+    return Write(_DROP_REFUSALS, {"refused": kind, "one": 1, "kept": kept})
 
 
 def add_world(world: World) -> Write:

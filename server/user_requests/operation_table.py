@@ -69,6 +69,7 @@ class Operations:
             "why": queries.why,
             "history": queries.history,
             "refusals": queries.refusals,
+            "audit": queries.audit,
             "wait": queries.wait,
             "shares": usage.shares,
             "accounting": usage.accounting,
@@ -90,10 +91,27 @@ class Operations:
         try:
             if REQUIRED_ROLE.get(str(name)) is not UserRole.OWNER:  # else it depends on the job
                 self._access.check(str(name), peer)
-            return {"ok": True, **await operation(request, peer)}
+            answer = {"ok": True, **await operation(request, peer)}
+            self._record(request, answer, peer)
+            return answer
         except UserRequestError as error:
             self._refusals.record(request, peer.user, peer.uid, error)
             raise
+
+    def _record(self, request: Request, answer: Answer, peer: RequestingUser) -> None:
+        """Record what a request has changed. A cancellation may have been refused for some jobs."""
+        if request["op"] != "cancel":
+            self._refusals.record_done(request, peer.user, peer.uid)
+            return
+        results = answer["results"]
+        done = [result["id"] for result in results if result["ok"]]
+        others = [result for result in results if not result["ok"]]
+        if done:
+            self._refusals.record_done({**request, "ids": done}, peer.user, peer.uid)
+        if others:
+            refused = {**request, "ids": [result["id"] for result in others]}
+            error = UserRequestError(str(others[0]["error"]), kind="refused", field="ids")
+            self._refusals.record(refused, peer.user, peer.uid, error)
 
     def on_jobs_ended(self, jobs: Sequence[int]) -> None:
         """Answer the users who wait for the end of these jobs."""

@@ -18,7 +18,7 @@ from pliant.core.state.usage_reports import open_phases, standings
 from pliant.core.transitions.time_limits import time_limits_left
 from pliant.core.values.ids import JobId
 from pliant.server.authorisation.access_control import AccessControl, RequestingUser
-from pliant.server.database.reader import PhaseQuery, Reader
+from pliant.server.database.reader import MAX_HISTORY_LINES, PhaseQuery, Reader
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, Info, StatusCache
@@ -182,6 +182,18 @@ class StateQueries:
         uid = None if every else peer.uid
         return {"events": await self._reader.in_thread(lambda reader: reader.refusals(uid))}
 
+    async def audit(self, request: Request, peer: RequestingUser) -> Answer:
+        """List submissions, changes and refusals: the user's own, or all for an operator.
+
+        The request may name ``since``, and a ``limit``: the newest are listed.
+        """
+        every = self._jobs.access.allows("audit of all users", peer)
+        since = listing.read_time(request, "since") or 0.0
+        limit = min(MAX_HISTORY_LINES, read_number(request, "limit", default=MAX_HISTORY_LINES))
+        uid = None if every else peer.uid
+        events = await self._reader.in_thread(lambda reader: reader.audit(uid, since, limit))
+        return {"events": Objects(events), "complete": len(events) < limit, "all_users": every}
+
     # ---------------------------------------------------------------- wait
 
     async def wait(self, request: Request, peer: RequestingUser) -> Answer:
@@ -277,7 +289,12 @@ class UsageQueries:
             if wanted.selects(phase) and (phase.job, phase.start) not in known
         ]
         rows = [*map(_row, ended), *({**_row(phase), "end": None} for phase in current)]
-        return {"phases": Objects(rows), "complete": len(ended) < MAX_PHASES, "now": now}
+        return {
+            "phases": Objects(rows),
+            "complete": len(ended) < MAX_PHASES,
+            "now": now,
+            "all_users": every,
+        }
 
 
 def _row(phase: AllocationPhase) -> dict[str, object]:

@@ -1,6 +1,7 @@
-"""Records of refused requests in the job database: the user, the request, the time, the reason.
+"""Records of refused requests, and of those that changed something, in the job database.
 
-The newest ``KEPT`` are kept. Repeated refusals of one user are recorded a few times a minute; the
+A record has the user, the request and the time, and of a refusal the reason. The newest ``KEPT`` of
+each kind are kept. Repeated refusals of one user are recorded a few times a minute; the
 next record has the number of those that were left out.
 """
 
@@ -12,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from pliant.core.commands import Note
-from pliant.server.database.statements import REFUSED, add_note, drop_refusals
+from pliant.server.database.statements import DONE, REFUSED, add_note, drop_requests
 from pliant.server.database.writer import Writer
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.rate_limit import TokenBucket
@@ -20,14 +21,26 @@ from pliant.server.support.user_request_error import UserRequestError
 
 log = logging.getLogger(__name__)
 
-#: Maximum number of records in the database.
+#: Maximum number of records of each kind in the database.
 KEPT = 1000
+KEPT_DONE = 10_000
+#: Requests that change a job or a node. Submissions are events of their jobs.
+_CHANGING = frozenset(
+    {
+        *("cancel", "hold", "release", "priority", "suspend", "resume_job", "requeue", "resize"),
+        *("drain", "resume", "remove", "stop"),
+    }
+)
 #: Older records are deleted after this many new ones.
 _SWEEP = 100
 #: Records of one user: per second on average, and at once.
 RATE, AT_ONCE = 0.2, 20.0
 #: Maximum number of users with a token bucket.
 _MAX_USERS = 1000
+#: Fields of a request that are recorded.
+_NAMED = (
+    *("id", "ids", "node", "size", "release", "priority", "reason", "users", "states", "names"),
+)
 #: Characters of a field that are recorded.
 _LONGEST = 200
 
@@ -66,9 +79,23 @@ class RefusedRequests:
         }
         changes = [add_note(Note(now, REFUSED, f"{operation}: {why}"[:_LONGEST], None, data))]
         if self._until_sweep <= 0:
-            changes.append(drop_refusals(KEPT))
+            changes += [drop_requests(REFUSED, KEPT), drop_requests(DONE, KEPT_DONE)]
             self._until_sweep = _SWEEP
         self._until_sweep -= 1
+        self._writer.commit(changes).add_done_callback(_stored)
+
+    def record_done(self, request: Mapping[str, Any], user: str, uid: int) -> None:
+        """Record a request that changed something, without waiting until it is stored."""
+        operation = request.get("op")
+        if operation not in _CHANGING:
+            return
+        data = {"user": user, "uid": uid, "operation": operation, **_asked(request)}
+        note = Note(self._clock.now(), DONE, f"{operation} by {user}"[:_LONGEST], None, data)
+        changes = [add_note(note)]
+        self._until_sweep -= 1
+        if self._until_sweep <= 0:
+            changes += [drop_requests(REFUSED, KEPT), drop_requests(DONE, KEPT_DONE)]
+            self._until_sweep = _SWEEP
         self._writer.commit(changes).add_done_callback(_stored)
 
 
@@ -77,7 +104,7 @@ def _asked(request: Mapping[str, Any]) -> dict[str, Any]:
 
     The environment and the arguments are left out, because they may contain secrets.
     """
-    asked = {name: request[name] for name in ("id", "ids", "node", "size") if name in request}
+    asked = {name: request[name] for name in _NAMED if name in request}
     job = request.get("job")
     if isinstance(job, Mapping):
         asked |= {name: job[name] for name in ("name", "sizes", "type", "cwd") if name in job}

@@ -52,6 +52,7 @@ REQUESTS: Mapping[str, tuple[dict[str, Any], UserRole]] = {
     "accounting": ({"ids": [1]}, UserRole.USER),
     "history": ({"id": 1}, UserRole.OWNER),
     "refusals": ({}, UserRole.USER),
+    "audit": ({}, UserRole.USER),
     "why": ({"id": 1}, UserRole.OWNER),
     "cancel": ({"ids": [1]}, UserRole.OWNER),
     "hold": ({"id": 1}, UserRole.OWNER),

@@ -66,3 +66,27 @@ def test_they_are_bounded(make_server: Callable[..., Server]) -> None:
         assert "999" in user.do("refusals")["events"][-1]["text"]
         assert [e["kind"] for e in user.do("history")["events"]].count("other") == 3
     node.close()
+
+
+def test_the_audit_names_submissions_changes_and_refusals(server: Server) -> None:
+    node = server.controller(slots=4).welcome()
+    with server.user() as user:
+        job = user.submit(hold=True)
+        assert not user.ask("submit", job=job_request(sizes="999"))["ok"]
+        user.do("cancel", ids=[job, 99])
+        user.do("drain", node="n1", reason="fan")
+        wait_until(lambda: len(user.do("audit")["events"]) == 5, what="all are stored")
+        found = {
+            (line["operation"], line["result"], line["job"], line["data"].get("ids"))
+            for line in user.do("audit")["events"]
+        }
+        assert found == {
+            ("submit", "done", job, None),
+            ("submit", "refused", None, None),
+            ("cancel", "done", None, f"[{job}]"),
+            ("cancel", "refused", None, "[99]"),
+            ("drain", "done", None, None),
+        }
+        assert not user.do("audit", limit=2)["complete"]
+        assert user.do("audit", since=1e12)["events"] == []
+    node.close()

@@ -1,0 +1,1 @@
+"""What jobs used, and what users did: ``jobacct``, ``pliant stats`` and ``pliant audit``."""
