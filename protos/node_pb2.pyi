@@ -36,6 +36,7 @@ class NodeReport(_message.Message):
     RANKS_EXITED_FIELD_NUMBER: _builtins.int
     ABLE_FIELD_NUMBER: _builtins.int
     RENEW_CERTIFICATE_FIELD_NUMBER: _builtins.int
+    RELAY_FIELD_NUMBER: _builtins.int
     PROOF_FIELD_NUMBER: _builtins.int
     PART_FIELD_NUMBER: _builtins.int
     proof: _builtins.bytes
@@ -55,6 +56,8 @@ class NodeReport(_message.Message):
     @_builtins.property
     def renew_certificate(self) -> Global___RenewCertificate: ...
     @_builtins.property
+    def relay(self) -> Global___Relay: ...
+    @_builtins.property
     def part(self) -> Global___ReportPart: ...
     def __init__(
         self,
@@ -66,14 +69,15 @@ class NodeReport(_message.Message):
         ranks_exited: Global___RanksExited | None = ...,
         able: Global___Able | None = ...,
         renew_certificate: Global___RenewCertificate | None = ...,
+        relay: Global___Relay | None = ...,
         proof: _builtins.bytes = ...,
         part: Global___ReportPart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "relay", b"relay", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "relay", b"relay", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register", "beat", "world_ready", "fence", "ranks_exited", "able", "renew_certificate", "proof", "part"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register", "beat", "world_ready", "fence", "ranks_exited", "able", "renew_certificate", "relay", "proof", "part"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -576,6 +580,7 @@ class NodeOrder(_message.Message):
     BEAT_HEARD_FIELD_NUMBER: _builtins.int
     CERTIFICATES_FIELD_NUMBER: _builtins.int
     SIGNAL_FIELD_NUMBER: _builtins.int
+    RELAY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___Welcome: ...
     @_builtins.property
@@ -596,6 +601,8 @@ class NodeOrder(_message.Message):
     def certificates(self) -> Global___Certificates: ...
     @_builtins.property
     def signal(self) -> Global___Signal: ...
+    @_builtins.property
+    def relay(self) -> Global___Relay: ...
     def __init__(
         self,
         *,
@@ -609,16 +616,52 @@ class NodeOrder(_message.Message):
         beat_heard: Global___BeatHeard | None = ...,
         certificates: Global___Certificates | None = ...,
         signal: Global___Signal | None = ...,
+        relay: Global___Relay | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "certificates", b"certificates", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "signal", b"signal", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "certificates", b"certificates", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "relay", b"relay", "signal", b"signal", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "certificates", b"certificates", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "signal", b"signal", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "certificates", b"certificates", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "relay", b"relay", "signal", b"signal", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "refused", "start_world", "fence_done", "control", "kill", "exit_ack", "beat_heard", "certificates", "signal"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "refused", "start_world", "fence_done", "control", "kill", "exit_ack", "beat_heard", "certificates", "signal", "relay"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
 Global___NodeOrder: _TypeAlias = NodeOrder  # noqa: Y015
+
+@_typing.final
+class Relay(_message.Message):
+    """A message between shims of one world on different nodes, which the server passes on. It may get
+    lost; see pliant.nodectl.shim.steps.relay.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORLD_FIELD_NUMBER: _builtins.int
+    FROM_RANK_FIELD_NUMBER: _builtins.int
+    TO_RANK_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    world: _builtins.str
+    from_rank: _builtins.int
+    """the lowest rank on the node of the sender"""
+    to_rank: _builtins.int
+    """a rank on the node of the receiver"""
+    data: _builtins.bytes
+    """one JSON object"""
+    def __init__(
+        self,
+        *,
+        world: _builtins.str = ...,
+        from_rank: _builtins.int = ...,
+        to_rank: _builtins.int = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "from_rank", b"from_rank", "to_rank", b"to_rank", "world", b"world"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Relay: _TypeAlias = Relay  # noqa: Y015
 
 @_typing.final
 class Welcome(_message.Message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -60,6 +61,8 @@ def run_step(socket_path: str, size: int, argv: Sequence[str], umask: int) -> St
         _send_request(link, size, argv, os.environ, umask)
         for message in _messages(link):
             match message.get("op"):
+                case "output":
+                    _write(int(message["kind"]), base64.b64decode(message["data"]))
                 case "refused":
                     raise StepFailedError(f"the step was refused: {message['reason']}")
                 case "ended":
@@ -117,6 +120,15 @@ def _messages(link: socket.socket) -> Iterator[dict[str, Any]]:
             return
         *lines, rest = (rest + data).split(b"\n")
         yield from map(json.loads, lines)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """Write output of ranks on other nodes."""
+    while data:
+        try:
+            data = data[os.write(descriptor, data) :]
+        except OSError as error:
+            raise StepFailedError(f"cannot write the output: {error.strerror}") from None
 
 
 @contextmanager

@@ -94,11 +94,8 @@ class Controller:
         self._shim_called = asyncio.Event()
         self._unreadable = asyncio.Event()
         self._unreadable_error: ProtocolError | None = None
-        self._launcher = LauncherClient(
-            state / "shims.log",
-            descriptors,
-            LauncherCallbacks(self._on_gone, self._on_failed, self._start_waiting_worlds),
-        )
+        calls = LauncherCallbacks(self._on_gone, self._on_failed, self._start_waiting_worlds)
+        self._launcher = LauncherClient(state / "shims.log", descriptors, calls)
         self._server = ControllerStream(self, link)
         self._access: ApplicationAccess | None = None
         self._slots = SlotCpus(settings.slots, settings.cpus)
@@ -278,6 +275,9 @@ class Controller:
                 send_signal(self._worlds.values(), order.signal)
             case "exit_ack":
                 self._acknowledged(order.exit_ack)
+            case "relay":
+                if (world := self._worlds.get(order.relay.world)) is not None:
+                    world.pass_on(order.relay)
             case other:
                 logger.warning("unknown order: %s", other)
 
@@ -319,8 +319,7 @@ class Controller:
         world.send({"op": "fence_done", "sequence": order.sequence, "pairs": pairs})
 
     def _control(self, order: wire.Control) -> None:
-        world = self._worlds.get(order.world)
-        if world is not None:
+        if (world := self._worlds.get(order.world)) is not None:
             text = order.message.decode("utf-8", "replace")
             world.send({"op": "control", "ranks": list(order.ranks), "message": text})
 
@@ -329,8 +328,7 @@ class Controller:
             self._kill_watcher.order(world, list(order.processors), order.grace_s)
 
     def _acknowledged(self, order: wire.ExitAck) -> None:
-        world = self._worlds.get(order.world)
-        if world is not None:
+        if (world := self._worlds.get(order.world)) is not None:
             world.acknowledged |= set(order.ranks)
             self._remove_if_done(world)
 
@@ -361,6 +359,8 @@ class Controller:
                     self._server.report(world.ready_report())
             case "fence":
                 self._on_barrier(world, sent)
+            case "relay":
+                self._server.report(world.relay_report(sent))
             case "exits":
                 for _ in message("controller.exits.in"):
                     self._report_exits(world, sent["exits"])

@@ -170,6 +170,22 @@ class LocalWorld:
             )
         )
 
+    def relay_report(self, sent: dict[str, Any]) -> wire.NodeReport:
+        """Return the report with a packet of the shim for the shim of another node."""
+        relay = wire.Relay(
+            world=self.name,
+            from_rank=self.request.ranks[0][0],
+            to_rank=sent["to"],
+            data=sent["packet"].encode("ascii"),
+        )
+        return wire.NodeReport(relay=relay)
+
+    def pass_on(self, order: wire.Relay) -> None:
+        """Pass on a packet of another node; if the shim is not connected, it is sent again."""
+        if self.channel is not None:
+            packet = order.data.decode("ascii", "replace")
+            self.send({"op": "relay", "from": order.from_rank, "packet": packet})
+
     def exits_report(self, exits: Iterable[SpooledExit]) -> wire.NodeReport:
         """Return the report of some exits."""
         request = self.request

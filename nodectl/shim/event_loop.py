@@ -116,6 +116,11 @@ class SocketChannel:
         """Return whether the connection is open, as far as is known."""
         return self._sock is not None
 
+    @property
+    def backlog(self) -> int:
+        """Return how many bytes wait to be sent."""
+        return len(self._backlog) if self._sock is not None else 0
+
     def send(self, data: bytes) -> None:
         """Send as much as possible now, and the rest when the socket has room."""
         if self._sock is None:

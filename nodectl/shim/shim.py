@@ -41,7 +41,7 @@ from pliant.nodectl.shim.foreign_mpi import (
 from pliant.nodectl.shim.lease_enforcement import Lease
 from pliant.nodectl.shim.pmi import Abort, Barrier, Effect, Finalized, PmiServer, Reply
 from pliant.nodectl.shim.ranks import Rank
-from pliant.nodectl.shim.steps import StepManager
+from pliant.nodectl.shim.steps.manager import StepManager
 from pliant.nodectl.spool import Spool, SpooledExit, StartRequest
 
 #: The controller's socket, in the state folder of the node.
@@ -124,8 +124,8 @@ class Shim:
         elif self._refusal:
             self._ranks = rank_processes.ranks_not_started(self._request, self._refusal)
         else:
-            if self._request.type == "script" and self._request.ranks[0][0] == 0:
-                self._steps = StepManager(self._loop, self._spool, self._request)
+            if self._request.type == "script":
+                self._steps = StepManager(self._loop, self._spool, self._request, self._relay)
             lines = (self._on_pmi, self._on_control)
             self._ranks = rank_processes.start_ranks(
                 self._loop, self._spool, self._request, self._tracker.failure_pipe, lines
@@ -303,7 +303,7 @@ class Shim:
     def _signal(self, number: int) -> None:
         """Send a signal to each rank and its process group."""
         for rank in self._ranks.values():
-            if rank.live and not rank_processes.signal_group(rank.pid, number):
+            if rank.runs and not rank_processes.signal_group(rank.pid, number):
                 rank_processes.send_signal(rank.pid, number)
 
     def _on_cut_off(self, reason: str) -> None:
@@ -312,7 +312,7 @@ class Shim:
         self._kill((), self._request.grace_s, reason)
 
     def _kill_now(self, rank: Rank) -> None:
-        if rank.live:
+        if rank.runs:
             self._scan_segments()
             rank_processes.kill(rank)
 
@@ -366,16 +366,16 @@ class Shim:
             case "control":
                 for _ in message("shim.control"):
                     self._control(order["ranks"], order["message"])
-            case "exits_saved":
-                self._unconfirmed -= set(order["ranks"])
-                self._tracker.call_if_done()
-            case "forget":  # the controller does not know this world: nobody waits for its exits
-                self._unconfirmed.clear()
-                self._tracker.call_if_done()
+            # The second order says that the controller does not know this world, so that nobody
+            # waits for its exits.
+            case "exits_saved" | "forget":
+                self._confirm(order.get("ranks", list(self._unconfirmed)))
             case "access":
                 self._spool.update_access(order["address"], order["roots"].encode())
             case "contact":
                 self._lease.renew(order["at"])
+            case "relay":
+                self._receive(order["from"], order["packet"])
             case "cpus":
                 self._binding.share(order["cpus"], self._ranks.values())
             case "signal":
@@ -383,6 +383,18 @@ class Shim:
             case "kill":
                 for _ in message("shim.kill"):
                     self._kill(order["processors"], order["grace_s"], order.get("reason", ""))
+
+    def _relay(self, rank: int, packet: dict[str, Any]) -> None:
+        self._send({"op": "relay", "to": rank, "packet": json.dumps(packet)})
+
+    def _receive(self, rank: int, packet: str) -> None:
+        if self._steps is not None:
+            self._steps.receive(rank, json.loads(packet))
+
+    def _confirm(self, ranks: Iterable[int]) -> None:
+        """Note that the controller has saved exits."""
+        self._unconfirmed -= set(ranks)
+        self._tracker.call_if_done()
 
     def _stop_if_confirmed(self) -> None:
         if not self._unconfirmed:

@@ -233,6 +233,10 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         if kind == "renew_certificate":
             delivery.reports += 1
             return
+        if kind == "relay":
+            delivery.reports += 1
+            self._pass_on(node, report.relay)
+            return
         if kind not in _ARRIVED:
             raise CodecError(f"{kind} is not expected here")
         times = message(_ARRIVED[kind])
@@ -248,6 +252,12 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                 self._barriers.take(node, report.fence)
             case "ranks_exited":
                 self._exits(node, report.ranks_exited)
+
+    def _pass_on(self, node: NodeName, message: node_pb2.Relay) -> None:
+        """Pass on a message between shims of a world. If it gets lost, it is sent again."""
+        target = self._validator.relay_target(node, message)
+        if target is not None:
+            self._connections.send_to_node(target, node_pb2.NodeOrder(relay=message))
 
     def _ready(self, node: NodeName, message: node_pb2.WorldReady) -> None:
         event = ready_from_proto(node, message)

@@ -39,12 +39,27 @@ class ReportValidator:
                 return f"rank {end.rank} is on another node"
         return None
 
+    def relay_target(self, node: NodeName, message: node_pb2.Relay) -> NodeName | None:
+        """Return the node that gets a message between shims, None if it must be dropped.
+
+        Both ranks must belong to the world, and the first of them to the node of the sender.
+        """
+        world = self._worlds.get(message.world)
+        if world is None or max(message.from_rank, message.to_rank) >= len(world.processors):
+            return None
+        if not self.owns_processor(node, world.processors[message.from_rank]):
+            return None
+        return self._owner(world.processors[message.to_rank])
+
     def owns_processor(self, node: NodeName, processor: int) -> bool:
         """Return whether a processor belongs to a node."""
+        return self._owner(processor) == node
+
+    def _owner(self, processor: int) -> NodeName | None:
         try:
-            return self._status.node_map.host(processor).name == node
+            return self._status.node_map.host(processor).name
         except KeyError:
-            return False
+            return None
 
 
 def _foreign(node: NodeName, world: World, named: tuple[int, int, int]) -> str | None:

@@ -44,6 +44,8 @@ SOCKET_NAME = "controller.sock"
 #: The longest line of a shim: the pairs of the ranks of one node.
 _MAX_LINE = 1 << 22
 _MAX_PAIRS = 1 << 16
+#: Longest packet for the shim of another node; arguments and environment of a step are in one.
+_MAX_PACKET = 1 << 22
 #: Connections of a user, beyond one for each world.
 _MORE_CONNECTIONS = 4
 #: Seconds in which a helper that was killed during a start should answer again.
@@ -295,6 +297,11 @@ def clean_message(world: LocalWorld, sent: dict[str, Any], pid: int) -> dict[str
             clean["exits"] = _clean_exits(world, sent["exits"])
         case "ready":
             pass
+        case "relay":
+            packet = sent["packet"]
+            if not isinstance(packet, str) or len(packet) > _MAX_PACKET or not packet.isascii():
+                raise ValueError("a damaged packet")
+            clean |= {"to": _number(sent["to"], 0, (1 << 32) - 1), "packet": packet}
         case other:
             raise ValueError(f"there is no message {other!r}")
     return clean

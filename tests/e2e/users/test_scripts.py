@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from clusterkit.cluster import Cluster
 from clusterkit.commands import run_command
 from clusterkit.shared import running_cluster
-from testkit import MPIEXEC
+from testkit import MPIEXEC, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(120)]
 
@@ -169,3 +170,27 @@ def test_options_without_meaning_are_refused(tmp_path: Path, option: str) -> Non
     said = run_command("pliant", "run", option, "true", cwd=tmp_path)
     assert said.code == 2
     assert option.partition("=")[0] in said.line
+
+
+def test_an_mpi_step_on_two_nodes_survives_the_server(cluster: Cluster, tmp_path: Path) -> None:
+    """The step begins before the server is killed, and ends while it is away or back."""
+    program = (
+        "import os, time\n"
+        "from mpi4py import MPI\n"
+        "comm = MPI.COMM_WORLD\n"
+        "open(f'up.{comm.rank}', 'w').close()\n"
+        "while not os.path.exists('go'): time.sleep(0.01)\n"
+        "print(comm.allreduce(1), os.environ['PLIANT_NODE'])\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    command = f"{sysconfig.get_path('scripts')}/pliant run"
+    (tmp_path / "job.sh").write_text(f"{command} {sys.executable} program.py\n")
+    number = cluster.client.submit(str(tmp_path / "job.sh"), sizes="5", chdir=str(tmp_path))
+    wait_until(lambda: all((tmp_path / f"up.{rank}").exists() for rank in range(5)), timeout=60)
+    cluster.kill("server")
+    (tmp_path / "go").touch()
+    cluster.up()
+    job = cluster.wait_for(number, lambda job: job.final, "the end")
+    lines = Path(job.stdout).read_text().splitlines()
+    assert (job.state, {line.split()[0] for line in lines}) == ("COMPLETED", {"5"})
+    assert {line.split()[1] for line in lines} == {"n1", "n2"}

@@ -108,7 +108,11 @@ def test_a_signal_to_the_command_reaches_the_ranks(server: FakeServer, tmp_path:
 
 @pytest.mark.parametrize(
     ("words", "text"),
-    [("-n 4 true", "-n 4 is more than the 3 processors"), ("-n 2 ./solver", "libmpi.so.40")],
+    [
+        ("-n 4 true", "-n 4 is more than the 3 processors"),
+        ("-n 2 ./solver", "libmpi.so.40"),
+        ("-n 1 true $(seq 100000)", "the limit is"),
+    ],
 )
 def test_steps_that_are_refused(server: FakeServer, tmp_path: Path, words: str, text: str) -> None:
     write_elf(tmp_path / "solver", "libmpi.so.40")

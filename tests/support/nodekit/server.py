@@ -56,6 +56,8 @@ class FakeServer(NodeServiceServicer):
         self.exits: dict[tuple[str, int], wire.RankExit] = {}
         self.exit_reports = 0
         self.reasons: list[tuple[str, str]] = []  # (world, why it ended), of all reports
+        self.relayed = 0  # messages between shims
+        self.dropped = 0  # the first of them, which get lost
         self.barrier_parts: dict[str, int] = {}  # by world: on how many nodes it is
         self.barriers: dict[tuple[str, int], dict[str, wire.Fence]] = {}
         #: What shows nodes, which find it in the file, that this is the server of their cluster.
@@ -167,6 +169,8 @@ class FakeServer(NodeServiceServicer):
                 self.ready.append((node, report.world_ready.world))
             case "fence":
                 self._take_barrier(node, report.fence)
+            case "relay":
+                self._take_relay(node, report.relay)
             case "ranks_exited":
                 self._take_exits(report.ranks_exited, connection)
 
@@ -186,6 +190,13 @@ class FakeServer(NodeServiceServicer):
             ranks = [end.rank for end in exited.exits]
             ack = wire.ExitAck(world=exited.world, ranks=ranks)
             connection.orders.put(wire.NodeOrder(exit_ack=ack))
+
+    def _take_relay(self, node: str, message: wire.Relay) -> None:
+        """Pass on a message in a world on two nodes."""
+        self.relayed += 1
+        for other in [name for name in self.nodes if name != node]:
+            if self.relayed > self.dropped:
+                self.send(other, wire.NodeOrder(relay=message))
 
     def _take_barrier(self, node: str, barrier: wire.Fence) -> None:
         parts = self.barriers.setdefault((barrier.world, barrier.sequence), {})

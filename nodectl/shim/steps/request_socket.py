@@ -26,7 +26,7 @@ _CHUNK = 1 << 16
 OnRequest = Callable[[dict[str, Any], list[int]], Callable[[socket.socket], None]]
 
 
-class StepSocket:
+class RequestSocket:
     """Accepts connections of this user, and receives one request with descriptors on each."""
 
     def __init__(self, loop: EventLoop, spool: Spool, on_request: OnRequest) -> None:

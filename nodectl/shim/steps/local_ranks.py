@@ -1,0 +1,213 @@
+"""The ranks of a step on this node: started, served by PMI-1, and ended without leftovers."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Protocol
+
+from pliant.nodectl.host import procfs, shared_memory
+from pliant.nodectl.shim import ranks as rank_processes
+from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel
+from pliant.nodectl.shim.exec import LaunchSpec, read_failures, start
+from pliant.nodectl.shim.foreign_mpi import SingletonDetector
+from pliant.nodectl.shim.pmi import Abort, Barrier, Effect, PmiServer, Reply
+from pliant.nodectl.shim.ranks import Rank
+from pliant.nodectl.spool import NOT_USABLE, StartRequest
+
+#: Seconds between two looks for processes that the ranks of a step have left behind.
+_LEFTOVERS_INTERVAL_S = 0.05
+
+
+class StepEvents(Protocol):
+    """Gets what happens to the ranks of a step on one node."""
+
+    def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
+        """All local ranks are in a barrier, and have put these pairs."""
+
+    def on_failure(self, code: int, number: int, reason: str) -> None:
+        """A rank has failed: its exit code, signal and reason."""
+
+    def on_gone(self) -> None:
+        """All local ranks have ended without leftovers."""
+
+
+class LocalRanks:
+    """The ranks of one step on this node."""
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        request: StartRequest,
+        stdio: tuple[int, int, int],
+        events: StepEvents,
+    ) -> None:
+        """Start the ranks.
+
+        Args:
+            loop: of the shim.
+            request: the local ranks of the step, and its environment with ``PLIANT_STEP``.
+            stdio: input of rank 0 or -1, and output and error of all ranks.
+            events: gets what happens, not before this function has returned.
+        """
+        self._loop, self._request, self._events = loop, request, events
+        self._failures, self._failure_pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._is_ending = self._is_gone = False
+        self._mark = f"PLIANT_STEP={request.environment['PLIANT_STEP']}".encode()
+        local = [rank for rank, _ in request.ranks]
+        self._pmi = PmiServer(request.world, request.size, local, request.mapping)
+        self._ranks: dict[int, Rank] = {}
+        for place, (rank, processor) in enumerate(request.ranks):
+            self._ranks[rank] = self._start(place, rank, processor, stdio)
+        self._singletons: SingletonDetector | None = SingletonDetector(
+            loop, request, self._ranks, self._on_foreign
+        )
+        loop.after(0, self._check)  # if no rank could be forked
+
+    def reap(self, pid: int, status: int) -> bool:
+        """Note that a process has ended; return whether it was one of these ranks."""
+        for rank in self._ranks.values():
+            if rank.runs and rank.pid == pid:
+                self._on_exit(rank, status)
+                return True
+        return False
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the ranks and their process groups."""
+        for rank in self._ranks.values():
+            if rank.runs and not rank_processes.signal_group(rank.pid, number):
+                rank_processes.send_signal(rank.pid, number)
+
+    def end(self) -> None:
+        """Ask the ranks to end, and kill them after the grace time."""
+        if self._is_ending:
+            return
+        self._is_ending = True
+        for rank in self._ranks.values():
+            if rank.runs:
+                rank_processes.ask_to_end(rank)
+                kill = partial(self._kill, rank)
+                rank.kill_at = self._loop.after(self._request.grace_s, kill)
+
+    def release(self, pairs: Mapping[str, str]) -> None:
+        """Release the ranks from a barrier, with the pairs of all nodes."""
+        self._apply(self._pmi.release(pairs))
+
+    # ------------------------------------------------------------------ ranks
+
+    def _start(self, place: int, rank: int, processor: int, stdio: tuple[int, int, int]) -> Rank:
+        request = self._request
+        ours, theirs = socket.socketpair()
+        devices = {kind: every[place] for kind, every in request.devices.items()}
+        variables = {
+            **request.environment,
+            "PLIANT_PROCESSOR": str(processor),
+            **rank_processes.device_variables(devices),
+            **rank_processes.mpi_variables(request, rank, place, theirs.fileno()),
+        }
+        cpus = request.cpus[place] if request.cpus else ()
+        spec = LaunchSpec(
+            request,
+            variables,
+            (theirs.fileno(),),
+            self._failure_pipe,
+            () if request.shares_cpus else cpus,
+            cpus if request.shares_cpus else (),
+            stdio=(stdio[0] if rank == 0 else -1, *stdio[1:]),
+        )
+        try:
+            started = Rank(rank, processor, start(spec))
+        except OSError as error:
+            ours.close()
+            reason = f"cannot start: fork: {error.strerror}"
+            started = Rank(rank, processor, 0, status=NOT_USABLE << 8)
+            self._loop.after(0, partial(self._fail, NOT_USABLE, 0, reason))
+        else:
+            splitter = LineSplitter(partial(self._on_pmi, rank))
+            started.pmi = SocketChannel(self._loop, ours, splitter)
+        theirs.close()
+        return started
+
+    def _on_pmi(self, rank: int, line: bytes) -> None:
+        self._stop_looking()
+        self._apply(self._pmi.handle(rank, line))
+
+    def _apply(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Reply(rank, data):
+                    channel = self._ranks[rank].pmi
+                    if channel is not None:
+                        channel.send(data)
+                case Barrier(sequence, pairs):
+                    self._events.on_barrier(sequence, dict(pairs))
+                case Abort(rank, code, message):
+                    text = f" ({message.strip()})" if message.strip() not in {"", "abort"} else ""
+                    self._fail(code or 1, 0, f"rank {rank} aborted with code {code}{text}")
+
+    # ------------------------------------------------------------------ ends
+
+    def _on_foreign(self, reason: str) -> None:
+        self._fail(1, 0, reason)
+
+    def _fail(self, code: int, number: int, reason: str) -> None:
+        self._events.on_failure(code, number, reason)
+        self.end()
+
+    def _kill(self, rank: Rank) -> None:
+        if rank.runs:
+            rank_processes.kill(rank)
+
+    def _on_exit(self, rank: Rank, status: int) -> None:
+        if rank.pmi is not None:
+            rank.pmi.drain()  # its last message may be an abort
+        verdict = self._singletons.verdict() if self._singletons is not None else None
+        rank.status = status
+        rank.close()
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        code = os.WEXITSTATUS(status) if not number else 0
+        reason = ""
+        for pid, failed in read_failures(self._failures).items():
+            if pid == rank.pid:
+                code, reason = failed
+        if not status and verdict is not None:
+            code, reason = verdict
+        if (code or number) and not self._is_ending:
+            where = f"rank {rank.rank} of {self._request.size}"
+            how = f"was ended by signal {number}" if number else f"exited with code {code}"
+            self._fail(code, number, reason or f"{where} {how}")
+        self._check()
+
+    def _check(self) -> None:
+        """Report the end when all processes have ended."""
+        if self._is_gone or any(rank.runs for rank in self._ranks.values()):
+            return
+        self._stop_looking()
+        if left := self._leftovers():
+            rank_processes.kill_all(rank_processes.stop_all(lambda: left))
+            self._loop.after(_LEFTOVERS_INTERVAL_S, self._check)
+            return
+        self._is_gone = True
+        os.close(self._failures)
+        os.close(self._failure_pipe)
+        request = self._request
+        first = request.ranks[0][0]
+        shared_memory.unlink(shared_memory.world_segments(request.world, request.mapping, first))
+        self._events.on_gone()
+
+    def _stop_looking(self) -> None:
+        if self._singletons is not None:
+            self._singletons.stop()
+            self._singletons = None
+
+    def _leftovers(self) -> list[int]:
+        """Return the running processes that the ranks have left behind."""
+        return [
+            pid
+            for pid in procfs.descendants(os.getpid())
+            if self._mark in procfs.environment(pid)
+            and (stat := procfs.read_stat(pid)) is not None
+            and stat.state not in procfs.ENDED_STATES
+        ]

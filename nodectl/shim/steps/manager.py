@@ -1,0 +1,272 @@
+"""The steps of a script: requests, their processors, and their ranks on all nodes of the job.
+
+The shim of the script listens on a socket in the folder of its world. A client sends one request,
+together with its own standard input, output and error, which the ranks on this node use directly.
+Then it sends signals and gets one answer. Its disconnection ends the step.
+
+``client -> shim``: ``run`` (with three descriptors), ``signal``.
+``shim -> client``: ``started``, ``output`` (of ranks on other nodes), ``ended`` or ``refused``.
+
+Each message is a JSON object in one line. Steps wait for free processors in the order of their
+requests. They end with the script, because each shim ends all processes below itself then.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pliant.nodectl.host.shared_memory import node_of
+from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel
+from pliant.nodectl.shim.foreign_mpi import library_without_pmi
+from pliant.nodectl.shim.steps.local_ranks import LocalRanks
+from pliant.nodectl.shim.steps.relay import Relay
+from pliant.nodectl.shim.steps.remote_ranks import RemoteRanks, RemoteStep, place_on
+from pliant.nodectl.shim.steps.request_socket import RequestSocket
+from pliant.nodectl.shim.steps.step import Step
+from pliant.nodectl.spool import Spool, StartRequest
+
+#: Variables of the script that its steps do not get.
+_NOT_INHERITED = ("PLIANT_STEP_SOCKET", "PLIANT_HOST_FILE")
+
+#: Longest arguments and environment of a step together; other nodes get them in one message.
+_MAX_PROGRAM = 1 << 19
+
+#: Bytes of output that may wait for a client that does not read.
+_MAX_OUTPUT_BACKLOG = 1 << 20
+
+
+class StepManager:
+    """Runs the steps of a script on the processors of its job."""
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        spool: Spool,
+        request: StartRequest,
+        send: Callable[[int, dict[str, Any]], None],
+    ) -> None:
+        """Listen for requests if the script runs on this node.
+
+        Args:
+            loop: of the shim.
+            spool: the folder of the world, which gets the socket.
+            request: of the world.
+            send: sends a packet to the shim of another node, see `Relay`.
+        """
+        self._loop, self._request = loop, request
+        self._first = request.ranks[0][0]
+        self._relay = Relay(loop, send, self._on_relayed, self._on_room)
+        self._socket = RequestSocket(loop, spool, self._on_request) if self._first == 0 else None
+        listed = request.environment.get("PLIANT_PROCESSORS", "")
+        #: The processors of the job by rank of its world.
+        self._processors = [int(number) for number in listed.split(",") if number]
+        #: Ranks of the world whose processors no step uses.
+        self._free = list(range(len(self._processors)))
+        self._waiting: list[Step] = []
+        self._running: dict[int, Step] = {}
+        #: Steps of another node's script, by the rank of that node and their number.
+        self._remote: dict[tuple[int, int], RemoteStep] = {}
+        self._count = 0
+
+    def reap(self, pid: int, status: int) -> None:
+        """Note that a child of this process has ended, if it is a rank of a step."""
+        for step in self._running.values():
+            if step.local is not None and step.local.reap(pid, status):
+                return
+        any(remote.reap(pid, status) for remote in list(self._remote.values()))
+
+    def receive(self, rank: int, packet: dict[str, Any]) -> None:
+        """Handle a packet of the shim of another node."""
+        self._relay.receive(rank, packet)
+
+    def close(self) -> None:
+        """Stop listening; the processes of steps have ended."""
+        if self._socket is not None:
+            self._socket.close()
+        self._relay.close()
+        for step in [*self._waiting, *self._running.values()]:
+            step.close_stdio()
+            if step.client is not None:
+                step.client.close()
+
+    # ------------------------------------------------------------------ requests
+
+    def _on_request(self, sent: dict[str, Any], stdio: list[int]) -> Callable[..., None]:
+        """Read a request; return the function that takes the client's connection."""
+        self._count += 1
+        step = Step(self._count, self._request, stdio, self._loop, self._on_step_ended)
+        return partial(self._on_client, step, self._read(step, sent))
+
+    def _on_client(self, step: Step, reason: str, client: socket.socket) -> None:
+        step.client = SocketChannel(
+            self._loop,
+            client,
+            LineSplitter(partial(self._on_message, step)),
+            partial(self._on_client_gone, step),
+        )
+        if reason:
+            step.tell(op="refused", reason=reason)
+            step.close_stdio()
+            return
+        self._waiting.append(step)
+        self._start_waiting()
+
+    def _read(self, step: Step, sent: dict[str, Any]) -> str:
+        """Take over the values of a request; return why it is refused, or an empty text."""
+        ours, most = self._request, len(self._processors)
+        argv = [str(word) for word in sent["argv"]]
+        size = int(sent["size"]) or most
+        if not argv or len(step.stdio) != 3:
+            return "the request is incomplete"
+        if size > most:
+            return f"-n {size} is more than the {most} processors of job {ours.job}"
+        environment = {str(name): str(value) for name, value in sent["env"].items()}
+        for name in _NOT_INHERITED:
+            environment.pop(name, None)
+        length = sum(map(len, [*argv, *environment, *environment.values()]))
+        if length > _MAX_PROGRAM:
+            return f"arguments and environment have {length} bytes, the limit is {_MAX_PROGRAM}"
+        step.request = replace(
+            ours,
+            world=f"{ours.world}.s{step.number}",
+            type="mpi",
+            argv=argv,
+            environment=environment | {"PLIANT_STEP": str(step.number)},
+            directory=str(sent["cwd"]),
+            umask=int(sent["umask"]),
+            size=size,
+        )
+        if size > 1 and (library := library_without_pmi(step.request)) is not None:
+            return f"program {argv[0]} is linked with {library}: start it with its own mpiexec"
+        return ""
+
+    def _on_message(self, step: Step, line: bytes) -> None:
+        try:
+            sent = json.loads(line)
+            number = signal.Signals(int(sent["number"])) if sent["op"] == "signal" else None
+        except (ValueError, TypeError, KeyError):
+            return  # a client that sends something else harms only itself
+        if number is None:
+            return
+        if step in self._waiting:
+            self._on_client_gone(step)
+            step.tell(op="ended", code=0, signal=int(number), reason="it had not started")
+            return
+        for part in step.parts.values():
+            part.signal(number)
+
+    def _on_client_gone(self, step: Step) -> None:
+        if step in self._waiting:
+            self._waiting.remove(step)
+            step.close_stdio()
+        else:
+            step.end()
+
+    # ------------------------------------------------------------------ start and end
+
+    def _start_waiting(self) -> None:
+        """Start steps in the order of their requests, as long as enough processors are free."""
+        while self._waiting and self._waiting[0].request.size <= len(self._free):
+            self._start(self._waiting.pop(0))
+
+    def _start(self, step: Step) -> None:
+        size, ours = step.request.size, self._request
+        step.places, self._free = self._free[:size], self._free[size:]
+        by_node: dict[int, list[tuple[int, int]]] = {}
+        nodes = [node_of(ours.mapping, place) for place in step.places]
+        for rank, (node, place) in enumerate(zip(nodes, step.places, strict=True)):
+            by_node.setdefault(node, []).append((rank, self._processors[place]))
+        processors = [self._processors[place] for place in step.places]
+        step.request.environment["PLIANT_PROCESSORS"] = ",".join(map(str, processors))
+        step.request.mapping = _mapping([len(ranks) for ranks in by_node.values()])
+        self._running[step.number] = step
+        here = node_of(ours.mapping, self._first)
+        for node in by_node:  # all are known before one of them reports
+            step.expected.add(node)
+        for node, ranks in by_node.items():
+            if node == here:
+                request = place_on(step.request, ours, ranks)
+                source, output, error = step.stdio
+                stdio = (source, output, error)
+                step.local = LocalRanks(self._loop, request, stdio, step.events_of(node))
+                step.parts[node] = step.local
+            else:
+                request = replace(step.request, ranks=ranks)
+                send = partial(self._order, self._leader(node), step.number)
+                step.parts[node] = RemoteRanks(send, request)
+        step.close_stdio()
+        step.tell(op="started", step=step.number, processors=processors)
+        if step.is_ending:  # a rank failed before the others were ordered
+            step.end(again=True)
+
+    def _leader(self, node: int) -> int:
+        """Return the lowest rank on a node, by which its shim is named."""
+        mapping = self._request.mapping
+        return next(r for r in range(len(self._processors)) if node_of(mapping, r) == node)
+
+    def _on_step_ended(self, step: Step) -> None:
+        del self._running[step.number]
+        self._free = sorted([*self._free, *step.places])
+        self._start_waiting()
+
+    # ------------------------------------------------------------------ other nodes
+
+    def _order(self, rank: int, number: int, order: dict[str, Any]) -> None:
+        self._relay.send(rank, {"step": number, **order})
+
+    def _on_relayed(self, rank: int, message: dict[str, Any]) -> bool:
+        """Handle a message of another shim of this world; return False to get it again later."""
+        number = int(message["step"])
+        if "order" in message:
+            self._carry_out(rank, number, message)
+            return True
+        step = self._running.get(number)
+        if step is None:
+            return True
+        if message["report"] == "output" and step.backlog > _MAX_OUTPUT_BACKLOG:
+            return False
+        events = step.events_of(node_of(self._request.mapping, rank))
+        match message["report"]:
+            case "barrier":
+                events.on_barrier(int(message["sequence"]), message["pairs"])
+            case "failure":
+                events.on_failure(message["code"], message["signal"], str(message["reason"]))
+            case "output":
+                step.tell(op="output", kind=message["kind"], data=message["data"])
+            case "gone":
+                events.on_gone()
+        return True
+
+    def _carry_out(self, rank: int, number: int, order: dict[str, Any]) -> None:
+        key = rank, number
+        if order["order"] != "start":
+            if (known := self._remote.get(key)) is not None:
+                known.carry_out(order)
+            return
+        self._remote[key] = RemoteStep(
+            self._loop,
+            self._request,
+            order,
+            lambda report: self._relay.send(rank, {"step": number, **report}),
+            lambda: self._relay.has_room(rank),
+            partial(self._forget, key),
+        )
+
+    def _forget(self, key: tuple[int, int]) -> None:
+        del self._remote[key]
+
+    def _on_room(self) -> None:
+        for step in list(self._remote.values()):
+            step.resume()
+
+
+def _mapping(counts: list[int]) -> str:
+    """Return the PMI process mapping of nodes that have so many ranks each, in rank order."""
+    blocks = ",".join(f"({node},1,{ranks})" for node, ranks in enumerate(counts))
+    return f"(vector,{blocks})"

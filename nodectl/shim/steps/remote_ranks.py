@@ -1,0 +1,201 @@
+"""The ranks of a step on another node than that of the script.
+
+The manager of the steps sends orders to the shim there, and gets reports:
+
+``order``:  ``start``, ``signal``, ``end``, ``release``.
+``report``: ``barrier``, ``failure``, ``output``, ``gone``.
+
+Each has the number of the step.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import selectors
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pliant.nodectl.shim.event_loop import EventLoop
+from pliant.nodectl.shim.steps.local_ranks import LocalRanks
+from pliant.nodectl.spool import StartRequest
+
+#: Bytes of output in one message.
+_CHUNK = 1 << 14
+
+#: Sends a report to the manager.
+Report = Callable[[dict[str, Any]], None]
+
+
+class RemoteRanks:
+    """The ranks of a step on another node, for the manager."""
+
+    def __init__(self, send: Callable[[dict[str, Any]], None], request: StartRequest) -> None:
+        """Order the start of the ranks in a request, whose processors are those of that node."""
+        self._send = send
+        send(
+            {
+                "order": "start",
+                "world": request.world,
+                "ranks": request.ranks,
+                "size": request.size,
+                "mapping": request.mapping,
+                "argv": request.argv,
+                "environment": request.environment,
+                "directory": request.directory,
+                "umask": request.umask,
+            }
+        )
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the ranks."""
+        self._send({"order": "signal", "number": number})
+
+    def end(self) -> None:
+        """Ask the ranks to end, and have them killed after the grace time."""
+        self._send({"order": "end"})
+
+    def release(self, pairs: Mapping[str, str]) -> None:
+        """Release the ranks from a barrier."""
+        self._send({"order": "release", "pairs": dict(pairs)})
+
+
+class RemoteStep:
+    """Carries out the orders for one step on this node, and reports to the manager."""
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        world: StartRequest,
+        order: dict[str, Any],
+        report: Report,
+        has_room: Callable[[], bool],
+        on_gone: Callable[[], None],
+    ) -> None:
+        """Start the ranks of an order.
+
+        Args:
+            loop: of the shim.
+            world: the request of the world on this node, which holds its processors.
+            order: ``start``.
+            report: sends a report.
+            has_room: whether output may be sent now.
+            on_gone: called when all is over.
+        """
+        self._loop, self._report, self._has_room, self._on_gone = loop, report, has_room, on_gone
+        self._pipes: dict[int, int] = {}  # the kind of output by descriptor
+        self._paused: set[int] = set()
+        self._ranks_are_gone = False
+        writers = []
+        for kind in (1, 2):
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(reader, False)
+            self._pipes[reader] = kind
+            writers.append(writer)
+            loop.selector.register(reader, selectors.EVENT_READ, partial(self._read, reader))
+        request = _local_request(world, order)
+        self._ranks = LocalRanks(loop, request, (-1, writers[0], writers[1]), self)
+        for writer in writers:
+            os.close(writer)
+
+    def carry_out(self, order: dict[str, Any]) -> None:
+        """Carry out a later order."""
+        match order["order"]:
+            case "signal":
+                self._ranks.signal(int(order["number"]))
+            case "end":
+                self._ranks.end()
+            case "release":
+                self._ranks.release(order["pairs"])
+
+    def reap(self, pid: int, status: int) -> bool:
+        """Note that a process has ended; return whether it was a rank of this step."""
+        return self._ranks.reap(pid, status)
+
+    def resume(self) -> None:
+        """Read output again, because there is room for more messages."""
+        while self._paused and self._has_room():
+            reader = self._paused.pop()
+            call = partial(self._read, reader)
+            self._loop.selector.register(reader, selectors.EVENT_READ, call)
+
+    # ------------------------------------------------------------------ events of the ranks
+
+    def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
+        """Report that the local ranks are in a barrier."""
+        self._report({"report": "barrier", "sequence": sequence, "pairs": pairs})
+
+    def on_failure(self, code: int, number: int, reason: str) -> None:
+        """Report that a rank has failed."""
+        self._report({"report": "failure", "code": code, "signal": number, "reason": reason})
+
+    def on_gone(self) -> None:
+        """Report the end, after the output."""
+        self._ranks_are_gone = True
+        self._finish_if_done()
+
+    # ------------------------------------------------------------------ output
+
+    def _read(self, reader: int, _: int) -> None:
+        if not self._has_room():
+            self._loop.selector.unregister(reader)
+            self._paused.add(reader)
+            return
+        try:
+            data = os.read(reader, _CHUNK)
+        except BlockingIOError:
+            return
+        if data:
+            text = base64.b64encode(data).decode("ascii")
+            self._report({"report": "output", "kind": self._pipes[reader], "data": text})
+            return
+        self._loop.selector.unregister(reader)
+        os.close(reader)
+        del self._pipes[reader]
+        self._finish_if_done()
+
+    def _finish_if_done(self) -> None:
+        if self._ranks_are_gone and not self._pipes:
+            self._report({"report": "gone"})
+            self._on_gone()
+
+
+def _local_request(world: StartRequest, order: dict[str, Any]) -> StartRequest:
+    """Return the request of the ranks of an order; variables of this node stay."""
+    here = {
+        name: value
+        for name, value in world.environment.items()
+        if name in {"PLIANT_NODE", "PLIANT_NODE_ADDRESS", "PLIANT_TOKEN_FILE", "FI_TCP_IFACE"}
+    }
+    ranks = [(int(rank), int(processor)) for rank, processor in order["ranks"]]
+    return place_on(
+        replace(
+            world,
+            world=str(order["world"]),
+            type="mpi",
+            size=int(order["size"]),
+            mapping=str(order["mapping"]),
+            argv=list(order["argv"]),
+            environment={**order["environment"], **here},
+            directory=str(order["directory"]),
+            umask=int(order["umask"]),
+        ),
+        world,
+        ranks,
+    )
+
+
+def place_on(
+    request: StartRequest, world: StartRequest, ranks: list[tuple[int, int]]
+) -> StartRequest:
+    """Return a request with ranks on processors that a world has on this node."""
+    places = {processor: place for place, (_, processor) in enumerate(world.ranks)}
+    mine = [places[processor] for _, processor in ranks]
+    return replace(
+        request,
+        ranks=ranks,
+        cpus=[world.cpus[place] for place in mine] if world.cpus else [],
+        devices={kind: [each[p] for p in mine] for kind, each in world.devices.items()},
+    )

@@ -1,0 +1,138 @@
+"""One step, from its request to its end: its client, and its ranks on several nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pliant.nodectl.shim.event_loop import EventLoop, SocketChannel
+from pliant.nodectl.shim.steps.local_ranks import LocalRanks
+from pliant.nodectl.spool import StartRequest
+
+
+class StepRanks(Protocol):
+    """The ranks of a step on one node, this or another one."""
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the ranks."""
+
+    def end(self) -> None:
+        """End the ranks."""
+
+    def release(self, pairs: Mapping[str, str]) -> None:
+        """Release the ranks from a barrier."""
+
+
+class Step:
+    """One step of a script."""
+
+    def __init__(
+        self,
+        number: int,
+        request: StartRequest,
+        stdio: list[int],
+        loop: EventLoop,
+        on_end: Callable[[Step], None],
+    ) -> None:
+        """Prepare a step, which waits for processors.
+
+        Args:
+            number: counts the steps of the script, from 1.
+            request: with as many ranks as the step has; the manager sets their processors.
+            stdio: the client's input, output and error.
+            loop: of the shim.
+            on_end: called when all processes of the step have ended.
+        """
+        self.number, self.request, self.stdio = number, request, stdio
+        self._loop, self._on_end = loop, on_end
+        self.client: SocketChannel | None = None
+        #: Ranks of the world whose processors it uses.
+        self.places: list[int] = []
+        #: Its ranks by the number of their node in the world, and those on this node.
+        self.parts: dict[int, StepRanks] = {}
+        self.local: LocalRanks | None = None
+        #: Nodes whose ranks have not all ended.
+        self.expected: set[int] = set()
+        self.is_ending = False
+        #: The first failure: exit code, signal and reason.
+        self._failure: tuple[int, int, str] | None = None
+        self._barriers: dict[int, dict[int, dict[str, str]]] = {}
+
+    @property
+    def backlog(self) -> int:
+        """Return how many bytes wait for the client to read them."""
+        return self.client.backlog if self.client is not None else 0
+
+    def events_of(self, node: int) -> NodeEvents:
+        """Return the object that gets what happens to the ranks of a node."""
+        return NodeEvents(self, node)
+
+    def tell(self, **message: Any) -> None:
+        """Send a message to the client, which may have gone."""
+        if self.client is not None:
+            self.client.send(json.dumps(message).encode() + b"\n")
+
+    def close_stdio(self) -> None:
+        """Close the client's input, output and error in this process."""
+        for handle in self.stdio:
+            os.close(handle)
+        self.stdio = []
+
+    def end(self, *, again: bool = False) -> None:
+        """End all ranks.
+
+        Args:
+            again: repeat this for ranks that were started meanwhile.
+        """
+        if self.is_ending and not again:
+            return
+        self.is_ending = True
+        for part in list(self.parts.values()):
+            part.end()
+
+    def on_barrier(self, node: int, sequence: int, pairs: dict[str, str]) -> None:
+        """Note that the ranks of a node are in a barrier; release all when all are."""
+        parts = self._barriers.setdefault(sequence, {})
+        parts[node] = pairs
+        if len(parts) == len(self.parts):
+            del self._barriers[sequence]
+            merged = {name: value for each in parts.values() for name, value in each.items()}
+            for part in self.parts.values():
+                part.release(merged)
+
+    def on_failure(self, code: int, number: int, reason: str) -> None:
+        """Note the first failure of a rank, and end the others."""
+        if self._failure is None and not self.is_ending:
+            self._failure = code, number, reason
+        self.end()
+
+    def on_gone(self, node: int) -> None:
+        """Note that the ranks of a node have ended; answer the client after the last one."""
+        self.expected.discard(node)
+        if not self.expected:
+            code, number, reason = self._failure or (0, 0, "")
+            self.tell(op="ended", code=code, signal=number, reason=reason)
+            self._on_end(self)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvents:
+    """Passes on what happens to the ranks of a step on one node."""
+
+    step: Step
+    node: int
+
+    def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
+        """See `Step.on_barrier`."""
+        self.step.on_barrier(self.node, sequence, pairs)
+
+    def on_failure(self, code: int, number: int, reason: str) -> None:
+        """See `Step.on_failure`."""
+        self.step.on_failure(code, number, reason)
+
+    def on_gone(self) -> None:
+        """See `Step.on_gone`."""
+        self.step.on_gone(self.node)
