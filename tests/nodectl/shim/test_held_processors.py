@@ -80,3 +80,15 @@ def test_the_death_of_a_shim_ends_what_it_held(
     wait_until(lambda: ("n1", world.name) in server.ready)
     os.kill(node.shim(world).pid, 9)
     assert all(end.code for end in world.ends(server))
+
+
+def test_a_signal_reaches_the_script_alone(server: FakeServer, node: Node, tmp_path: Path) -> None:
+    """Held processors have no process; a signal to process 0 would reach the shim itself."""
+    text = f"trap 'exit 6' USR1; touch {tmp_path}/ready; while :; do sleep 0.01; done"
+    world = World(["sh", "-c", text], tmp_path / "out", type="script", placement={"n1": [0, 1]})
+    world.start(server)
+    wait_until((tmp_path / "ready").exists)
+    shim = node.shim(world)
+    server.send("n1", wire.NodeOrder(signal=wire.Signal(job=world.job, run=1, number=10)))
+    assert codes(world.ends(server)) == [(6, 0), (0, 0)]
+    assert shim.alive()
