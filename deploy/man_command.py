@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pliant.client.commands.cli import describe
 from pliant.client.commands.entry_points import Command, find_commands
+from pliant.client.completion import find_parser
 from pliant.client.errors import ClientError
 from pliant.client.terminal.output import print_text
-from pliant.core.support.command_line import collecting_parsers
 from pliant.deploy.manual_page import SECTION, escape, make_page, make_plain_page
 
 #: The helper has an interpreter of its own, so the parser of `pliant node` does not have its
@@ -66,18 +66,6 @@ def make_pages() -> Mapping[str, str]:
     }
     summaries = {name: describe(command) for name, command in commands.items()}
     return {"pliant": make_plain_page("pliant", number, _SUMMARY, list(_list(summaries))), **pages}
-
-
-def find_parser(main: Callable[[list[str]], object]) -> argparse.ArgumentParser:
-    """Return the parser of a command, which it makes when it is asked for help."""
-    with collecting_parsers() as found:
-        try:
-            main(["--help"])
-        except SystemExit:
-            pass  # argparse ends the program after the help
-    if not found:
-        raise ClientError(f"{main.__module__} has no parser of its options")
-    return found[0]
 
 
 def _scripts() -> Iterator[Command]:

@@ -20,7 +20,7 @@ from pliant.core.values.shares import Shares, parse_shares
 from pliant.core.values.timeouts import Timeouts
 from pliant.core.values.user_limits import UserLimits, parse_user_limits
 from pliant.protos.address import GRPC_SOCKET, Address, TcpAddress, UnixAddress, parse_address
-from pliant.protos.daemons.config_files import ConfigFileError, read_config
+from pliant.protos.daemons.config_files import ConfigFileError, read_config, with_line
 from pliant.server.authorisation.roles import Roles, RolesFileError, read_roles
 from pliant.server.support.rate_limit import MESSAGES_AT_ONCE, MESSAGES_PER_S
 
@@ -226,7 +226,10 @@ def load_config(path: Path | None, **overrides: object) -> Config:
     try:
         return check_config(settings)
     except ConfigError as error:
-        raise ConfigError(f"{where}{error}") from None
+        text = str(error)
+        key = re.split(r"[:.\s\[]", text, maxsplit=1)[0]
+        located = with_line(path, text) if path and key not in given else text
+        raise ConfigError(f"{where}{located}") from None
 
 
 def parse_options(words: Sequence[str]) -> dict[str, str] | None:

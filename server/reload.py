@@ -27,6 +27,15 @@ _RELOADED = frozenset(
     }
 )
 
+#: Characters of a value in the log.
+_MAX_SHOWN = 80
+
+
+def is_reloaded(key: str) -> bool:
+    """Return whether a running server can change a key of its configuration."""
+    # The server and the processes on the nodes count leases and must agree on their length.
+    return key in _RELOADED or (key in Timeouts.__dataclass_fields__ and key != "lease_s")
+
 
 class Reload:
     """Handles SIGHUP in the main thread."""
@@ -54,11 +63,16 @@ class Reload:
         old = self._config
         keys = Config.__struct_fields__
         changed = [key for key in keys if getattr(config, key) != getattr(old, key)]
-        # The server and the processes on the nodes count leases and must agree on their length.
-        limits = {*Timeouts.__dataclass_fields__} - {"lease_s"}
-        taken = [key for key in changed if key in limits | _RELOADED]
+        taken = [key for key in changed if is_reloaded(key)]
         self._config = old.replaced({key: getattr(config, key) for key in taken})
         self._apply(self._config)
-        log.info("SIGHUP: log opened again, new settings: %s", ", ".join(taken) or "none")
+        texts = [f"{key} ({_shown(old, key)} -> {_shown(config, key)})" for key in taken]
+        log.info("SIGHUP: log opened again, new settings: %s", ", ".join(texts) or "none")
         if others := [key for key in changed if key not in taken]:
             log.warning("SIGHUP: changed after the next start: %s", ", ".join(others))
+
+
+def _shown(config: Config, key: str) -> str:
+    """Return a value as one line that is not too long for a log."""
+    text = str(getattr(config, key))
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"

@@ -106,14 +106,15 @@ ORDER = {
         cluster listing
         accounting
         api demo commands login_agent
-        resize_check run
+        completion resize_check run
     """,
     "server": """
         locks shutdown support authentication
         registry
         authorisation
         config database
-        reload execution
+        reload
+        config_command execution
         login_hosts
         rpc user_requests
         node_joining

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import stat
 from collections.abc import Iterator
@@ -68,6 +69,40 @@ def parse_config(content: bytes) -> dict[str, Any]:
     for place, value in _texts(data):
         check_text(place, value)
     return data
+
+
+def key_lines(path: str | os.PathLike[str]) -> dict[str, int]:
+    """Return the line of each key of a configuration file, keys of mappings as ``outer.inner``.
+
+    The result is empty if the file cannot be read again, as a pipe cannot.
+    """
+    if not os.path.isfile(path):
+        return {}
+    try:
+        document = yaml.compose(_read(path).decode("utf-8"), Loader=yaml.SafeLoader)
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return dict(_key_lines(document, ""))
+
+
+def _key_lines(node: yaml.Node | None, place: str) -> Iterator[tuple[str, int]]:
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for key, value in node.value:
+        name = f"{place}.{key.value}" if place else str(key.value)
+        yield name, key.start_mark.line + 1
+        yield from _key_lines(value, name)
+
+
+def with_line(path: str | os.PathLike[str], message: str) -> str:
+    """Return a message that begins with a key, after the line of the key in a file.
+
+    It is returned as it is if the file does not have the key.
+    """
+    lines, key = key_lines(path), re.split(r"[:\s\[]", message, maxsplit=1)[0]
+    while key and key not in lines:
+        key = key.rpartition(".")[0]
+    return f"line {lines[key]}: {message}" if key else message
 
 
 def check_text(name: str, value: str) -> None:
