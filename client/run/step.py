@@ -31,7 +31,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class StepEnd:
-    """How a step ended."""
+    """How the program of a step ended, with the reason if the step failed."""
 
     code: int
     #: The signal that ended it; 0 if none did.

@@ -36,7 +36,9 @@ class ServerStart:
 
 
 def read_generation(path: Path) -> ServerStart:
-    """Return the server in a file; generation 0 if there is no file.
+    """Return the server whose orders were carried out last, as the file names it.
+
+    Its generation is 0 if there is no file.
 
     Raises:
         OSError: the file cannot be read, or is damaged.

@@ -41,7 +41,10 @@ class Base(NamedTuple):
 
 
 def parse_mounts(text: str) -> list[Mount]:
-    """Return the hierarchies in the content of ``/proc/self/mountinfo``; later ones hide others."""
+    """Return the hierarchies that ``/proc/self/mountinfo`` lists.
+
+    ``text`` is its content. Of two mounts on one folder, the later one hides the earlier one.
+    """
     found: dict[str, Mount] = {}
     for line in text.splitlines():
         words, _, rest = line.partition(" - ")

@@ -130,7 +130,7 @@ class KeeperPool:
 
 
 def _execute_template(records: Path, shims: Path) -> socket.socket:
-    """Execute the template; return the connection to it."""
+    """Start the template process, which forks keepers. Return the connection to it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     module = "pliant.nodectl.root_helper.keeper_template"
     with theirs:

@@ -34,7 +34,7 @@ def decode_renewal(line: bytes) -> RenewalRequest | None:
 
 @dataclass(frozen=True, slots=True)
 class RenewalAnswer:
-    """What the agent gets, in PEM form."""
+    """The server's answer to a login agent that renews its certificate. All values are PEM."""
 
     certificates: bytes
     roots: bytes

@@ -18,7 +18,10 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 def peer_process(connection: socket.socket) -> tuple[int, int]:
-    """Return process and user id of the other end of a unix socket, as `peer_uid`."""
+    """Return the process id and the user id of the other end of a unix socket.
+
+    The kernel recorded both when the other side connected; see `peer_uid`.
+    """
     pid, uid, _ = _UCRED.unpack(
         connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     )

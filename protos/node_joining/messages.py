@@ -180,7 +180,7 @@ def _encode(record: dict[str, Any]) -> bytes:
 
 
 def _decode(what: str, line: bytes) -> dict[str, Any]:
-    """Return the object of a line, after a check of its protocol numbers."""
+    """Return the JSON object in a line, whose protocol numbers have been checked."""
     try:
         if len(line) > MAX_LINE_BYTES or not line.endswith(b"\n"):
             raise ValueError("it is too long, or not a complete line")

@@ -213,7 +213,10 @@ class CoreLoop:
                     self._timers.extend(late, self._clock.now())
 
     def _wait_s(self) -> float | None:
-        """Return how long nothing is due, in seconds, not longer than the manager may wait."""
+        """Return how many seconds the loop may sleep; None for any time.
+
+        It ends with the next timer, the next commit, or the next sign of life for the manager.
+        """
         now, due = self._clock.now(), self._timers.next_time()
         waits = [] if self._manager.interval_s is None else [self._manager.interval_s]
         if due is not None:

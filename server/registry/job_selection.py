@@ -85,7 +85,7 @@ class JobIndex:
         self._places[job] = (user, state)
 
     def forget(self, job: JobId) -> None:
-        """Drop a job."""
+        """Remove a job from the index; nothing happens if it is not in it."""
         if (place := self._places.pop(job, None)) is not None:
             _discard(self._users, place[0], job)
             _discard(self._states, place[1], job)

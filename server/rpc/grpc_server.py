@@ -182,7 +182,7 @@ def application_service(apps: AppService) -> grpc.GenericRpcHandler:
 def _streams(
     service: str, method: str, serve: Callable[..., Any], report: type[Message]
 ) -> grpc.GenericRpcHandler:
-    """Return the handler of a method that also receives messages that cannot be decoded."""
+    """Return the handler of a streaming method. It also gets messages that cannot be decoded."""
 
     def read(data: bytes) -> Message | UnreadableMessage:
         try:

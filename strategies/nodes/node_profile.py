@@ -134,7 +134,7 @@ class NodeProfile:
         self._reservations.append(_Reservation(processors, needs, start, end))
 
     def _times(self, after: float) -> Iterator[float]:
-        """Yield the times at which more can become free, in order."""
+        """Yield, in order, the times at which processors, memory or devices can become free."""
         ends = sorted(each.end for each in self._reservations if each.end < math.inf)
         last = -math.inf
         for time in merge(self._step_times(), ends):
