@@ -44,6 +44,7 @@ REQUESTS: Mapping[str, dict[str, Any]] = {
     "starts": {},
     "history": {},
     "refusals": {},
+    "audit": {},
     "shares": {},
     "accounting": {},
     "why": {"id": JOB},
