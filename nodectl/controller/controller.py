@@ -401,8 +401,11 @@ class Controller:
             self._server.report(wire.NodeReport(fence=world.barrier))
 
     def _report_exits(self, world: LocalWorld, exits: list[dict[str, Any]]) -> None:
-        new = world.add_exits(SpooledExit.from_record(end) for end in exits)
-        if new:
+        ends = [SpooledExit.from_record(end) for end in exits]
+        if world.is_last_claim(ends):
+            # It is believed when no process is left. The shim ends now, or it is killed.
+            self._kill_watcher.order(world, [], 0)
+        elif new := world.add_exits(ends):
             # Before the processors may be given to another job.
             share_cpus(world, self._worlds.values(), self._slots)
             self._server.report(world.exits_report(new))
@@ -421,19 +424,13 @@ class Controller:
         if world is None or world.ended:
             return
         who = world.spool.shim()
-        if who is not None and who.alive() and not self._all_exits_saved(world):
+        if who is not None and who.alive() and not world.may_have_finished():
             logger.info("%s has a shim already, process %d", world.name, who.pid)
             if world.shim is None:
                 world.shim = who
                 self._watch_shim(world)
             return
         self._on_shim_ended(world)
-
-    def _all_exits_saved(self, world: LocalWorld) -> bool:
-        try:
-            return world.all_exits_saved()
-        except ProtocolError:
-            return True  # the caller reads the exits next, and handles the error
 
     def _on_failed(self, directory: str, reason: str) -> None:
         """Report that no shim could be forked, so that no rank of this world was started."""
@@ -460,22 +457,24 @@ class Controller:
             return
         world.channel = None
         try:
-            new = world.add_exits(world.spool.exits().values())
+            saved = list(world.spool.exits().values())
         except ProtocolError as error:
             self._stop_unreadable(error)
             return
-        if new:
+        if not world.is_last_claim(saved) and (new := world.add_exits(saved)):
             self._server.report(world.exits_report(new))
         if world.all_ended:
             self._end(world)
         else:
             world.cleaning_up = True
-            task = asyncio.create_task(self._clean_up(world))
+            task = asyncio.create_task(self._clean_up(world, saved))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _clean_up(self, world: LocalWorld) -> None:
-        self._server.report(world.exits_report(await clean_up(world)))
+    async def _clean_up(self, world: LocalWorld, saved: list[SpooledExit]) -> None:
+        new = await clean_up(world, saved)
+        share_cpus(world, self._worlds.values(), self._slots)
+        self._server.report(world.exits_report(new))
         self._end(world)
 
     def _end(self, world: LocalWorld) -> None:

@@ -23,6 +23,7 @@ from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.spool import Spool, SpooledExit, StartRequest
 from pliant.protos import node_pb2 as wire
 from pliant.protos.sanitize_text import sanitize_text
+from pliant.protos.versions import ProtocolError
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -81,6 +82,7 @@ class LocalWorld:
     channel: asyncio.StreamWriter | None = None
     unsent: list[bytes] = field(default_factory=list)  # for a shim that is not connected yet
     helper: HelperClient | None = None  # if the root helper starts and ends its processes
+    saved: set[int] = field(default_factory=set)  # ranks whose exits a user's shim has reported
 
     @property
     def name(self) -> str:
@@ -103,9 +105,21 @@ class LocalWorld:
         """Return whether the exits of all local ranks are known."""
         return len(self.exits) == len(self.request.ranks)
 
-    def all_exits_saved(self) -> bool:
-        """Return whether the exits of all local ranks are in the spool."""
-        return len(self.spool.exits()) == len(self.request.ranks)
+    def is_last_claim(self, exits: Iterable[SpooledExit]) -> bool:
+        """Return whether exits complete a world whose user could have invented them.
+
+        The processors of such a world are given up when the root helper has seen its last process
+        end. A user may have taken over the shim with a debugger.
+        """
+        known = self.exits.keys() | {end.rank for end in exits}
+        return self.helper is not None and len(known) == len(self.request.ranks)
+
+    def may_have_finished(self) -> bool:
+        """Return whether the exits of all local ranks are in the spool, or cannot be read."""
+        try:
+            return len(self.spool.exits()) == len(self.request.ranks)
+        except ProtocolError:
+            return True  # of another version
 
     @property
     def is_done(self) -> bool:

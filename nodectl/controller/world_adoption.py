@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +30,8 @@ logger = logging.getLogger("pliant.nodectl")
 #: Seconds that the processes of a killed shim may take to end, and between two checks.
 ORPHANS_TIMEOUT_S, _ORPHANS_POLL_S = 10.0, 0.02
 _HELPER_POLL_S = 0.1
+#: Seconds that a keeper may take to end the processes of a world, and between two looks.
+KEEPER_GRACE_S, _MIN_HELPER_POLL_S, _MAX_HELPER_POLL_S = 5.0, 0.005, 0.5
 
 SHIM_KILLED = "its shim was killed"
 SHIM_UNKNOWN = "the record of its shim was lost"
@@ -74,10 +77,12 @@ def read_world(spool: Spool, boot: str, helper: HelperClient | None = None) -> L
     world = LocalWorld(spool.request(), spool, spool.shim(), exits=spool.exits())
     if world.request.boot != boot:
         add_missing_exits(world, REBOOTED)
+    elif world.request.by_helper and helper is not None and world.all_ended:
+        world.exits = {}  # claims, which the helper confirms
     world.ended = world.all_ended
     if world.request.by_helper:
         # If the helper did not answer before the last controller ended, it may have started one.
-        world.helper = helper
+        world.helper, world.saved = helper, set(spool.exits())
         world.shim_unknown = not world.ended and world.shim is None
         return world
     if (
@@ -129,6 +134,31 @@ async def end_by_helper(
         await asyncio.sleep(_HELPER_POLL_S)
 
 
+async def wait_for_last_process(world: LocalWorld, grace_s: float = KEEPER_GRACE_S) -> None:
+    """Wait until the root helper has seen the last process of a world end.
+
+    The keeper of the world ends its processes when the shim has ended. If that takes longer than
+    ``grace_s`` seconds, the helper is asked for it. There is no limit of time: while the helper
+    does not answer, or a process does not end, the world keeps its processors.
+    """
+    assert world.helper is not None
+    deadline, pause, problem = time.monotonic() + grace_s, _MIN_HELPER_POLL_S, ""
+    while True:
+        try:
+            if await asyncio.to_thread(world.helper.find, world.name) is None:
+                return
+            if time.monotonic() >= deadline:
+                logger.error("%s: processes are left after its end: killed", world.name)
+                await asyncio.to_thread(world.helper.end, world.name)
+                deadline = time.monotonic() + grace_s
+        except (HelperUnavailableError, HelperRefusedError) as error:
+            if str(error) != problem:
+                logger.error("%s keeps its processors: %s", world.name, error)
+            problem = str(error)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _MAX_HELPER_POLL_S)
+
+
 async def kill_orphans(
     spool: Spool, shim: ProcessIdentity | None, timeout_s: float = ORPHANS_TIMEOUT_S
 ) -> list[int]:
@@ -158,13 +188,25 @@ async def kill_orphans(
     return []
 
 
-async def clean_up(world: LocalWorld) -> list[SpooledExit]:
-    """End the processes of a world whose shim has ended; return the exits that this adds."""
+async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list[SpooledExit]:
+    """End the processes of a world whose shim has ended; return the exits that this adds.
+
+    Args:
+        world: with the root helper, or with exits that are missing.
+        saved: exits that count when no process of the world is left.
+    """
+    if world.is_last_claim(saved):
+        await wait_for_last_process(world)
+        world.spool.remove_secrets()
+        return world.add_exits(saved)
     if world.shim_unknown:
         logger.error("there is no record of the shim of %s; ending what is left of it", world.name)
     else:
         logger.error("the shim of %s was killed; ending what is left of it", world.name)
-    await _remove_leftovers(world)
+    if world.helper is not None:
+        await wait_for_last_process(world, 0.0)
+    else:
+        await _remove_leftovers(world)
     new = add_missing_exits(world, SHIM_UNKNOWN if world.shim_unknown else SHIM_KILLED)
     world.spool.remove_secrets()
     return new

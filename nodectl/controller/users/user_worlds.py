@@ -254,7 +254,7 @@ class UserWorlds:
                 return
         clean = clean_message(world, sent, pid)
         exits = clean.get("exits", [])
-        new = [SpooledExit.from_record(end) for end in exits if end["rank"] not in world.exits]
+        new = [SpooledExit.from_record(end) for end in exits if end["rank"] not in world.saved]
         if new:
             try:
                 world.spool.save_exits(new)
@@ -263,6 +263,7 @@ class UserWorlds:
                 # The shim connects again and repeats them.
                 asyncio.get_running_loop().call_later(1.0, writer.close)
                 return
+            world.saved |= {end.rank for end in new}
         if exits:
             _write(writer, {"op": "exits_saved", "ranks": [end["rank"] for end in exits]})
         self._callbacks.on_message(clean, writer)

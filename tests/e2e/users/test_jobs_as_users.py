@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,8 @@ import pytest
 from helperkit import ALICE, BOB, Site, needs_root
 from helperkit.identity import acting_as
 from pliant.client.errors import RequestError
+from pliant.nodectl.host.procfs import ProcessIdentity
+from pliant.nodectl.spool import SpooledExit
 from testkit import ROOT, wait_until
 
 pytestmark = [needs_root, pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(400)]
@@ -171,6 +175,67 @@ def test_nobody_takes_the_place_of_a_shim(site: Site) -> None:
             assert sock.recv(1) == b""
     job.resize(3)
     job.finish()
+
+
+def claim_end(shim: ProcessIdentity) -> int:
+    """Stop a shim, and claim in its name that its rank has ended; return the rank's process.
+
+    A user can do the same with a debugger.
+    """
+    process = psutil.Process(shim.pid)
+    (rank,) = process.children()
+    process.suspend()
+    stolen = [_steal(shim.pid, int(number)) for number in os.listdir(f"/proc/{shim.pid}/fd")]
+    (channel,) = [sock for sock in stolen if sock is not None]
+    end = SpooledExit(rank=0, processor=0, code=0, signal=0, reason="", at=time.time())
+    with channel:
+        channel.sendall(json.dumps({"op": "exits", "exits": [end.to_record()]}).encode() + b"\n")
+    return rank.pid
+
+
+def _steal(pid: int, number: int) -> socket.socket | None:
+    """Return a copy of the descriptor of a process if it is a connection to the controller."""
+    libc, process = ctypes.CDLL(None), os.pidfd_open(pid)
+    copy = libc.syscall(438, process, number, 0)  # pidfd_getfd
+    os.close(process)
+    try:
+        sock = socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        return None
+    if sock.family == socket.AF_UNIX and str(_peer_name(sock)).endswith("controller.sock"):
+        return sock
+    sock.close()
+    return None
+
+
+def _peer_name(sock: socket.socket) -> object:
+    try:
+        return sock.getpeername()
+    except OSError:
+        return None
+
+
+@pytest.mark.parametrize("helper_runs", [True, False])
+def test_a_claimed_end_counts_when_the_processes_have_ended(site: Site, helper_runs: bool) -> None:
+    client = site.as_user(ALICE)
+    job = client.submit("/bin/sleep", "600", sizes=1, type="uni", stdout="/dev/null", chdir="/")
+    site.wait(ALICE, job, lambda state, _: state == "RUNNING", "its start")
+    (world,) = site.started()
+    shim = site.find(world)
+    assert shim is not None
+    wait_until(lambda: _runs("/bin/sleep 600"), what="the program")
+    if not helper_runs:
+        site.kill()
+    rank = claim_end(shim)
+    log = site.base / "node.log"
+    wait_until(lambda: f"{world}: its shim does not end it" in log.read_text(), timeout=60)
+    if not helper_runs:
+        assert client.job(job).state == "RUNNING"
+        assert psutil.pid_exists(rank)
+        site.start()
+    site.wait(ALICE, job, lambda state, _: state == "COMPLETED", "its end")
+    assert not psutil.pid_exists(rank)
 
 
 @pytest.mark.case(58)
