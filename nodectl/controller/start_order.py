@@ -21,6 +21,7 @@ from pliant.nodectl.host import procfs
 from pliant.nodectl.host.containment import SlotCpus
 from pliant.nodectl.host.process_limit import task_limit
 from pliant.nodectl.host.stderr_log import describe
+from pliant.nodectl.host.ucx_devices import ucx_devices
 from pliant.nodectl.settings import ControllerSettings, interfaces
 from pliant.nodectl.spool import (
     ADDRESS,
@@ -357,7 +358,11 @@ def make_environment(
     if is_mpi:
         # Otherwise a leaving rank would wait in MPI_Finalize for the ranks that stay.
         ours["MPIR_CVAR_NO_COLLECTIVE_FINALIZE"] = "1"
-    return {**defaults, **variables, **ours}
+    found = {**defaults, **variables, **ours}
+    is_ucx = found["MPIR_CVAR_CH4_NETMOD"] == "ucx"
+    if is_ucx and (devices := ucx_devices(found["FI_TCP_IFACE"])):
+        found.setdefault("UCX_NET_DEVICES", devices)
+    return found
 
 
 def _launcher_variables(

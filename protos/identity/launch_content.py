@@ -53,6 +53,7 @@ NODE_VARIABLES = frozenset(
         "PLIANT_TOKEN_FILE",
         "PLIANT_WORLD",
         "PRTE_MCA_prte_default_hostfile",
+        "UCX_NET_DEVICES",
     }
 )
 

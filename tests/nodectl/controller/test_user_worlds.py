@@ -105,6 +105,34 @@ def order(**changes: Any) -> wire.StartWorld:
     return made
 
 
+@pytest.mark.parametrize(
+    ("settings", "own", "expected"),
+    [
+        (ControllerSettings(transport="ucx", interface="e7"), b"X=1", "devices of e7"),
+        (ControllerSettings(transport="ucx", interface="e7"), b"UCX_NET_DEVICES=mine", "mine"),
+        (ControllerSettings(transport="ucx", interface="e7"), b"FI_TCP_IFACE=e8", "devices of e8"),
+        (ControllerSettings(transport="ucx", interface="lo"), b"X=1", None),
+        (ControllerSettings(transport="ofi", interface="e7"), b"X=1", None),
+    ],
+    ids=["ucx", "of the job", "interface of the job", "loopback", "ofi"],
+)
+def test_ucx_uses_the_interface_of_the_node(
+    settings: ControllerSettings,
+    own: bytes,
+    expected: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def devices(interface: str) -> str:
+        return "" if interface == "lo" else f"devices of {interface}"
+
+    monkeypatch.setattr("pliant.nodectl.controller.start_order.ucx_devices", devices)
+    made = order()
+    del made.environment[:]
+    made.environment.append(own)
+    assert make_environment(made, settings, tmp_path).get("UCX_NET_DEVICES") == expected
+
+
 @pytest.mark.parametrize("kind", ["mpi", "script", "uni"])
 @pytest.mark.parametrize("access", [None, ACCESS])
 def test_server_and_node_compute_the_same_digest(kind: str, access: Any, tmp_path: Path) -> None:
