@@ -51,7 +51,6 @@ LISTING: Mapping[str, str] = {
     "--users": "use --user",
     "--states": "use --state",
     "-o": "use -O with names of columns",
-    "-h": "use --no-header",
     "--noheader": "use --no-header",
     "--long": "use --wide",
     "-i": "use --watch --every SECONDS",
@@ -63,7 +62,7 @@ LISTING: Mapping[str, str] = {
 #: For ``jobdel``: options of ``scancel``.
 CANCELLING: Mapping[str, str] = {
     "--jobname": "use --name",
-    "-s": "use jobctl signal",
-    "--signal": "use jobctl signal",
+    "-s": "a job gets a signal only before its time limit: jobsub --signal",
+    "--signal": "a job gets a signal only before its time limit: jobsub --signal",
     "-p": "there are no partitions",
 }
