@@ -21,7 +21,8 @@ from pliant.nodectl.controller.users.helper_client import (
     HelperRefusedError,
     HelperUnavailableError,
 )
-from pliant.nodectl.host import cgroup, procfs, shared_memory
+from pliant.nodectl.host import cgroup, memory_limit, procfs, shared_memory
+from pliant.nodectl.host.oom import reason_of_group
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.spool import UNREADABLE, Spool, SpooledExit
 
@@ -199,17 +200,32 @@ async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list
         await wait_for_last_process(world)
         world.spool.remove_secrets()
         return world.add_exits(saved)
+    reason = SHIM_UNKNOWN
     if world.shim_unknown:
         logger.error("there is no record of the shim of %s; ending what is left of it", world.name)
     else:
+        reason = _why_memory_ended(world) or SHIM_KILLED
         logger.error("the shim of %s was killed; ending what is left of it", world.name)
     if world.helper is not None:
         await wait_for_last_process(world, 0.0)
     else:
         await _remove_leftovers(world)
-    new = add_missing_exits(world, SHIM_UNKNOWN if world.shim_unknown else SHIM_KILLED)
+    new = add_missing_exits(world, reason)
     world.spool.remove_secrets()
     return new
+
+
+def _why_memory_ended(world: LocalWorld) -> str:
+    """Return that the job has used up its memory, if it has; empty otherwise.
+
+    The kernel kills a rank first. If the rank takes long to end, it may kill the shim, too.
+    """
+    request = world.request
+    if not request.memory_bytes or world.helper is not None:
+        return ""
+    state = world.spool.directory.parent.parent
+    group = memory_limit.find_group(memory_limit.group_name(request.job, request.run, state))
+    return reason_of_group(group, request.memory_bytes, request.node_name) if group else ""
 
 
 async def end_all_worlds(folder: Path, helper: HelperClient | None = None) -> list[int]:

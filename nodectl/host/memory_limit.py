@@ -40,6 +40,12 @@ def group_name(job: int, run: int, node: int | os.PathLike[str]) -> str:
     return f"{cgroup.JOB_PREFIX}{job}.{run}-{status.st_dev:x}.{status.st_ino:x}"
 
 
+def find_group(name: str) -> Base | None:
+    """Return the group of a job; it may not exist if the kernel does not limit memory here."""
+    where = base("memory")
+    return where and Base(where.version, f"{where.folder}/{name}")
+
+
 def enter(name: str, limit_bytes: int) -> bool:
     """Move this process, a shim without ranks, into the group of a job, and set its limit.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from pliant.nodectl.host.cgroup_hierarchies import own_group
+from pliant.nodectl.host.cgroup_hierarchies import Base, own_group
 
 #: By version of control groups: the file of a group with the count, and the start of its line.
 _FILES = {1: "memory.oom_control", 2: "memory.events"}
@@ -61,6 +61,20 @@ class MemoryKills:
         if not self._limit:
             return OUT_OF_MEMORY
         return out_of_memory(_read_limit(self._counter) or self._limit, self._node)
+
+
+def reason_of_group(group: Base, limit_bytes: int, node: str) -> str:
+    """Return why processes of a job were killed; empty if its group has not run out of memory.
+
+    Args:
+        group: the group of a job, whose shim may be one of the killed processes.
+        limit_bytes: memory that the job asked for; the limit of the group is told if it is known.
+        node: its name.
+    """
+    file = f"{group.folder}/{_FILES[group.version]}"
+    if not kill_count(file):
+        return ""
+    return out_of_memory(_read_limit(file) or limit_bytes, node)
 
 
 def kill_count(path: str) -> int:
