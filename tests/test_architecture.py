@@ -113,7 +113,7 @@ ORDER = {
         registry
         authorisation
         config database
-        reload
+        backup reload
         config_command execution
         login_hosts
         rpc user_requests

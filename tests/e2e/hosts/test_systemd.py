@@ -90,7 +90,7 @@ class InstalledHost:
 
     def job_state(self, job: int) -> str:
         """Return the state of a job, empty if the server does not answer."""
-        found = self.container.run_as("alice", "jobstat", "--json", "-a", str(job), check=False)
+        found = self.container.run_as("alice", "jobstat", "--json", str(job), check=False)
         return str(json.loads(found)[0]["state"]) if found.startswith("[") else ""
 
     def wait_for_job(self, job: int, state: str) -> None:
