@@ -153,7 +153,9 @@ def _install(root: Path) -> None:
 
 def _boot(base: Path) -> Iterator[Container]:
     binds = {f"--bind-ro={path}" for path in (ROOT, Path(sys.prefix))}
-    options = ["--register=no", "--keep-unit", "--private-network", "--quiet", *binds]
+    # The root helper makes a session keyring for each job, which nspawn forbids by default.
+    allowed = "--system-call-filter=@keyring"
+    options = ["--register=no", "--keep-unit", "--private-network", "--quiet", allowed, *binds]
     with open(base / "log", "wb") as log:
         nspawn = subprocess.Popen(
             ["systemd-nspawn", *options, "--boot", f"--directory={base / 'root'}"],
