@@ -77,7 +77,9 @@ def leave_session_keyring() -> None:
         return  # the number of the system call is not known
     if _libc.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None) == -1:
         error = ctypes.get_errno()
-        if error != errno.ENOSYS:  # a kernel without keyrings has no keys either
+        # A kernel without keyrings has no keys. A container whose filter forbids the system call
+        # (EPERM) forbids it to the programs of users too, so they cannot read any.
+        if error not in {errno.ENOSYS, errno.EPERM}:
             raise OSError(error, f"no new session keyring: {os.strerror(error)}")
 
 

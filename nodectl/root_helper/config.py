@@ -151,8 +151,11 @@ def _read_settings(path: Path) -> dict[str, Any]:
     for key in record.keys() - _KEYS:
         raise HelperConfigError(f"{path}: {key}: there is no such key")
     for key in ("cluster", "node"):
+        name = record.get(key, "")
+        if not isinstance(name, str):
+            raise HelperConfigError(f"{path}: {key}: {name!r}: expected a name")
         try:
-            check_name(key, str(record.get(key, "")))
+            check_name(key, name)
         except IdentityError as error:
             raise HelperConfigError(f"{path}: {error}") from None
     try:

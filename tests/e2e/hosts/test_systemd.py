@@ -19,7 +19,6 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.slow,
     pytest.mark.timeout(300),
-    pytest.mark.xdist_group("systemd"),
 ]
 
 DAEMONS = ("pliant-server", "pliant-nodectl", "pliant-helper", "pliant-login-agent")
@@ -88,6 +87,11 @@ class InstalledHost:
         text = self.container.run_as("alice", "jobsub", "--json", *command)
         return int(json.loads(text)["id"])
 
+    def start_job(self) -> None:
+        """Start a job of alice that sleeps during the tests."""
+        self.job = self.submit("sleep", "3000")
+        self.wait_for_job(self.job, "RUNNING")
+
     def job_state(self, job: int) -> str:
         """Return the state of a job, empty if the server does not answer."""
         found = self.container.run_as("alice", "jobstat", "--json", str(job), check=False)
@@ -135,8 +139,7 @@ def host() -> Iterator[InstalledHost]:
     with booted() as container:
         installed = InstalledHost(container)
         installed.install()
-        installed.job = installed.submit("sleep", "3000")
-        installed.wait_for_job(installed.job, "RUNNING")
+        installed.start_job()
         yield installed
 
 
@@ -249,6 +252,7 @@ def test_jobs_survive_a_stop_of_everything(host: InstalledHost) -> None:
     host.container.run_as("alice", "jobdel", str(host.job))
     host.wait_for_job(host.job, "CANCELLED")
     wait_until(lambda: not host.sleeping(), every=0.2, what="the end of the job")
+    host.start_job()
 
 
 def test_a_wrong_setting_is_not_tried_again(host: InstalledHost) -> None:

@@ -92,6 +92,7 @@ def _damaged_generation(helper: Helper) -> None:
         (_damaged_generation, "state"),
         (lambda helper: helper.configure(account="nobody-there"), "account"),
         (lambda helper: helper.configure(node="a/b"), "node"),
+        (lambda helper: helper.configure(node=None), "node"),
         (lambda helper: helper.configure(system_users=["root"]), "system_users"),
         (lambda helper: helper.configure(cpus="3-0"), "cpus"),
         (lambda helper: helper.configure(cpus=4), "cpus"),

@@ -14,11 +14,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from pliant.nodectl.host.cgroup import make_group
+from pliant.nodectl.host.cgroup_hierarchies import own_group, parse_groups
 from testkit import ROOT, wait_until
 
 PREFIX = Path("/opt/pliant")
@@ -151,17 +154,45 @@ def _install(root: Path) -> None:
                 inside.chmod(inside.stat().st_mode | 0o055)
 
 
+def _make_groups(name: str) -> list[Path]:
+    """Make a control group in each hierarchy, because systemd manages that in which it starts."""
+    found = []
+    for names, _ in parse_groups(Path("/proc/self/cgroup").read_text()):
+        parent = own_group(min(names, default=""))
+        if parent is not None and make_group(f"{parent.folder}/{name}"):
+            found.append(Path(parent.folder, name))
+    return found
+
+
+def _enter(groups: list[Path]) -> None:
+    for group in groups:
+        (group / "cgroup.procs").write_text("0")
+
+
+def _remove(groups: list[Path]) -> None:
+    """Remove groups, when the last processes of the container have left them."""
+
+    def removed() -> bool:
+        for group in groups:
+            for folder, _, _ in os.walk(group, topdown=False):
+                with suppress(OSError):
+                    os.rmdir(folder)
+        return not any(group.exists() for group in groups)
+
+    wait_until(removed, every=0.1, what="empty control groups")
+
+
 def _boot(base: Path) -> Iterator[Container]:
     binds = {f"--bind-ro={path}" for path in (ROOT, Path(sys.prefix))}
-    # The root helper makes a session keyring for each job, which nspawn forbids by default.
-    allowed = "--system-call-filter=@keyring"
-    options = ["--register=no", "--keep-unit", "--private-network", "--quiet", allowed, *binds]
+    options = ["--register=no", "--keep-unit", "--private-network", "--quiet", *binds]
+    groups = _make_groups(base.name)
     with open(base / "log", "wb") as log:
         nspawn = subprocess.Popen(
             ["systemd-nspawn", *options, "--boot", f"--directory={base / 'root'}"],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            preexec_fn=partial(_enter, groups),  # noqa: PLW1509 - xdist runs tests in the main thread
         )
     container = Container(base / "root", nspawn.pid)
     states = ("running", "degraded")
@@ -183,3 +214,5 @@ def _boot(base: Path) -> Iterator[Container]:
         except subprocess.TimeoutExpired:
             nspawn.kill()
             nspawn.wait()
+        # systemd-nspawn has made the same group in the hierarchy that is named systemd.
+        _remove([*groups, *Path("/sys/fs/cgroup").glob(f"*/{base.name}")])
