@@ -203,7 +203,8 @@ def test_an_ended_command_continues(tmp_path: Path, how: signal.Signals) -> None
     """The command ends by a signal after a run, and repeats no finished run when it is repeated."""
     (tmp_path / "axes.yaml").write_text(TWO_AXES, encoding="utf-8")
     results = tmp_path / "results"
-    words = ["run", "axes.yaml", "--processes", "1", "--results", str(results)]
+    # Runs of so many jobs take long enough to end the command between two of them.
+    words = ["run", "axes.yaml", "--processes", "1", "--jobs", "1000", "--results", str(results)]
     command = [sys.executable, "-P", "-m", "pliant.simulator.experiments.command", *words]
     with subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
