@@ -74,7 +74,7 @@ def test_up_refuses_before_it_keeps_or_starts_anything(folder: Path, state_dir: 
     assert " equipartition, " in unknown.line
     said = run_command("pliant", "up", "--detach", "--config", "key.yaml", cwd=folder)
     assert said.code == 2
-    assert "key.yaml: strateggy: unknown key, did you mean strategy?" in said.line
+    assert "key.yaml: line 1: strateggy: unknown key, did you mean strategy?" in said.line
     assert not (state_dir / "cluster.json").exists()
     assert list((state_dir.parent / "run").iterdir()) == []
 
