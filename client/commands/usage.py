@@ -16,7 +16,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pliant.client.connection import Connection
-from pliant.client.terminal.durations import format_duration, format_time, parse_span
+from pliant.client.listing.selection import moment_before
+from pliant.client.terminal.durations import format_duration, format_time
 from pliant.client.terminal.number_arguments import job_number
 from pliant.client.terminal.output import (
     Parser,
@@ -49,31 +50,16 @@ def accounting(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("ids", nargs="*", type=job_number, metavar="id", help="only these jobs")
     parser.add_argument("--user", metavar="NAME", help="only the jobs of this user")
     parser.add_argument("--account", metavar="NAME", help="only the jobs of this account")
-    parser.add_argument("--since", type=_moment, metavar="TIME", help="from this time on (1d)")
-    parser.add_argument("--until", type=_moment, metavar="TIME", help="until this time (now)")
+    parser.add_argument(
+        "--since", type=moment_before, metavar="TIME", help="from this time on (1d)"
+    )
+    parser.add_argument("--until", type=moment_before, metavar="TIME", help="until this time (now)")
     parser.add_argument("--sum", choices=_SUMS, help="add up the phases of each of these")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="print JSON; times since the epoch")
     how.add_argument("--csv", action="store_true", help="print CSV; times since the epoch")
     options = parser.parse_args(argv)
     return run_command(ACCOUNTING, lambda: _show_phases(options))
-
-
-def _moment(text: str) -> float:
-    """Return a time in seconds since the epoch."""
-    now = time.time()
-    try:
-        return now - parse_span(text)
-    except ValueError:
-        pass
-    for form in ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"):
-        try:
-            return time.mktime(time.strptime(text, form))
-        except (ValueError, OverflowError):
-            continue
-    raise argparse.ArgumentTypeError(
-        f"{text!r} is no time; write 90s, 12h, 7d, 2026-12-24 or 2026-12-24T16:30"
-    )
 
 
 def _show_phases(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from serverkit import Server
+from serverkit import Server, User
 
 
 @pytest.fixture
@@ -38,3 +38,10 @@ def make_server() -> Iterator[Callable[..., Server]]:
 def server(make_server: Callable[..., Server]) -> Server:
     """Return a running server."""
     return make_server().start()
+
+
+@pytest.fixture
+def user(server: Server) -> Iterator[User]:
+    """Return a connection of a user to the running server."""
+    with server.user() as connection:
+        yield connection

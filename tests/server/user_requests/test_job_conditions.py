@@ -19,12 +19,6 @@ def node(server: Server) -> Iterator[Controller]:
     controller.close()
 
 
-@pytest.fixture
-def user(server: Server) -> Iterator[User]:
-    with server.user() as connection:
-        yield connection
-
-
 def test_a_job_starts_after_another_and_not_without(node: Controller, user: User) -> None:
     first = user.submit()
     start = node.expect("start_world")

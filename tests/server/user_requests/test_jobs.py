@@ -24,12 +24,6 @@ def node(server: Server) -> Iterator[Controller]:
     controller.close()
 
 
-@pytest.fixture
-def user(server: Server) -> Iterator[User]:
-    with server.user() as connection:
-        yield connection
-
-
 def ended(user: User, job: int) -> dict[str, object]:
     result: dict[str, object] = user.do("wait", id=job)["job"]
     return result

@@ -18,12 +18,6 @@ def node(server: Server) -> Iterator[Controller]:
     controller.close()
 
 
-@pytest.fixture
-def user(server: Server) -> Iterator[User]:
-    with server.user() as connection:
-        yield connection
-
-
 def test_jobs_are_selected_forecast_and_cancelled(node: Controller, user: User) -> None:
     running = user.submit(name="first", time_limit_s=600.0)
     start = node.expect("start_world")

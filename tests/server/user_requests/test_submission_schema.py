@@ -31,12 +31,6 @@ def node(server: Server) -> Iterator[Controller]:
     controller.close()
 
 
-@pytest.fixture
-def user(server: Server) -> Iterator[User]:
-    with server.user() as connection:
-        yield connection
-
-
 def asks(number: int, sizes: str, **more: object) -> app_pb2.AppReport:
     request = app_pb2.RequestSizes(number=number, sizes=sizes, **more)  # type: ignore[arg-type]
     return app_pb2.AppReport(request=request)
