@@ -368,7 +368,7 @@ class SaveReported:
 
 @dataclass(frozen=True, slots=True)
 class SuspensionHeld:
-    """A coordinator that connected reports which suspension it has not begun. 0 for none."""
+    """A coordinator that has just connected reports the suspension that it has not begun, or 0."""
 
     job: JobId
     run: int

@@ -59,7 +59,7 @@ class _Donors:
         return sum(count(self._given(job, job.sizes.min)) for job in self.jobs)
 
     def ask(self, placer: Placer, need: int) -> None:
-        """Let as few donors as possible give ``need`` processors."""
+        """Shrink donors, in their order, until they have given ``need`` processors."""
         for job in self._order:
             if need <= 0:
                 return

@@ -34,7 +34,13 @@ def find_restorer(store: CheckpointStore | None, data: JobData) -> "Restorer | N
 
 
 def _find(comm: MPI.Intracomm, store: CheckpointStore) -> Manifest | None:
-    """Return the published checkpoint, which rank 0 broadcasts; None if there is none."""
+    """Return the published checkpoint on all ranks; None if there is none.
+
+    Rank 0 claims the folder for this run first, so that earlier runs no longer write to it.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be read.
+    """
     told: dict[str, Any] | str | None = None  # plain data, because ranks may run different versions
     if comm.rank == 0:
         try:

@@ -138,7 +138,10 @@ class CheckpointStore:
         return self.folder / data_name(number)
 
     def claim(self) -> None:
-        """Forbid all former runs of the job to change the folder."""
+        """Record the number of this run in the folder, so that earlier runs refuse to write to it.
+
+        The first run has none before it. A folder that cannot be written stays as it is.
+        """
         if self._run < 2:
             return
         try:

@@ -143,7 +143,7 @@ class BlockArray(BlockHandle[_Part]):
         return self._here().whole
 
     def clone(self, twins: Mapping[int, Handle]) -> Self:
-        """Return a clone that follows the clone of its matrix, if it is like a matrix."""
+        """Return a clone, which follows the clone of the matrix if this array follows one."""
         other = super().clone(twins)
         matrix = twins.get(id(self._split))
         if isinstance(matrix, CsrMatrix):

@@ -149,7 +149,7 @@ def withdraw(state: CoreState, job: Job, reason: str, *, quiet: bool = False) ->
 
 
 def abandon(state: CoreState, job: Job, reason: str) -> None:
-    """End a transaction because its job ends. Its processors become free with the job."""
+    """Close the open resize of a job that ends. Its processors become free with the job."""
     resize = job.resize
     if resize is None:
         return
@@ -236,7 +236,7 @@ def free_processors(state: CoreState, job: Job, gone: ProcessorMap) -> None:
 
 
 def drop_reservation(state: CoreState, job: Job, reason: str = "waits its turn") -> None:
-    """Drop the reservation of a job that waits for processors."""
+    """Drop the reservation of a waiting job; withdraw its open resize instead if it has one."""
     if not job.reserved:
         return
     if job.resize is not None:

@@ -54,7 +54,7 @@ class SlotCpus:
 
 
 def find_controllers() -> dict[str, str]:
-    """Find out which controllers this process can use, by making and removing a group with each.
+    """Find out which cgroup controllers this process can use: make and remove a group with each.
 
     Returns:
         By name, the version such as ``cgroup v1``; empty if the controller cannot be used.

@@ -26,7 +26,7 @@ class CertificateError(IdentityError):
 
 
 class ClockSkewError(CertificateError):
-    """A certificate is not valid yet or any more, or a clock is wrong."""
+    """A certificate has expired or is not valid yet; a clock may be wrong."""
 
 
 class JoinTokenError(IdentityError):

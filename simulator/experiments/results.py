@@ -79,7 +79,7 @@ class Outcome:
         ]
 
     def counts(self) -> dict[str, int]:
-        """Return how many values have each verdict, without those that are only reported."""
+        """Return how many values have each verdict, without those that are reported or doubtful."""
         found: dict[str, int] = {}
         for line in self.lines:
             for verdict in line.verdicts.values():

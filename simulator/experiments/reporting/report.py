@@ -135,7 +135,7 @@ def _doubtful_values(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _claims(lines: Sequence[Line], every_claim: bool) -> Iterator[str]:
-    """Yield the claims of all rows; of many claims those that do not hold, and their number."""
+    """Yield a line for each claim; if there are many, only those that fail, and how many hold."""
     total = sum(len(line.claims) for line in lines)
     short = total > _FEW and not every_claim
     held = 0
