@@ -26,7 +26,7 @@
 commands and the server raise it, too.
 """
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 
 
 class AppkitError(PliantError):

@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 
 
 class ClientError(PliantError):

@@ -16,10 +16,10 @@ from pliant.core.model.nodes import NodeFault
 from pliant.core.model.timers import Timer
 from pliant.core.model.views_and_plans import Plan
 from pliant.core.support.fast_dataclass import fast_init
+from pliant.core.values.fair_shares import Shares
 from pliant.core.values.ids import FIRST_START, CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.negotiation_policy import NegotiationPolicy
 from pliant.core.values.processors import NONE, ProcessorMap
-from pliant.core.values.shares import Shares
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.timeouts import Timeouts
 from pliant.core.values.user_limits import UserLimits

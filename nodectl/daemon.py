@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pliant.core.support.base_error import PliantError
 from pliant.core.support.command_line import CommandParser
-from pliant.core.support.errors import PliantError
 from pliant.faults import identify
 from pliant.protos.daemons.atomic_files import describe_unusable
 from pliant.protos.daemons.log_handlers import LogHandler, make_log_handler

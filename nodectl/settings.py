@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.core.values.constraint import is_property
 from pliant.core.values.node_needs import MAX_GRES, is_gres_name, parse_memory
 from pliant.nodectl.host.cpus import format_cpus, parse_cpus

@@ -12,7 +12,7 @@ from pliant.core import commands, events
 from pliant.core.model import negotiation
 from pliant.core.model.jobs import Exit
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.core.support.input_limits import MAX_PROCESSORS, MAX_TEXT
 from pliant.core.values.constraint import is_property
 from pliant.core.values.ids import JobId, NodeName, ResizeId

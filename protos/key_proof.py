@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 
 #: Metadata keys. The subject says whose key is used.
 SUBJECT = "pliant-subject"

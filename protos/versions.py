@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 
 #: The protocol that this version writes.
 PROTOCOL = 2

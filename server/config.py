@@ -13,10 +13,10 @@ from typing import Literal
 
 import msgspec
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
+from pliant.core.values.fair_shares import Shares, parse_shares
 from pliant.core.values.negotiation_policy import Escalation, GrowIf, NegotiationPolicy, Take
 from pliant.core.values.resources import LARGEST, is_name
-from pliant.core.values.shares import Shares, parse_shares
 from pliant.core.values.timeouts import Timeouts
 from pliant.core.values.user_limits import UserLimits, parse_user_limits
 from pliant.protos.address import GRPC_SOCKET, Address, TcpAddress, UnixAddress, parse_address
@@ -105,7 +105,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     database_timeout_s: float = 10.0
     #: Named resources of the cluster, such as licenses, with the amount of each.
     resources: dict[str, int] = {}
-    #: Fair order: half-life of usage, shares of users and accounts (``core/values/shares.py``).
+    #: Fair order: half-life, shares of users and accounts (``core/values/fair_shares.py``).
     fairshare: dict[str, object] = {}
     #: Limits for each user (``core/values/user_limits.py``).
     user_limits: dict[str, object] = {}

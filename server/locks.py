@@ -9,7 +9,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 
 
 class AlreadyRunningError(PliantError):

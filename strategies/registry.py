@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.interface.options import OptionError, StrategyOption, convert, describe
 from pliant.strategies.ordered import Ordered

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from testkit import PARTS, ROOT
 
 CODES = ROOT / "docs" / "errors.md"

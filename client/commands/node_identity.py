@@ -12,7 +12,7 @@ from pliant.client.errors import ClientError
 from pliant.client.paths import state_dir
 from pliant.client.terminal.output import print_json, print_text
 from pliant.client.terminal.tables import clean
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 
 if TYPE_CHECKING:
     from pliant.protos.identity.node_files import NodeIdentity

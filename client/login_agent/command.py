@@ -52,7 +52,7 @@ def _run(options: argparse.Namespace) -> int:
     import logging
 
     from pliant.client.login_agent.server_link import ServerLinks
-    from pliant.core.support.errors import PliantError
+    from pliant.core.support.base_error import PliantError
     from pliant.protos.daemons.log_handlers import make_log_handler
     from pliant.protos.daemons.users_folder import prepare_users_folder
     from pliant.protos.identity.node_files import DIRECTORY

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from pliant.client.login_agent.server_link import CHUNK_BYTES, CONNECT_S, ServerLinks
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.protos.daemons.agent_renewal_messages import RenewalRequest, decode_renewal_answer
 from pliant.protos.identity import authority, keys, node_files
 from pliant.protos.identity.certificates import parse_certificates, renew_at

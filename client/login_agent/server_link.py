@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.protos.address import TcpAddress, parse_address
 from pliant.protos.daemons.tls import client_context
 from pliant.protos.daemons.user_assertion import UserAssertion

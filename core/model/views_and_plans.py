@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pliant.core.model.usage import Usage
 from pliant.core.model.wait_reasons import Reason
 from pliant.core.support.fast_dataclass import fast_init
+from pliant.core.values.fair_shares import Shares
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.node_needs import MEMORY, Amounts, NodeNeeds
 from pliant.core.values.processors import ProcessorMap, count
 from pliant.core.values.profit_contract import Contract
-from pliant.core.values.shares import Shares
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup, expected_end
 

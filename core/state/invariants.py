@@ -16,7 +16,7 @@ from pliant.core.state import node_capacity_left
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.processor_limits import used
 from pliant.core.state.views import fresh_view, view
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.core.values.processors import NONE, ProcessorMap, count, format_ranges, indices
 
 

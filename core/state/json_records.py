@@ -30,7 +30,7 @@ from pliant.core.model.resize import (
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome, SizeRequest
 from pliant.core.model.usage import OpenPhase
 from pliant.core.model.warning_signal import WarningSignal
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.core.values.dependencies import format_dependencies, parse_dependencies
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.lost_contact_policy import Isolation

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.core.support.input_limits import MAX_PROCESSORS
 
 _RANGE = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?(?::(pow2|x(\d{1,12})|\+(\d{1,12})))?", re.ASCII)

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 
 
 class SpeedupError(PliantError, ValueError):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.protos import node_pb2 as wire
 from pliant.protos.identity import authority, keys
 from pliant.protos.identity.certificates import parse_certificates, renew_at

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import grpc
 import psutil
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.faults import message
 from pliant.nodectl.controller.confirmed_contact import ConfirmedContact
 from pliant.nodectl.controller.server_links import ServerLink, Stream

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.nodectl.host import process_limit
 from pliant.nodectl.host.cpus import format_cpus
 from pliant.nodectl.spool import NOT_FOUND, NOT_USABLE, StartRequest, to_bytes, to_text

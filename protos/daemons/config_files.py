@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
+from pliant.core.support.base_error import PliantError
 from pliant.core.support.duplicate_keys import find_duplicate_key
-from pliant.core.support.errors import PliantError
 
 #: Bytes of the largest file that is read.
 MAX_BYTES = 1 << 20

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 
 #: Users together may have this part of the descriptors, and one user this part of those.
 _USERS_PART, _ONE_USER_PART = 4, 4

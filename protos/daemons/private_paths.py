@@ -12,7 +12,7 @@ import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 
 REMOVE_AND_RESTART = "remove it, then start the server again"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 
 #: Version of this line.
 FORM = 1

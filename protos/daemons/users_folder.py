@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.protos.daemons.private_paths import UntrustedPathError, open_private
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from cryptography import x509
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.core.support.plural import plural
 from pliant.protos.identity import admitted_nodes
 from pliant.protos.identity.admitted_nodes import AdmittedNode, AdmittedNodes, serial_of

@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.protos.identity import cluster_files
 from pliant.protos.identity.authority import DAY_S
 from pliant.protos.identity.certificates import check_time, ends_at, renew_at

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.protos.daemons.config_files import MAX_BYTES, ConfigFileError, parse_config
 from pliant.protos.daemons.private_paths import UntrustedPathError, read_private
 

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pliant.core.support.base_error import PliantError
 from pliant.core.support.command_line import CommandParser
-from pliant.core.support.errors import PliantError
 
 
 def backup(argv: Sequence[str] | None = None) -> int:

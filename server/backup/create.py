@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.protos.daemons.atomic_files import sync_folder
 from pliant.server.authentication.cluster_secret import FILE_NAME as SECRET
 from pliant.server.database.generation import FILE_NAME as GENERATION

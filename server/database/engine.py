@@ -13,7 +13,7 @@ from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from pliant.core.state.json_records import NewerRecordError
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.faults import active, writing
 from pliant.protos.daemons.atomic_files import describe_unusable
 from pliant.server.database.db_errors import (

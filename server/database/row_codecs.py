@@ -14,7 +14,7 @@ from pliant.core.state.json_records import (
     node_from_record,
     node_to_record,
 )
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.core.values.ids import NodeName
 from pliant.server.registry.job_program import Program, Summary
 

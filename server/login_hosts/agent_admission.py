@@ -11,7 +11,7 @@ import time
 
 from cryptography import x509
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.protos.daemons.agent_renewal_messages import RenewalAnswer
 from pliant.protos.daemons.tls import server_context
 from pliant.protos.daemons.user_assertion import UserAssertion, UserAssertionError

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.protos.address import TcpAddress
 from pliant.protos.daemons.agent_renewal_messages import decode_renewal
 from pliant.protos.daemons.user_assertion import (

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.protos.identity import authority, cluster_files
 from pliant.protos.identity.admitted_nodes import AGENTS_FILE, AdmittedNodes
 from pliant.protos.identity.admitted_nodes import FILE as ADMITTED_FILE

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.protos.address import TcpAddress
 from pliant.protos.identity.errors import JoinTokenError, StoredIdentityError
 from pliant.protos.node_joining.messages import MAX_LINE_BYTES, JoinRefusal

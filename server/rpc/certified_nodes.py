@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
 from pliant.protos.identity import authority

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 
 
 class UserRequestError(PliantError, code="user-request"):

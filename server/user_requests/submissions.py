@@ -13,8 +13,8 @@ from pliant.core.events import JobSubmitted
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.support.plural import plural
+from pliant.core.values.fair_shares import AccountError, Shares
 from pliant.core.values.ids import JobId
-from pliant.core.values.shares import AccountError, Shares
 from pliant.faults import failpoint
 from pliant.server.database.db_errors import is_locked, sqlite_message
 from pliant.server.database.reader import Reader

@@ -1,6 +1,6 @@
 """The errors that stop a simulation, by what can be done about them."""
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 
 
 class SimulationError(PliantError):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from reprlib import repr as short
 
-from pliant.core.model.node_room import NodeRoom
+from pliant.core.model.node_free_capacity import NodeRoom
 from pliant.core.model.views_and_plans import (
     Acceptance,
     Offer,

@@ -5,7 +5,7 @@ exported by ``pliant.strategies``.
 """
 
 from pliant.core.model.fair_share import FairShares
-from pliant.core.model.node_room import NodeRoom
+from pliant.core.model.node_free_capacity import NodeRoom
 from pliant.core.model.placement import first_fit, keep_first
 from pliant.core.model.usage import Usage
 from pliant.core.model.views_and_plans import (
@@ -25,13 +25,13 @@ from pliant.core.model.views_and_plans import (
     WaitingJob,
 )
 from pliant.core.model.wait_reasons import Reason, WaitCode, WaitReason
+from pliant.core.values.fair_shares import Shares
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import NONE as NO_PROCESSORS
 from pliant.core.values.processors import ProcessorMap, block, count, indices, lowest
 from pliant.core.values.processors import of as from_indices
 from pliant.core.values.profit_contract import Contract
-from pliant.core.values.shares import Shares
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.core.values.speedup import Speedup, parse_speedup
 

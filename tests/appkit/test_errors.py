@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from pliant.appkit import errors
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 
 #: A line of the tree: the lines that connect classes, a name, its base or its meaning.
 LINE = re.compile(r"^ {4}([├└│─ ]*)(\w+)(?: \((\w+)\)(?:  .*)?|  .*|)$", re.MULTILINE)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.nodectl.host.procfs import ProcessIdentity, boot_id
 from pliant.nodectl.spool import StartRequest
 from pliant.protos.daemons.peer_credentials import peer_uid

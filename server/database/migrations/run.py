@@ -10,7 +10,7 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Engine
 
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 
 
 class UnknownVersionError(PliantError):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pliant.core.model.fair_share import FairShares, factor
 from pliant.core.model.usage import Usage, decayed
-from pliant.core.values.shares import Account, Shares
+from pliant.core.values.fair_shares import Account, Shares
 
 amounts = st.floats(0, 1e12)
 processors = st.integers(0, 100_000)

@@ -19,7 +19,7 @@ from cryptography.x509 import Certificate
 
 from pliant.client import node_joining as client
 from pliant.client.node_joining import join
-from pliant.core.support.errors import PliantError
+from pliant.core.support.base_error import PliantError
 from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.daemons.private_paths import UntrustedPathError
 from pliant.protos.identity import authority, keys

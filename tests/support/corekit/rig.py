@@ -29,12 +29,12 @@ from pliant.core.state.json_records import (
     node_to_record,
 )
 from pliant.core.values.dependencies import parse_dependencies
+from pliant.core.values.fair_shares import Shares
 from pliant.core.values.ids import FIRST_START, CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.negotiation_policy import GrowIf, NegotiationPolicy
 from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import NONE, ProcessorMap, from_indices, indices
 from pliant.core.values.resources import parse_needs
-from pliant.core.values.shares import Shares
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.core.values.speedup import LINEAR, Speedup
 from pliant.core.values.user_limits import NO_LIMITS, UserLimits

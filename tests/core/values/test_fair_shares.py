@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from pliant.core.values.shares import Account, AccountError, Shares, parse_half_life, parse_shares
+from pliant.core.values.fair_shares import (
+    Account,
+    AccountError,
+    Shares,
+    parse_half_life,
+    parse_shares,
+)
 
 
 def test_what_the_configuration_may_say() -> None:
