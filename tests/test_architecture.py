@@ -98,6 +98,7 @@ ORDER = {
     """,
     "client": """
         errors slurm_options
+        ssh
         script_text
         site_settings
         account_joining paths job_environment terminal node_joining

@@ -1,0 +1,1 @@
+"""Commands on other hosts over SSH, for private clusters and for the installation of hosts."""

@@ -1,0 +1,327 @@
+"""A connection to one host over SSH, and commands on it.
+
+Host keys must be known: a key that is unknown or has changed is refused before anything is sent.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from pliant.client.errors import ClientError
+from pliant.client.ssh.target import SSH_PORT, SshTarget, complete_target
+
+if TYPE_CHECKING:
+    from paramiko import Channel, SSHClient
+
+CONNECT = "connect"
+_BLOCK = 1 << 15
+#: At most this much of each output is kept in memory.
+_MAX_OUTPUT = 1 << 22
+#: A connection that is lost is noticed after a few of these intervals.
+_KEEPALIVE_S = 10
+
+
+class HostError(ClientError, code="host-failed"):
+    """A step failed on a host; the text names host, step, cause and remedy."""
+
+    def __init__(self, host: str, step: str, cause: str, remedy: str = "") -> None:
+        self.host, self.step, self.cause, self.remedy = host, step, cause, remedy
+        super().__init__(f"{host}: {step}: {cause}" + (f"; {remedy}" if remedy else ""))
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """How a command on a host ended, and its outputs."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def last_line(self) -> str:
+        """Return the last line of stderr, or else of stdout."""
+        for output in (self.stderr, self.stdout):
+            lines = output.decode("utf-8", "replace").strip().splitlines()
+            if lines:
+                return lines[-1].strip()
+        return ""
+
+
+class SshSession:
+    """An open connection to a host; a context manager."""
+
+    def __init__(self, target: SshTarget, client: SSHClient) -> None:
+        """Take an open connection; `connect` opens one."""
+        self.target = target
+        self._client = client
+
+    @property
+    def name(self) -> str:
+        """Return the name of the host as the user wrote it."""
+        return self.target.name
+
+    def __enter__(self) -> SshSession:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def route(self) -> tuple[str, str]:
+        """Return the addresses of this machine and of the host on this connection."""
+        transport = self._client.get_transport()
+        if transport is None:
+            raise HostError(self.name, CONNECT, "the connection is closed")
+        return transport.sock.getsockname()[0], transport.sock.getpeername()[0]
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        step: str,
+        stdin: bytes | BinaryIO = b"",
+        stdout: BinaryIO | None = None,
+        timeout_s: float = 60.0,
+    ) -> CommandResult:
+        """Run a command and wait for its end.
+
+        Args:
+            command: the words; the shell of the host does not interpret them.
+            step: what the command is for, for messages.
+            stdin: its input.
+            stdout: where its output goes; None to return it.
+            timeout_s: the longest time without an end of the command.
+
+        Raises:
+            HostError: the connection broke, or the command did not end in time.
+        """
+        from paramiko import SSHException
+
+        deadline = time.monotonic() + timeout_s
+        try:
+            transport = self._client.get_transport()
+            if transport is None:
+                raise EOFError
+            with transport.open_session(timeout=timeout_s) as channel:
+                channel.settimeout(timeout_s)
+                channel.exec_command(shlex.join(command))
+                return _communicate(channel, stdin, stdout, deadline)
+        except TimeoutError:
+            raise HostError(
+                self.name,
+                step,
+                f"no end within {timeout_s:g} s of `{shlex.join(command)[:200]}`",
+                "look at the load and the disks of the host",
+            ) from None
+        except (SSHException, EOFError, OSError) as error:
+            raise HostError(
+                self.name,
+                step,
+                f"the connection broke ({error or type(error).__name__})",
+                "try again when the host can be reached",
+            ) from None
+
+    def check(self, command: Sequence[str], *, step: str, remedy: str = "", **more: Any) -> bytes:
+        """Run a command that must end with 0, and return its output.
+
+        Raises:
+            HostError: also if the command ended with another code.
+        """
+        done = self.run(command, step=step, **more)
+        if done.code:
+            words = f"`{shlex.join(command)[:200]}` ended with {done.code}"
+            cause = f"{words}: {done.last_line}" if done.last_line else words
+            raise HostError(self.name, step, cause, remedy)
+        return done.stdout
+
+
+def _communicate(
+    channel: Channel, stdin: bytes | BinaryIO, stdout: BinaryIO | None, deadline: float
+) -> CommandResult:
+    """Send the input and read both outputs at once: a full window of either stops the command."""
+    outputs = [bytearray(), bytearray()]
+    failures: list[BaseException] = []
+
+    def read(receive: Any, kept: bytearray, file: BinaryIO | None) -> None:
+        try:
+            while block := receive(_BLOCK):
+                if file is not None:
+                    file.write(block)
+                elif len(kept) < _MAX_OUTPUT:
+                    kept += block
+        except (OSError, ValueError) as error:
+            failures.append(error)
+
+    readers = [
+        threading.Thread(target=read, args=(channel.recv, outputs[0], stdout), daemon=True),
+        threading.Thread(target=read, args=(channel.recv_stderr, outputs[1], None), daemon=True),
+    ]
+    for reader in readers:
+        reader.start()
+    with suppress(OSError):  # the command has ended before it read all: its code tells
+        _send(channel, stdin)
+    channel.shutdown_write()
+    for reader in readers:
+        reader.join(max(0.0, deadline - time.monotonic()))
+        if reader.is_alive():
+            raise TimeoutError
+    if failures:
+        raise failures[0]
+    if not channel.status_event.wait(max(0.0, deadline - time.monotonic())):
+        raise TimeoutError
+    code = channel.recv_exit_status()
+    if code == -1:
+        raise EOFError("the command ended without a code")
+    return CommandResult(code, bytes(outputs[0]), bytes(outputs[1]))
+
+
+def _send(channel: Channel, stdin: bytes | BinaryIO) -> None:
+    if isinstance(stdin, bytes):
+        channel.sendall(stdin)
+        return
+    while block := stdin.read(_BLOCK):
+        channel.sendall(block)
+
+
+def connect(target: SshTarget, *, timeout_s: float = 10.0) -> SshSession:
+    """Connect to a host whose key is known.
+
+    Raises:
+        HostError: the host cannot be reached, its key is unknown or has changed, or it does not
+            accept the user.
+    """
+    try:
+        from paramiko import SSHClient
+    except ImportError:
+        raise ClientError(
+            "hosts are reached with paramiko, which is not installed: "
+            "`pip install 'pliant[deploy]'`"
+        ) from None
+    target = complete_target(target)
+    if target.key_file and not os.path.exists(target.key_file):
+        raise HostError(
+            target.name, CONNECT, f"there is no key file {target.key_file}", "name another one"
+        )
+    client = SSHClient()
+    try:
+        _load_known_hosts(client, target)
+        _connect(client, target, timeout_s)
+    except BaseException:
+        client.close()
+        raise
+    return SshSession(target, client)
+
+
+def _load_known_hosts(client: SSHClient, target: SshTarget) -> None:
+    if target.known_hosts:
+        try:
+            client.load_system_host_keys(target.known_hosts)
+        except OSError as error:
+            raise HostError(
+                target.name,
+                CONNECT,
+                f"known hosts: {target.known_hosts}: {error.strerror}",
+                "name another file",
+            ) from None
+        return
+    client.load_system_host_keys()  # of the user; it need not exist
+    with suppress(OSError):
+        client.load_system_host_keys("/etc/ssh/ssh_known_hosts")
+
+
+def _connect(client: SSHClient, target: SshTarget, timeout_s: float) -> None:
+    from paramiko import AuthenticationException, BadHostKeyException, RejectPolicy, SSHException
+
+    client.set_missing_host_key_policy(RejectPolicy())
+    where, name = f"{target.user}@{target.host}:{target.port}", target.name
+    known = target.host if target.port == SSH_PORT else f"[{target.host}]:{target.port}"
+    port = "" if target.port == SSH_PORT else f" -p {target.port}"
+    by_hand = f"ssh{port} {target.user}@{target.host}"
+    try:
+        client.connect(
+            target.host,
+            target.port,
+            target.user,
+            key_filename=target.key_file or None,
+            # A key that the user names is the only one: with more, the host may count failures.
+            allow_agent=not target.key_file,
+            look_for_keys=not target.key_file,
+            timeout=timeout_s,
+            banner_timeout=timeout_s,
+            auth_timeout=timeout_s,
+        )
+    except BadHostKeyException as error:
+        raise HostError(
+            name,
+            CONNECT,
+            f"the host key has changed: it is {error.key.get_name()} {error.key.fingerprint}, "
+            f"known is {error.expected_key.fingerprint}; nothing was sent",
+            f"if the host was installed again, remove the old key with `ssh-keygen -R '{known}'` "
+            f"and connect once with `{by_hand}`; else somebody may be intercepting the connection",
+        ) from None
+    except AuthenticationException as error:
+        raise HostError(
+            name,
+            "log in",
+            f"the host does not accept the key of {target.user} ({error})",
+            f"make `{by_hand}` work without a password: `ssh-copy-id`, or load the key into an "
+            "agent with `ssh-add`",
+        ) from None
+    except SSHException as error:
+        _raise_ssh_error(error, name, where, by_hand, timeout_s)
+    except (TimeoutError, EOFError) as error:
+        cause = "no answer" if isinstance(error, TimeoutError) else "the connection was closed"
+        raise _unreachable(name, f"{cause} from {where} within {timeout_s:g} s") from None
+    except socket.gaierror:
+        raise HostError(
+            name, CONNECT, f"there is no host {target.host}", "correct the name"
+        ) from None
+    except OSError as error:
+        cause = "nothing listens there" if getattr(error, "errors", None) else str(error.strerror)
+        raise _unreachable(name, f"{where}: {cause}") from None
+    transport = client.get_transport()
+    if transport is not None:
+        transport.set_keepalive(_KEEPALIVE_S)
+        # paramiko leaves Nagle's algorithm on, which delays each command by 40 ms.
+        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _raise_ssh_error(
+    error: Exception, name: str, where: str, by_hand: str, timeout_s: float
+) -> None:
+    text = str(error)
+    if "known_hosts" in text:
+        raise HostError(
+            name,
+            CONNECT,
+            "its host key is not known",
+            f"connect once with `{by_hand}` and compare the fingerprint with that of the host",
+        ) from None
+    if "authentication methods" in text or "private key" in text:
+        raise HostError(name, "log in", text, f"make `{by_hand}` work without a password") from None
+    if "banner" in text.lower():
+        raise _unreachable(
+            name, f"{where} accepts connections but does not speak SSH within {timeout_s:g} s"
+        ) from None
+    raise _unreachable(name, f"{where}: {text or type(error).__name__}") from None
+
+
+def _unreachable(name: str, cause: str) -> HostError:
+    return HostError(name, CONNECT, cause, "start the host and its sshd, or leave the host out")
