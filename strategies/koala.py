@@ -1,7 +1,7 @@
 """``fpsma`` and ``egs``, each with ``+pra`` or ``+pwa`` (KOALA: Buisson et al. 2007, 5.2, 5.3).
 
-A strategy combines a malleability management policy (module ``fpsma_egs``) with a
-precedence (module ``precedence``). The queue is scanned from head to tail, and later jobs may start
+A strategy combines a malleability management policy (module ``fpsma_egs``) with a precedence
+(module ``koala_precedence``). The queue is scanned from head to tail, and later jobs may start
 before a job that does not fit. The strategy remembers how often a job could not be placed, and
 rejects a job that exceeds ``max-tries`` (4.1).
 """
@@ -21,8 +21,8 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.policies.fpsma_egs import Egs, Fpsma, MalleabilityPolicy
+from pliant.strategies.policies.koala_precedence import Initial, Precedence, Round
 from pliant.strategies.policies.placement import cluster_of, processors_by_cluster
-from pliant.strategies.policies.precedence import Initial, Precedence, Round
 from pliant.strategies.policies.queue_order import line_with
 from pliant.strategies.policies.start_estimate import too_few, too_wide
 

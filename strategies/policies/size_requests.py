@@ -37,7 +37,7 @@ from pliant.core.values.processors import NONE, ProcessorMap, count, from_indice
 from pliant.core.values.sizes import Sizes
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.nodes.node_profile import room_of
-from pliant.strategies.nodes.plan_without_misfits import availability, plan_on_nodes
+from pliant.strategies.nodes.replan_without_unplaceable import availability, plan_on_nodes
 from pliant.strategies.policies.donors import donors_of
 from pliant.strategies.policies.placement import processors_by_cluster, usable_processors
 

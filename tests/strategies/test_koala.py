@@ -17,7 +17,7 @@ from pliant.core.model.views_and_plans import Plan, PromisedJob, View
 from pliant.core.values.processors import NONE, block, count
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, known_strategies, load_strategy, strategy_options
-from pliant.strategies.policies.precedence import GROWING
+from pliant.strategies.policies.koala_precedence import GROWING
 
 NAMES = ["fpsma+pra", "fpsma+pwa", "egs+pra", "egs+pwa"]
 every = pytest.mark.parametrize("name", NAMES)

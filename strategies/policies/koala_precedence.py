@@ -25,7 +25,7 @@ from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies.policies.fpsma_egs import MalleabilityPolicy
-from pliant.strategies.policies.per_cluster_state import ClusterState, cluster_states
+from pliant.strategies.policies.koala_clusters import ClusterState, cluster_states
 from pliant.strategies.policies.placement import Placer
 
 Precedence = Literal["pra", "pwa"]
