@@ -10,5 +10,5 @@ _OFFSET = time.time() - time.monotonic()
 
 
 def now() -> float:
-    """Return the seconds since the epoch."""
+    """Return the present time in seconds since the epoch; it never goes back."""
     return _OFFSET + time.monotonic()

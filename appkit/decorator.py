@@ -38,7 +38,7 @@ _OUTPUT_WAIT_S = 0.2
 def malleable(
     sizes: str | None = None, prefer: int | None = None, *, evolving: bool = False
 ) -> Callable[[Callable[Concatenate[Job, P], R]], Callable[P, R]]:
-    """Make a function the main function of a malleable program; it gets the job first.
+    """Make a function the ``main`` of a malleable program; it gets the `Job` first.
 
     Args:
         sizes: how many processes the program can use, in the size grammar; None: any number.
@@ -69,7 +69,7 @@ def malleable(
 
 
 def _read_sizes(sizes: object, prefer: object) -> Sizes | None:
-    """Check the arguments of the decorator; return None if any number of processes is allowed."""
+    """Check and parse the decorator's arguments; return None if any number of processes will do."""
     if callable(sizes):
         raise TypeError("malleable: write it with parentheses, as in @malleable(sizes='1-8')")
     if not isinstance(sizes, str | None):
@@ -128,7 +128,7 @@ class _Run:
         self._job = Job(data, loops, self._runtime)
 
     def call(self, main: Callable[[Job], R]) -> R:
-        """Run main, and end this process's part in the job however main ends."""
+        """Call ``main`` and return its result; afterwards, end this process's part in the job."""
         try:
             result = main(self._job)
             self._job.joining  # noqa: B018  # raises again a JobLeave that main swallowed
@@ -160,7 +160,10 @@ class _Run:
                 comm.Disconnect()  # so that no message is pending at MPI_Finalize
 
     def _crash(self, error: BaseException) -> None:
-        """Abort all processes, which would wait for this one; a single process just raises."""
+        """Abort all processes of the job, because they would wait for this one.
+
+        If the job has a single process, the error is only raised.
+        """
         if self._environment is None and MPI.COMM_WORLD.size == 1:
             return
         traceback.print_exc()
@@ -179,7 +182,7 @@ def _checkpoint_folder(environment: Environment | None) -> Path | None:
 
 
 def _check_world_size(environment: Environment) -> None:
-    """Refuse a world that has not one rank on each of its processors.
+    """Check that the MPI world has exactly one rank on each of its processors.
 
     Raises:
         WorldSizeMismatch: the ranks were started by an MPI library that Pliant does not serve.

@@ -54,7 +54,7 @@ class Environment:
     roots_file: str = ""
 
     def token(self) -> bytes:
-        """Return the secret of the application for this run of the job.
+        """Return the secret that proves to the server which run of the job this is.
 
         Raises:
             OSError: the file cannot be read.
@@ -63,7 +63,7 @@ class Environment:
             return file.read().strip()
 
     def address(self) -> str:
-        """Return the server's present address, or the one at the start if no file has it."""
+        """Return the server's present address, read from a file; without one, that of the start."""
         try:
             with open(self.address_file, encoding="utf-8") as file:
                 return file.read().strip() or self.application_address
@@ -71,7 +71,7 @@ class Environment:
             return self.application_address
 
     def roots(self) -> bytes | None:
-        """Return the roots that this process trusts now, in PEM form; None without TLS.
+        """Return the root certificates that this process trusts now, in PEM form; None without TLS.
 
         Raises:
             OSError: the file cannot be read.
@@ -114,7 +114,7 @@ def read_environment(environ: Mapping[str, str] = os.environ) -> Environment | N
 
 
 def checkpoint_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the folder for the checkpoints of an ordinary MPI program; None if it takes none.
+    """Return the folder for checkpoints of a program that runs without Pliant; None if none is set.
 
     Inside a job, the folder belongs to the job and not to the programs that it starts.
     """

@@ -54,7 +54,7 @@ class Job(DataRegistration):
     """
 
     def __init__(self, data: JobData, loops: Loops, runtime: Runtime) -> None:
-        """Made by ``@malleable``; programs never make a job themselves."""
+        """Create the job; only ``@malleable`` does this, never a program."""
         super().__init__(data, loops)
         self._runtime = runtime
         # Length of the message that follows, broadcast at each safe point; usually 0. The buffer is
@@ -78,7 +78,7 @@ class Job(DataRegistration):
     def first(self) -> bool:
         """True on exactly one process of the running job, its rank 0; never on a joining rank.
 
-        Guards one-time effects: headers, folders, the printing of results.
+        Use it for actions that must happen once, such as printing results or creating folders.
         """
         return not self.joining and self._member.rank == 0
 
@@ -103,7 +103,7 @@ class Job(DataRegistration):
     # ---------------------------------------------------------------- communicators and results
 
     def derive(self, make: Derive) -> DerivedComm:
-        """Register a communicator made from ``job.comm``, made again after every resize.
+        """Register a function that makes a communicator from ``job.comm``, again after each resize.
 
         Call it on all processes with the same functions in the same order.
 
@@ -159,7 +159,7 @@ class Job(DataRegistration):
     # ---------------------------------------------------------------- hooks
 
     def before_resize(self, hook: HookT) -> HookT:
-        """Call ``hook(info)`` on all processes before a resize; collective. A decorator.
+        """Call ``hook(info)`` on all processes before each resize; collective. A decorator.
 
         Args:
             hook: gets a `ResizeInfo`; its ``leaving`` tells whether this process will leave.
@@ -175,7 +175,7 @@ class Job(DataRegistration):
         return hook
 
     def after_resize(self, hook: HookT) -> HookT:
-        """Call ``hook(info)`` after a resize on all remaining and joined processes; collective.
+        """Call ``hook(info)`` after each resize on all processes that remain or joined; collective.
 
         Args:
             hook: gets a `ResizeInfo`; its ``committed`` tells whether the resize was carried out.
@@ -241,7 +241,7 @@ class Job(DataRegistration):
         return self._runtime.requests.request(sizes, why, deadline, prefer)
 
     def release(self, n: int = 1, *, to: int | None = None, why: str = "") -> Request:
-        """Offer to release ``n`` processors, or all but ``to``; for the rest see `request`.
+        """Offer to give back ``n`` processors, or all but ``to``; works like `request`.
 
         Args:
             n: number of processors, 1 or more. If that does not lead to one of the program's sizes,
@@ -259,7 +259,7 @@ class Job(DataRegistration):
 
     @property
     def requested(self) -> Request | None:
-        """The latest request, also on ranks that have joined later; None if there was none."""
+        """The latest request, also on a joining rank once it has joined; None if there was none."""
         return self._runtime.requests.latest
 
     # ---------------------------------------------------------------- safe points
@@ -352,7 +352,7 @@ class Job(DataRegistration):
         self._safe_point()
 
     def _check_left(self) -> None:
-        """Check that all have left the last ``steps`` loop at the same iteration; collective.
+        """Check that all processes left the last ``steps`` loop at the same iteration; collective.
 
         If only some processes took a ``break``, they notice it here, and the others in
         `_broadcast`.
@@ -417,7 +417,7 @@ class Job(DataRegistration):
         runtime.performance.timer.begin_interval(loops.iteration)
 
     def _broadcast(self, message: SafePointMessage | None) -> SafePointMessage | None:
-        """Broadcast rank 0's message; without one, the usual case, that is one small Bcast."""
+        """Broadcast rank 0's message to all ranks; None, the usual case, costs one small Bcast."""
         raw = self._member.raw
         assert raw is not None
         text = pack_message(message) if message is not None else b""

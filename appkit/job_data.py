@@ -35,8 +35,8 @@ class JobData:
         """Describe the data and the derived communicators; equal on all processes of a resize.
 
         After a resize, all processes make the derived communicators again, which is collective. A
-        process that made fewer, or others, would wait for ever. Checkpoints do not compare them, so
-        that an edited program may derive other communicators.
+        process with fewer or other communicators would wait for ever. Descriptions in checkpoints
+        leave them out, so that an edited program may derive other communicators.
         """
         derived: list[Description] = [["derive", comm.name] for comm in self.derived]
         return [*self.description(), *derived]

@@ -11,15 +11,15 @@ from typing import Any, Protocol
 
 
 class LineSigner(Protocol):
-    """Signs the lines of one connection and checks those that arrive (see `joining.proof`)."""
+    """Signs the lines that one connection sends, and checks the signatures of arriving lines."""
 
     lock: threading.Lock
 
     def sign(self, line: bytes) -> bytes:
-        """Return what to send for a line; the caller holds the lock until it is sent."""
+        """Return the line with its signature; the caller holds the lock until it is sent."""
 
     def check(self, line: bytes) -> bytes:
-        """Return an arrived line without its signature; raise ValueError if that is wrong."""
+        """Return an arrived line without its signature; ValueError if the signature is wrong."""
 
 
 class JsonLines:
@@ -40,7 +40,7 @@ class JsonLines:
         self._buffer = bytearray()
 
     def send(self, **message: Any) -> None:
-        """Send one object.
+        """Send one JSON object, given as keyword arguments.
 
         Raises:
             OSError: the connection is broken.
@@ -53,7 +53,7 @@ class JsonLines:
             self.sock.sendall(self.signer.sign(line) + b"\n")
 
     def take(self) -> dict[str, Any] | None:
-        """Return the next object that has arrived completely; None if there is none. Reads nothing.
+        """Return the next complete object that `read` has received; None if there is none.
 
         Raises:
             ValueError: the line is not an object, is longer than the limit, or has a wrong
@@ -106,15 +106,16 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 
 def open_control(descriptor: int) -> JsonLines:
-    """Use the inherited control socket; programs that this process starts do not inherit it."""
+    """Use the inherited control socket, and keep child processes from inheriting it."""
     os.set_inheritable(descriptor, False)
     return JsonLines(socket.socket(fileno=descriptor))
 
 
 def serve(control: JsonLines, handle: Callable[[dict[str, Any]], None]) -> threading.Thread:
-    """Handle orders of the shim in a daemon thread, until the shim has ended.
+    """Start a daemon thread that passes each order of the shim to ``handle``; return it.
 
-    An exception in ``handle`` is printed on stderr, and the next order is handled.
+    The thread ends with the shim. An exception in ``handle`` is printed on stderr, and the next
+    order is handled.
     """
 
     def run() -> None:

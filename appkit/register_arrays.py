@@ -27,13 +27,13 @@ from pliant.appkit.register_other_data import Registration, as_counts, as_shape
 
 
 class DataRegistration(Registration):
-    """Registers arrays, matrices and items, before the first loop and alike on every process.
+    """The methods of `Job` that register arrays, matrices and items.
 
-    Every call raises ``DuplicateName`` if the name is taken, ``LateRegistration`` inside a loop,
-    and ``ValueError`` if shape, type or another argument is invalid. ``init`` functions are called
-    at the first start only; joining processes receive their part. A ``constant`` array does not
-    change from the first loop on, so it is moved before a resize, while the program computes
-    (`Job.thaw`).
+    They are called before the first loop, and alike on every process. Every method raises
+    ``DuplicateName`` if the name is taken, ``LateRegistration`` inside a loop, and ``ValueError``
+    if shape, type or another argument is invalid. ``init`` functions are called at the first start
+    only; joining processes receive their part. A ``constant`` array does not change from the first
+    loop on, so it is moved before a resize, while the program computes (`Job.thaw`).
     """
 
     def block(  # noqa: PLR0913 - each is a keyword that most programs leave out
@@ -49,7 +49,7 @@ class DataRegistration(Registration):
         like: CsrMatrix | None = None,
         constant: bool = False,
     ) -> BlockArray:
-        """Register an array in blocks along ``axis``.
+        """Register an array that is divided along ``axis`` into one block for each process.
 
         Args:
             name: unique in the job.
@@ -172,7 +172,7 @@ class DataRegistration(Registration):
         init: CsrInit | None = None,
         constant: bool = False,
     ) -> CsrMatrix:
-        """Register a sparse matrix in blocks of rows.
+        """Register a sparse matrix whose rows are divided into one block for each process.
 
         Args:
             name: unique in the job.
@@ -274,7 +274,7 @@ class DataRegistration(Registration):
         init: PartitionInit | None = None,
         constant: bool = False,
     ) -> PartitionedArray:
-        """Register an array that is distributed by an owner map.
+        """Register an array whose cells belong to the processes that an owner map names.
 
         Args:
             name: unique in the job.

@@ -24,10 +24,10 @@ V = TypeVar("V")
 
 
 class Registration:
-    """Registers data with a job: before the first loop, and the same on every process."""
+    """The common part of registering data: before the first loop, and alike on every process."""
 
     def __init__(self, data: JobData, loops: Loops) -> None:
-        """Register objects in ``data``, which is allowed until the first of ``loops`` begins."""
+        """Register objects in ``data`` until the first of ``loops`` has begun."""
         self._data = data
         self._member = data.membership
         self._loops = loops
@@ -94,7 +94,7 @@ class Registration:
         return self._register(array, lambda: array.start_with(init))
 
     def rng(self, name: str, seed: int) -> RandomStreams:
-        """Register a random generator for each process, all from one seed.
+        """Register a random generator on each process; all generators derive from one seed.
 
         Remaining processes continue their stream; a joining process starts a stream that no process
         has used. The same seed and the same sequence of sizes give the same numbers.
@@ -120,7 +120,7 @@ class Registration:
         pack: Pack[V],
         unpack: Unpack[V],
     ) -> Custom[V]:
-        """Register a value on each process that only the program can divide and combine.
+        """Register one value on each process that only the program itself can divide and combine.
 
         Args:
             name: unique in the job.
@@ -183,7 +183,7 @@ def as_shape(shape: int | tuple[int, ...], what: str = "shape") -> tuple[int, ..
 
 
 def as_counts(what: str, **values: Any) -> list[int]:
-    """Return arguments of any integer type as ``int``.
+    """Return arguments as ``int``; any integer type, such as numpy's, is accepted.
 
     Args:
         what: The object, as errors name it.

@@ -57,7 +57,7 @@ CHECK_RESIZE_WAIT_S = 60.0
 
 
 class Runtime:
-    """The roles of this process, its part in every action, and the program's hooks."""
+    """The roles of this process in its job, its part in each action, and the program's hooks."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Runtime:
         checkpoints: Checkpoints,
         evolving: bool = False,
     ) -> None:
-        """Take the role that the environment gives this process.
+        """Set up the roles of this process that its environment describes.
 
         Args:
             environment: None in an ordinary MPI program, which no server manages.
@@ -127,13 +127,13 @@ class Runtime:
 
     @property
     def is_active(self) -> bool:
-        """Whether actions are possible at safe points; the same on all processes."""
+        """Whether anything can happen at safe points; the same on all processes."""
         return self.managed or self.checkpoints.is_enabled
 
     # ---------------------------------------------------------------- safe points
 
     def wait_for_check_resize(self) -> None:
-        """Wait at a safe point for the next resize of ``pliant check``; on rank 0 only."""
+        """On rank 0 of a program under ``pliant check``, wait until its next resize is ordered."""
         resized = self._member.allocation[0] - self._first_epoch
         if self._coordinator is None or resized >= self.awaited_check_resizes:
             self.awaited_check_resizes = 0
@@ -143,7 +143,7 @@ class Runtime:
             time.sleep(0.005)
 
     def next_message(self) -> SafePointMessage | None:
-        """Return what rank 0 broadcasts at this safe point; None if nothing, or on other ranks."""
+        """Return what rank 0 broadcasts at this safe point; None if nothing, and on other ranks."""
         if not self._actions.has_news(self._coordinator):
             return None
         return self._actions.next_message(self._coordinator, self.performance)
@@ -172,7 +172,7 @@ class Runtime:
                 self.resize(action, position)
 
     def stored_once_result(self) -> bytes:
-        """Return the next result of ``job.once`` for a process that does not run the function."""
+        """Return the next saved or received result of ``job.once``, encoded."""
         source = self.restorer or self._joiner
         assert source is not None
         return source.next_once_result()
@@ -190,7 +190,7 @@ class Runtime:
     # ---------------------------------------------------------------- joining
 
     def join(self, loop: int) -> Position | None:
-        """Wait at a loop and join the job there.
+        """Wait at loop ``loop`` until this rank joins the job or is sent past the loop.
 
         Args:
             loop: number of the loop.
@@ -220,7 +220,7 @@ class Runtime:
         return state.position
 
     def _restore(self, restorer: Restorer, loop: int) -> Position | None:
-        """Continue from a checkpoint, if it was taken in this loop; None if in a later one."""
+        """Continue from a checkpoint in loop ``loop``; None if it was taken in a later loop."""
         position = restorer.restore_at_loop(loop)
         if position is not None:
             self.restorer = None
@@ -371,7 +371,7 @@ class Runtime:
                 self._stand_by(order.get("resize", 0))
 
     def _stand_by(self, resize: int) -> None:
-        """Open the coordinator that takes over after ``resize``, in which rank 0 leaves."""
+        """Become the standby coordinator, which takes over after ``resize`` when rank 0 leaves."""
         with self._lock:
             if self._coordinator is not None or self._member.phase is not MembershipPhase.MEMBER:
                 return
@@ -383,7 +383,7 @@ class Runtime:
             self._standby = standby
 
     def _take_over(self) -> Coordinator:
-        """Become the coordinator: the standby one, or a new one if there is none."""
+        """Return the coordinator of the new rank 0: the standby one, or a new one without it."""
         with self._lock:
             coordinator, self._standby = self._standby, None
             if coordinator is None:
@@ -413,7 +413,7 @@ class Runtime:
         return coordinator
 
     def _answer_offer(self, offer: Offer) -> Answer:
-        """Answer an offer; called in the thread that asks ``on_offer``."""
+        """Answer an offer by ``on_offer`` or the library's rules; called in the offer thread."""
 
         def policy(offer: Offer) -> str:
             return self.performance.objection(offer, self.requests.asked)

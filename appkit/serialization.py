@@ -27,7 +27,7 @@ class _NotPlain(Exception):
 
 
 def encode(values: Sequence[Any], *, allow_pickle: bool = True) -> bytes:
-    """Return values as bytes.
+    """Return values as bytes that `decode` can read.
 
     A container that occurs several times is stored once, so that the copy has the same shape; only
     a value that is pickled shares nothing with the others.
@@ -107,7 +107,7 @@ def _split(data: bytes, lengths: Sequence[int]) -> list[bytes]:
 
 
 class _Writer:
-    """Makes the nodes and blobs of values; numbers containers in the order of their appearance."""
+    """Encodes values as a tree of nodes and a list of blobs; numbers containers as they occur."""
 
     def __init__(self, allow_pickle: bool) -> None:
         self.blobs: list[bytes] = []
@@ -116,7 +116,7 @@ class _Writer:
         self._open: set[int] = set()
 
     def top(self, value: Any) -> _Node:
-        """Return the node of one value, which is plain as a whole or pickled as a whole."""
+        """Return the node of one value, which is pickled as a whole if a part needs pickle."""
         blobs, numbers = len(self.blobs), len(self._numbers)
         try:
             return self._node(value)
@@ -190,7 +190,7 @@ class _Writer:
 
 
 class _Reader:
-    """Makes values from the nodes and blobs of `_Writer`."""
+    """Decodes values from the nodes and blobs that `_Writer` made."""
 
     def __init__(self, blobs: list[bytes], allow_pickle: bool) -> None:
         self._blobs, self._allow_pickle = blobs, allow_pickle

@@ -19,7 +19,7 @@ from pliant.appkit.storage.array_files import ArrayReader
 
 
 def find_restorer(store: CheckpointStore | None, data: JobData) -> "Restorer | None":
-    """Return the restorer of a start that continues from a checkpoint; None if it does not.
+    """Return the restorer if this start continues from a checkpoint; else None. Collective.
 
     Collective over the first processes.
 
@@ -58,17 +58,17 @@ def _find(comm: MPI.Intracomm, store: CheckpointStore) -> Manifest | None:
 
 
 class Restorer:
-    """Restores one process of a start that continues from a checkpoint."""
+    """Restores the data of one process when the job is started again from a checkpoint."""
 
     def __init__(self, manifest: Manifest, store: CheckpointStore, data: JobData) -> None:
-        """Act like a joining rank until the program reaches the saved loop."""
+        """Mark this process as joining until the program reaches the loop that was saved."""
         self.manifest = manifest
         self._store, self._data = store, data
         self._asked = 0
         data.membership.phase = MembershipPhase.JOINING
 
     def next_once_result(self) -> bytes:
-        """Return the next saved result of ``job.once``, encoded.
+        """Return the encoded result of the next call of ``job.once``, as saved in the checkpoint.
 
         Raises:
             CheckpointError: the program had not reached this call when it was saved.
@@ -104,7 +104,7 @@ class Restorer:
         return position
 
     def never_reached(self) -> CheckpointError:
-        """Return the error for a program that has ended before it reached the saved loop."""
+        """Return the error to raise if ``main`` ended before it reached the saved loop."""
         return self._store.unusable(
             f"it was taken in loop {self.manifest.position.loop}, "
             "and main() ended before it came there"

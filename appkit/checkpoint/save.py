@@ -28,7 +28,7 @@ class Checkpoints:
     """Takes the checkpoints of the job; disabled if there is no folder for them."""
 
     def __init__(self, data: JobData, folder: Path | None, environment: Environment | None) -> None:
-        """Save into ``folder``; None disables checkpoints.
+        """Save checkpoints into ``folder``; with None, this object takes no checkpoints.
 
         Args:
             data: all that the program has registered.
@@ -131,7 +131,7 @@ class Checkpoints:
         return CheckpointReport(order.number, word, error, position.iteration, size, seconds)
 
     def _warn(self, report: CheckpointReport) -> None:
-        """Tell the user on stderr, at the first failure only."""
+        """Print the reason of a failed checkpoint on stderr, at the first failure only."""
         if not self._warned:
             self._warned = True
             print(f"pliant: no checkpoint was taken: {report.reason}", file=sys.stderr, flush=True)
@@ -199,11 +199,11 @@ def _begin(store: CheckpointStore) -> tuple[int, str]:
 
 
 def _drop(store: CheckpointStore, number: int) -> None:
-    """Remove the files of a checkpoint that failed; an error of that is not reported as well."""
+    """Remove the files of a failed checkpoint; an error while removing them is ignored."""
     with suppress(Exception):
         store.drop(number)
 
 
 def _text(error: Exception) -> str:
-    """Return a text that is not empty even if the error has none."""
+    """Return the text of an error, or the name of its type if the text is empty."""
     return f"{type(error).__name__}: {error}"

@@ -62,7 +62,7 @@ class Manifest:
     pieces: tuple[tuple[SavedArray, ...], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the contents of the file."""
+        """Return the manifest as the JSON object that its file contains."""
         return {
             "number": self.number,
             "job": self.job,
@@ -80,7 +80,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Manifest":
-        """Return the manifest from the contents of the file."""
+        """Return the manifest that a parsed JSON object describes."""
         return cls(
             number=data["number"],
             job=data["job"],
@@ -109,7 +109,7 @@ class CheckpointStore:
     """
 
     def __init__(self, folder: Path, run: int = 1, key: KeySource = own_key) -> None:
-        """Use a folder, which need not exist, for a run of the job.
+        """Use a folder, which need not exist yet, for one run of a job.
 
         Args:
             folder: of the job; others must not be able to write into it.
@@ -120,7 +120,7 @@ class CheckpointStore:
         self.folder, self._run, self._key = folder, run, key
 
     def open(self, *, create: bool = False) -> PrivateFolder:
-        """Open the folder.
+        """Open the job's folder of checkpoints.
 
         Raises:
             UntrustedPathError: another account may have made or changed it.
@@ -129,18 +129,19 @@ class CheckpointStore:
         return PrivateFolder.open(self.folder, create=create)
 
     def open_data(self, number: int) -> PrivateFolder:
-        """Open the folder of a checkpoint's arrays; raises the same errors as `open`."""
+        """Open the folder with the arrays of checkpoint ``number``; raises the errors of `open`."""
         with self.open() as folder:
             return folder.child(data_name(number))
 
     def data(self, number: int) -> Path:
-        """Return the path of the folder of a checkpoint's arrays."""
+        """Return the path of the folder with the arrays of checkpoint ``number``."""
         return self.folder / data_name(number)
 
     def claim(self) -> None:
         """Record the number of this run in the folder, so that earlier runs refuse to write to it.
 
-        The first run has none before it. A folder that cannot be written stays as it is.
+        The first run records nothing, because no run came before it. If the folder cannot be
+        written, it stays as it is.
         """
         if self._run < 2:
             return
@@ -239,14 +240,14 @@ class CheckpointStore:
         raise self.unusable(f"{MANIFEST} is damaged")
 
     def unusable(self, reason: str) -> CheckpointError:
-        """Return the error for a checkpoint that cannot be used; it says what to do."""
+        """Return the error to raise if the checkpoint cannot be used; its text says what to do."""
         return CheckpointError(
             f"the checkpoint in {self.folder} cannot be used: {reason}. To begin from the start, "
             "remove that folder"
         )
 
     def _later_run(self, folder: PrivateFolder) -> int:
-        """Return the later run that has claimed the folder; 0 if there is none."""
+        """Return the number of a later run that has claimed the folder; 0 if there is none."""
         try:
             with folder.read(CLAIM) as file:
                 last = int(file.read(32))
@@ -259,7 +260,7 @@ class CheckpointStore:
             raise OSError(f"run {later} of the job has gone on from its last checkpoint")
 
     def _published(self, folder: PrivateFolder) -> int:
-        """Return the highest number in use; 0 if there is none.
+        """Return the highest checkpoint number that is in use; 0 if there is none.
 
         In a first run, that is the number of the published checkpoint. If the checkpoint cannot be
         used, or if there were former runs, which may still be writing, all folders count.
@@ -280,12 +281,12 @@ class CheckpointStore:
 
 
 def data_name(number: int) -> str:
-    """Return the name of the folder of a checkpoint's arrays."""
+    """Return the name of the folder with the arrays of checkpoint ``number``."""
     return f"{_DATA}{number}"
 
 
 def registration_difference(theirs: Sequence[Description], mine: Sequence[Description]) -> str:
-    """Return the first difference between saved and registered data; empty if there is none."""
+    """Return a text about the first difference between saved and registered data; else empty."""
     for place, (there, here) in enumerate(zip(theirs, mine, strict=False), start=1):
         if there != here and _as_now(there) != here:
             return f"registration {place}: the checkpoint has {there}, the program {here}"

@@ -117,7 +117,7 @@ def _accept(offer: Offer, terms: OfferTerms) -> Answer:
 
 
 def _answer_with_terms(offer: Offer, sizes: Sizes | None, terms: OfferTerms) -> Answer:
-    """Accept, counter or refuse an offer, according to the program's terms."""
+    """Accept, counter or refuse an offer, depending on the terms that the program returned."""
     most = _max_change(offer, terms)
     enough = abs(offer.proposed - offer.current) <= most
     if terms.sizes is not None or enough:
@@ -145,7 +145,7 @@ def _answer_with_terms(offer: Offer, sizes: Sizes | None, terms: OfferTerms) -> 
 
 
 def _max_change(offer: Offer, terms: OfferTerms) -> int:
-    """Return by how many processors the job may change, so that named resources suffice."""
+    """Return by how many processors the job may change within the program's limits on resources."""
     change = abs(offer.proposed - offer.current)
     bounds = [
         most * change // offer.resources[name]
@@ -156,7 +156,7 @@ def _max_change(offer: Offer, terms: OfferTerms) -> int:
 
 
 def _within(offer: Offer, totals: Sizes | None, most: int) -> Sizes | None:
-    """Return the totals that change the job by at most ``most`` processors; None if none do."""
+    """Return the ``totals`` that change the job by at most ``most`` processors; None if none do."""
     lowest = totals and totals.above(offer.current - most - 1)
     return lowest and lowest.up_to(offer.current + most)
 
@@ -169,7 +169,11 @@ def _is_fair(offer: Offer, terms: OfferTerms) -> bool:
 
 
 def _usable(offer: Offer, sizes: Sizes | None, wanted: Sizes) -> Sizes | None:
-    """Return the totals for a counter-offer: in the direction of the offer, or else the other."""
+    """Return the totals for a counter-offer; None if the program can run on none of ``wanted``.
+
+    Totals in the direction of the offer come first; those in the other direction are returned only
+    if there are none.
+    """
     if wanted.lo < 1:
         return None
     both = wanted if sizes is None else sizes.intersect(wanted)
@@ -181,7 +185,7 @@ def _usable(offer: Offer, sizes: Sizes | None, wanted: Sizes) -> Sizes | None:
 
 
 def _instant(terms: OfferTerms) -> float:
-    """Return the earliest time in seconds since the epoch; 0 if at once."""
+    """Return the earliest time for the resize in seconds since the epoch; 0 for at once."""
     return clock.now() + terms.not_before_s if terms.not_before_s else 0.0
 
 

@@ -73,10 +73,10 @@ class ProgramInfo:
 
 
 class Coordinator:
-    """Negotiates resizes with the server, and holds the one that has its GO."""
+    """Negotiates resizes with the server, and holds the resize that the server has ordered (GO)."""
 
     def __init__(self, program: ProgramInfo, *, standby: int | None = None, loop: int = 0) -> None:
-        """Open the rendezvous.
+        """Open the rendezvous, at which joining ranks connect.
 
         Args:
             program: of the job.
@@ -134,7 +134,7 @@ class Coordinator:
         channel.start()
 
     def begin_stream(self) -> Hello:
-        """Return the first report of a new stream; negotiations of the last one are void."""
+        """Forget the negotiations of the last stream, and return the first report of a new one."""
         self._negotiations.clear()
         return self._hello()
 
@@ -168,18 +168,22 @@ class Coordinator:
         return None if self.standby else self._program.progress()
 
     def receive_offer(self, template: Template) -> Template | None:
-        """Receive a negotiation message; return an answer if the message is not allowed."""
+        """Apply a message of the server to its negotiation; return a refusal or None.
+
+        Returns:
+            A refusal to send if the message is a proposal that is not allowed; otherwise None.
+        """
         return self._negotiations.receive(template)
 
     def answer_offer(self, template: Template) -> Template | None:
-        """Return the program's answer to a received proposal; None if none is needed any more.
+        """Return the program's answer to a received proposal; None if it no longer needs one.
 
         This calls ``on_offer``, which may take its time, so nothing else may wait for it.
         """
         return self._negotiations.answer(template)
 
     def go(self, decision: Decision) -> None:
-        """Accept a GO: wait for the joining ranks, or let a shrink begin at a safe point."""
+        """Accept the server's GO for a resize: gather its joining ranks, or let a shrink begin."""
         with self._lock:
             mine, resize = self._decision, decision.resize
             if mine is not None and mine.resize == resize:
@@ -200,7 +204,7 @@ class Coordinator:
                 self.ready = True
 
     def withdraw(self, resize: int) -> None:
-        """Withdraw a resize for the server, unless it has begun."""
+        """Cancel a resize because the server has withdrawn it; does nothing if it has begun."""
         with self._lock:
             if self._decision is not None and self._decision.resize == resize:
                 if self._begun:
@@ -245,31 +249,32 @@ class Coordinator:
             return answer
 
     def ready_resize(self) -> Decision | None:
-        """Return the resize that can begin, None if there is none; it may still be withdrawn.
+        """Return the resize that can begin now; None if there is none. It may still be withdrawn.
 
-        It has its GO, and all joining ranks of a growth are connected.
+        A resize can begin when the server has ordered it and all joining ranks of a growth have
+        connected.
         """
         with self._lock:
             return self._decision if self.ready else None
 
     @property
     def current_id(self) -> int:
-        """Number of the resize that has its GO, 0 if there is none; takes no lock."""
+        """Number of the resize that the server has ordered; 0 if there is none. Takes no lock."""
         decision = self._decision
         return decision.resize if decision is not None else 0
 
     def current(self) -> Decision | None:
-        """Return the resize that has its GO, None if there is none; takes no lock."""
+        """Return the resize that the server has ordered; None if there is none. Takes no lock."""
         return self._decision
 
     def send_prefetch(self, resize: int, constant: dict[str, Any]) -> None:
-        """Let the joining ranks read constant data; the resize begins when they have."""
+        """Ask the joining ranks to read the constant data; the resize waits until they have."""
         with self._lock:
             self.rendezvous.send_prefetch(resize, constant)
             self._update_ready()
 
     def begin(self, resize: int) -> Decision | None:
-        """Begin a resize, after which it cannot be withdrawn; None if it is not ready any more."""
+        """Begin a resize, which then cannot be withdrawn; None if it was withdrawn before."""
         with self._lock:
             decision = self._decision
             if decision is None or decision.resize != resize or not self.ready:
@@ -286,7 +291,7 @@ class Coordinator:
         return self._lost_reason
 
     def finish(self, outcome: ResizeOutcome) -> None:
-        """Report the outcome of a resize, and accept the next one."""
+        """Report the outcome of a resize to the server, and allow the next one."""
         with self._lock:
             stood_by, self.standby = self.standby, False
             self._clear_decision()
@@ -297,20 +302,20 @@ class Coordinator:
                 self._send(self._hello())
 
     def enter_loop(self, number: int) -> None:
-        """Let joining ranks join in the loop that has begun."""
+        """Record that loop ``number`` has begun, so that joining ranks can join in it."""
         with self._lock:
             self._between_loops = False
             self.rendezvous.set_loop(number)
             self._update_ready()
 
     def leave_loop(self) -> None:
-        """Withdraw everything that has not begun, because the loop has ended."""
+        """Withdraw all offers and resizes that have not begun, because the loop has ended."""
         with self._lock:
             self._between_loops = True
             self._withdraw_open()
 
     def close(self) -> None:
-        """Withdraw what has not begun, then end the stream and the rendezvous."""
+        """Withdraw all offers and resizes that have not begun, then close stream and rendezvous."""
         with self._lock:
             self._withdraw_open()
             self.suspension.close("the application is ending")
@@ -333,7 +338,11 @@ class Coordinator:
         return ""
 
     def _busy_reason_for_suspension(self) -> str:
-        """Return why no suspension is possible now; between loops, it waits for the next loop."""
+        """Return why the job cannot be suspended now; empty if it can.
+
+        Unlike a resize, a suspension may be ordered between two loops. It then waits for the next
+        loop.
+        """
         if self._closed:
             return "the application is ending"
         if self._decision is not None:
@@ -349,7 +358,7 @@ class Coordinator:
             self._fail(decision.resize, "join", str(error))
 
     def _update_ready(self) -> None:
-        """Set ``ready`` for a growth, which depends on the joining ranks and the active loop."""
+        """Set ``ready``: whether the joining ranks of an ordered growth wait at the active loop."""
         if self._decision is not None and self._decision.grows and not self._begun:
             self.ready = self.rendezvous.is_complete()
 

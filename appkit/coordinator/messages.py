@@ -72,7 +72,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A GO: a resize that both sides have agreed on and that the server has prepared."""
+    """The server's GO for a resize: both sides have agreed, and the server has prepared it."""
 
     resize: int
     #: The job's epoch after the resize.
@@ -134,7 +134,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the application is."""
+    """How far the application has come, and how fast it was at each size."""
 
     #: Seconds since the last safe point; negative if there was none.
     safe_point_age_s: float
@@ -149,7 +149,7 @@ class Progress:
 
 
 class RequestState(StrEnum):
-    """State of a request: pending, or one of the outcomes of `pliant.core`."""
+    """State of a program's request: pending, or how it ended."""
 
     #: The server has not answered yet.
     PENDING = "pending"
@@ -200,7 +200,7 @@ class CheckpointOrder:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointReport:
-    """State of a suspension, or the result of a checkpoint."""
+    """How far a suspension has come, or the result of a checkpoint."""
 
     #: Number of the suspension; 0 if the program itself has asked for a checkpoint.
     number: int
@@ -216,7 +216,7 @@ class CheckpointReport:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The first message of each stream."""
+    """The first message of each stream: the run, its allocation, and what is under way."""
 
     job: int
     run: int
@@ -240,7 +240,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class NegotiationMessage:
-    """A message of the application in a negotiation; void when the stream breaks."""
+    """A message of the application in a negotiation; it is not sent if the stream breaks before."""
 
     template: Template
 

@@ -50,7 +50,7 @@ class Negotiations:
         self._newest = 0
 
     def receive(self, template: Template) -> Template | None:
-        """Apply a message of the server; the program is not asked yet.
+        """Apply a negotiation message of the server, without asking the program for an answer.
 
         Returns:
             A refusal if the message is a proposal that is not allowed; otherwise None.
@@ -68,7 +68,7 @@ class Negotiations:
         return None
 
     def answer(self, template: Template) -> Template | None:
-        """Ask the program, which may take its time, and return its answer to a proposal.
+        """Ask the program about a proposal of the server, and return its answer. May take long.
 
         Returns:
             None if the message needs no answer, or if the negotiation has ended in the meantime.
@@ -86,19 +86,19 @@ class Negotiations:
             return self._reply(template, answer)
 
     def is_agreed(self, number: int) -> bool:
-        """Return whether both sides have agreed, so that a GO may follow."""
+        """Return whether negotiation ``number`` has ended with an agreement."""
         with self._lock:
             negotiation = self._by_number.get(number)
             return negotiation is not None and negotiation.state is NegotiationState.AGREED
 
     def end(self, number: int) -> None:
-        """Forget a negotiation that is finished or void."""
+        """Forget negotiation ``number``, because it is finished or void."""
         with self._lock:
             self._by_number.pop(number, None)
             self._newest = max(self._newest, number)
 
     def clear(self) -> None:
-        """Forget all negotiations, as the server does when the stream breaks."""
+        """Forget all negotiations, because the stream broke. The server forgets them as well."""
         with self._lock:
             self._by_number.clear()
             self._newest = 0  # a server from an older copy of its database counts from there
@@ -122,10 +122,10 @@ class Negotiations:
             return agreed, withdrawals
 
     def _advance(self, template: Template) -> Negotiation:
-        """The negotiation after what the server says.
+        """Return the negotiation in its state after a message of the server.
 
         Raises:
-            NegotiationError: the machine does not allow it.
+            NegotiationError: the message is not allowed in the present state.
         """
         number = template.negotiation
         negotiation = self._by_number.get(number)
@@ -145,7 +145,7 @@ class Negotiations:
         return negotiation.apply_message(Side.SERVER, template)
 
     def _fulfils_request(self, template: Template) -> bool:
-        """Return whether a message takes processors that the program has offered to release."""
+        """Return whether the server takes processors that the program has offered to release."""
         asked, size = self._asked(), self._size()
         if asked is None or asked.state is not RequestState.PENDING:
             return False
@@ -156,7 +156,7 @@ class Negotiations:
         return total < size and total in asked.sizes
 
     def _apply(self, template: Template) -> None:
-        """Apply a message of the application.
+        """Apply a message that the application sends to its negotiation.
 
         Raises:
             NegotiationError: the state machine does not allow it.
@@ -183,7 +183,13 @@ class Negotiations:
             return Answer(Verb.REJECT, _describe(error))
 
     def _reply(self, template: Template, answer: Answer) -> Template | None:
-        """Apply the answer and return it; a refusal instead if the answer is not allowed."""
+        """Return the message with the program's answer, and apply it to the negotiation.
+
+        If the answer is not allowed, the message is a refusal.
+
+        Returns:
+            The message; None if the server has ended the negotiation in the meantime.
+        """
         busy_reason = self._busy_reason() if answer.verb is not Verb.REJECT else ""
         if busy_reason:
             answer = Answer(Verb.REJECT, busy_reason)

@@ -17,7 +17,7 @@ from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 
 
 def offer_from_template(template: Template, current: int) -> Offer:
-    """Return the offer in a template.
+    """Return the offer in a negotiation message of the server.
 
     Args:
         template: a proposal of the server.
@@ -47,7 +47,7 @@ def offer_from_template(template: Template, current: int) -> Offer:
 
 
 def reply_template(template: Template, answer: Answer, current: int) -> Template:
-    """Return an answer as a template with the same items, each with a status or other terms.
+    """Return the message that carries an answer: the proposal's items, each accepted or changed.
 
     Only processors and named resources are accepted. Other items are refused, and with them an
     offer that requires them.
@@ -95,7 +95,7 @@ def _accepted(item: Item, answer: Answer) -> Item:
 
 
 def _counter(item: Item, answer: Answer, current: int, proposed: int) -> Item:
-    """Return the counter-offer; quantity and direction are those of the nearest total."""
+    """Return an item of a counter-offer; its quantity leads to the nearest total in the answer."""
     if item.kind.startswith(RESOURCE_KIND) and answer.sizes is not None:
         return _counter_resource(item, answer, current, proposed)
     if item.kind != "processors" or answer.sizes is None:
@@ -119,7 +119,7 @@ def _counter(item: Item, answer: Answer, current: int, proposed: int) -> Item:
 
 
 def _counter_resource(item: Item, answer: Answer, current: int, proposed: int) -> Item:
-    """Return a named resource's item: the program's limit, or what the largest change needs."""
+    """Return a resource item of a counter-offer: the program's limit, or what the change needs."""
     totals = answer.sizes or Sizes((proposed,))
     change = max(abs(totals.min - current), abs(totals.max - current))
     needed = item.quantity * change // abs(proposed - current)
@@ -130,7 +130,10 @@ def _counter_resource(item: Item, answer: Answer, current: int, proposed: int) -
 
 
 def _total(item: Item, current: int) -> int:
-    """Return the proposed total: the text if it is one number, else from the quantity."""
+    """Return the total that an item proposes, from its ``sizes`` if that is one number.
+
+    Otherwise the total follows from ``current``, the quantity and the direction.
+    """
     if item.sizes:
         try:
             sizes = parse_sizes(item.sizes)

@@ -24,7 +24,7 @@ from pliant.protos.sanitize_text import sanitize_text
 
 
 def hello_to_wire(hello: Hello) -> pb.AppReport:
-    """Return the first message of a stream."""
+    """Return the first message of a stream as protobuf."""
     return pb.AppReport(
         hello=pb.Hello(
             job=hello.job,
@@ -124,7 +124,7 @@ def progress_to_wire(progress: Progress) -> pb.AppReport:
 
 
 def decision_from_wire(go: pb.Go) -> Decision:
-    """Return the resize that a GO starts."""
+    """Return the resize that the server orders with a GO."""
     return Decision(
         resize=go.resize,
         epoch=go.epoch,

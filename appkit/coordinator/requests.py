@@ -29,15 +29,20 @@ class Request:
     """A request for another number of processors; it is answered at a safe point."""
 
     def __init__(self, requests: "Requests", asked: RequestRecord | None) -> None:
-        """Made by ``job.request`` and ``job.release``; None on a rank that has not joined yet."""
+        """Create the handle that ``job.request`` and ``job.release`` return.
+
+        Args:
+            requests: of this process.
+            asked: the request; None on a rank that has not joined yet.
+        """
         self._requests, self._asked = requests, asked
 
     @property
     def state(self) -> RequestState:
-        """``pending``, ``granted``, ``granted in part``, ``refused``, ``cancelled``, ``expired``.
+        """State of the request, which compares equal to its text.
 
-        The state compares equal to that text. It is the same on all processes between two safe
-        points.
+        It is ``pending``, ``granted``, ``granted in part``, ``refused``, ``cancelled`` or
+        ``expired``, and the same on all processes between two safe points.
         """
         return self._asked.state if self._asked is not None else RequestState.PENDING
 
@@ -48,7 +53,7 @@ class Request:
 
     @property
     def size(self) -> int:
-        """Number of processes of the job when the server answered; 0 before."""
+        """Number of processes of the job when the server answered; 0 while there is no answer."""
         return self._asked.size if self._asked is not None else 0
 
     @property
@@ -99,7 +104,7 @@ class Requests:
 
     @property
     def asked(self) -> RequestRecord | None:
-        """The latest request as a value; may be read in any thread."""
+        """The latest request as a value; None if there was none. May be read in any thread."""
         return self.latest._asked if self.latest is not None else None
 
     # ---------------------------------------------------------------- called by the program
@@ -199,7 +204,8 @@ class Requests:
     def adopt(self, asked: RequestRecord | None) -> None:
         """Replace the latest request by that of rank 0.
 
-        On a rank that has just joined, the requests that it made before stand for that one.
+        On a rank that has just joined, handles of requests that it made earlier now show that
+        request.
         """
         self.has_changed = False
         if asked is not None:
@@ -217,7 +223,7 @@ class Requests:
 
 
 def _number(value: object) -> int:
-    """Return a number of processors that the program gave.
+    """Check a number of processors that the program gave, and return it as an ``int``.
 
     Raises:
         RequestError: the value is not a whole number.
@@ -234,7 +240,7 @@ def _number(value: object) -> int:
 
 
 def _seconds(value: object) -> float:
-    """Return the seconds from now that the program gave.
+    """Check a number of seconds that the program gave, and return it as a ``float``.
 
     Raises:
         RequestError: the value is not a positive number.

@@ -54,7 +54,7 @@ class CoordinatorStream:
         address: Callable[[], str],
         roots: Callable[[], bytes | None] = lambda: None,
     ) -> None:
-        """Prepare the stream.
+        """Prepare the stream; `start` opens it.
 
         Args:
             coordinator: gets the messages of the server.
@@ -71,7 +71,7 @@ class CoordinatorStream:
         self._thread = threading.Thread(target=self._run, name="pliant-session", daemon=True)
 
     def start(self) -> None:
-        """Start to connect, in a thread that tries again until `stop`."""
+        """Start a thread that connects to the server, and connects again until `stop` is called."""
         self._thread.start()
 
     def send(self, report: CoordinatorReport) -> None:
@@ -148,7 +148,7 @@ class _OfferThread:
 
 
 class _Connection:
-    """One connection to the server, from Hello to its end."""
+    """One connection to the server, from its first message (Hello) until it ends."""
 
     def __init__(self, coordinator: Coordinator, offers: _OfferThread) -> None:
         self.outbox: queue.SimpleQueue[CoordinatorReport | None] = queue.SimpleQueue()
@@ -166,7 +166,7 @@ class _Connection:
         find_roots: Callable[[], bytes | None],
         stopping: threading.Event,
     ) -> bool:
-        """Serve the stream until it ends; return whether the server has welcomed it."""
+        """Serve the stream until it ends; return whether the server accepted the application."""
         from pliant.protos.address import dial_target
 
         address = find_address()
@@ -194,10 +194,10 @@ class _Connection:
         return self._welcomed
 
     def _open(self, channel: "grpc.Channel") -> "grpc._CallIterator[app_pb2.AppOrder]":
-        """Open the stream, and let both sides prove that they know the token of this run.
+        """Open the stream; both sides prove that they know the secret token of this run.
 
         Raises:
-            UnprovenServerError: the other side does not know it.
+            UnprovenServerError: the other side does not know the token.
         """
         from pliant.appkit.coordinator import protobuf_codec
         from pliant.protos import app_pb2_grpc
@@ -212,13 +212,16 @@ class _Connection:
         return call
 
     def cancel(self) -> None:
-        """End the call, whatever the server does."""
+        """End the gRPC call at once, without waiting for the server."""
         self._proof.put(None)
         if self._call is not None:
             self._call.cancel()
 
     def unsent_reports(self) -> list[CoordinatorReport]:
-        """Return the queued reports that were not sent, without those that are void by now."""
+        """Return the queued reports to send on the next stream.
+
+        Reports that lose their meaning when this stream ends are left out.
+        """
         left: list[CoordinatorReport] = []
         while not self.outbox.empty():
             report = self.outbox.get()
@@ -288,7 +291,7 @@ class _Connection:
 
 
 def _open_channel(target: str, roots: bytes | None) -> "grpc.Channel":
-    """Open a channel; with roots, only to the server whose certificate comes from one of them."""
+    """Open a gRPC channel; with ``roots`` (PEM), only to a server whose certificate they signed."""
     import grpc
 
     from pliant.protos.channel import channel_options, tls_channel_options
@@ -300,14 +303,14 @@ def _open_channel(target: str, roots: bytes | None) -> "grpc.Channel":
 
 
 def _with_clock(reports: Iterator["app_pb2.AppReport"]) -> Iterator["app_pb2.AppReport"]:
-    """Add the time of sending to each report."""
+    """Yield each report with the time at which it is sent."""
     for report in reports:
         report.clock = clock.now()
         yield report
 
 
 def _on_refused(reason: str, standby: bool) -> None:
-    """End this process, because the server has refused the application; a standby continues."""
+    """End this process because the server refused the application; a standby continues."""
     print(f"pliant: the server refused this application: {reason}", file=sys.stderr)
     sys.stderr.flush()
     if not standby:

@@ -13,7 +13,7 @@ from pliant.core.model.checkpoint import SaveStep, SaveWord
 
 
 class SuspensionHandler:
-    """The present suspension, if there is one."""
+    """Holds the suspension that the server has ordered, if any, and how far it has come."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class SuspensionHandler:
         self._leave = threading.Event()
 
     def status(self) -> CheckpointReport | None:
-        """Return the state of the present suspension for a new stream; None if there is none."""
+        """Return the last report about the present suspension; None without a suspension."""
         with self._lock:
             if not self._number:
                 return None
@@ -47,7 +47,7 @@ class SuspensionHandler:
     # ---------------------------------------------------------------- thread of the stream
 
     def on_order(self, number: int, step: SaveStep) -> None:
-        """Handle an order of the server: save, keep running (a withdrawal) or leave."""
+        """Handle a step that the server orders: save, leave, or withdraw the suspension."""
         with self._lock:
             if step is SaveStep.LEAVE:
                 if number == self._number and self._has_reported(SaveWord.SAVED):
@@ -80,7 +80,7 @@ class SuspensionHandler:
             return CheckpointOrder(self._number) if self.pending else None
 
     def begin(self, number: int) -> bool:
-        """Begin a suspension, after which it cannot be withdrawn; False if it was withdrawn."""
+        """Begin suspension ``number``, which then cannot be withdrawn; False if it was before."""
         with self._lock:
             if not self.pending or number != self._number:
                 return False
@@ -89,7 +89,7 @@ class SuspensionHandler:
             return True
 
     def finish(self, report: CheckpointReport) -> None:
-        """Report the result of a checkpoint; a suspension that failed has ended."""
+        """Report the result of a checkpoint; a suspension whose checkpoint failed has ended."""
         with self._lock:
             if report.number:
                 self._report(report)
@@ -99,11 +99,11 @@ class SuspensionHandler:
                 self._clear()
 
     def wait_for_leave(self) -> None:
-        """Wait until the server knows that everything is saved, however long it is away."""
+        """Wait until the server has confirmed that everything is saved; there is no time limit."""
         self._leave.wait()
 
     def close(self, reason: str) -> None:
-        """Decline a suspension that still waits for a safe point."""
+        """Tell the server that a suspension which still waits for a safe point is declined."""
         with self._lock:
             if self.pending:
                 number = self._number

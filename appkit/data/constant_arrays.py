@@ -57,7 +57,7 @@ class Constant(RegisteredData):
             array.flags.writeable = True
 
     def note(self, arrays: list[Array]) -> None:
-        """Record the checksum of the arrays of the part; from any thread."""
+        """Remember the checksum of the arrays, which `verify` compares later; from any thread."""
         self._seen = (arrays, checksum(arrays))
 
     def verify(self) -> None:
@@ -100,7 +100,7 @@ class Constant(RegisteredData):
         return other, checksum(other.buffers())
 
     def expect(self, coming: tuple[Handle, int] | None) -> None:
-        """Use a prefetched part, the result of `fetch`, in the next resize."""
+        """Keep a prefetched part, the result of `fetch`, for the next resize."""
         self._coming = coming
 
     def drop(self) -> None:
@@ -114,7 +114,7 @@ class Constant(RegisteredData):
         return [*self.handle.describe(), "constant"]
 
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
-        """Return what the array itself returns, even if the part was prefetched."""
+        """Return the metadata of the wrapped array, even if its part was prefetched here."""
         return self.handle.local_metadata(rank_map, me, gathered)
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
@@ -134,7 +134,7 @@ class Constant(RegisteredData):
         return Transfers((), 0) if self.ahead else self.handle.plan(rank_map, gathered)
 
     def plan_checksum(self, plan: Any) -> int:
-        """Return the checksum of the plan."""
+        """Return the checksum of the wrapped array's plan."""
         return hash(plan) if self.ahead else self.handle.plan_checksum(plan)
 
     def estimate(self, rank_map: RankMap) -> int:
@@ -160,7 +160,7 @@ class Constant(RegisteredData):
         self.drop()
 
     def save(self, out: ArrayWriter) -> None:
-        """Write this process's part, as the array itself does."""
+        """Write the part of this process in the same way as the wrapped array."""
         self.handle.save(out)
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
@@ -170,7 +170,7 @@ class Constant(RegisteredData):
 
 
 def checksum(arrays: list[Array]) -> int:
-    """Return a checksum of arrays without views, whose base arrays are in the list."""
+    """Return one checksum over arrays; views of arrays in the list are not counted twice."""
     result = 0
     for array in arrays:
         if array.base is None and array.size:

@@ -8,7 +8,7 @@ from numpy.typing import DTypeLike
 
 
 def cell_type(what: str, dtype: DTypeLike, object_hint: str) -> np.dtype[Any]:
-    """Return the numpy type of an array's cells.
+    """Check the cell type that a program gave for an array, and return it as a numpy type.
 
     Args:
         what: The array, as errors name it.
@@ -63,7 +63,7 @@ def type_terms(cell: np.dtype[Any]) -> object:
 
 
 def read_terms(text: str) -> object:
-    """Return the description of a type given by its ``str``; return other text unchanged."""
+    """Return the description of a type that is given as text; return other text unchanged."""
     try:
         return type_terms(np.dtype(ast.literal_eval(text) if text[:1] in ("[", "{") else text))
     except (TypeError, ValueError, SyntaxError):

@@ -29,12 +29,12 @@ def assign_initial(name: str, into: Array, values: Any) -> None:
 
 
 def touch_pages(arrays: Iterable[Array], is_withdrawn: Callable[[], bool] | None = None) -> None:
-    """Make the system allocate the pages of new contiguous arrays now, not when data arrive.
+    """Write zeros to new contiguous arrays, so that the system allocates their memory now.
 
     The first write to a page costs as much time as receiving its data.
 
     Args:
-        arrays: their contents are lost.
+        arrays: contiguous; their contents are lost.
         is_withdrawn: asked before each slice of `SLICE_BYTES`; if True, the rest is left as it is.
     """
     for array in arrays:

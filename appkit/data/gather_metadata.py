@@ -24,7 +24,7 @@ def gather_metadata(
     rounds: int,
     error: str,
 ) -> tuple[list[GatheredMetadata], str]:
-    """Exchange the metadata of all entries; collective.
+    """Exchange the metadata of all entries between all processes; collective.
 
     Args:
         entries: The same on all processes, unless there is an error.
@@ -62,7 +62,7 @@ def _collect_local(
     step: int,
     error: str,
 ) -> tuple[list[Any], str]:
-    """Return the metadata of this process in a round, and its error, if any."""
+    """Return the metadata of this process for round ``step``, and its error, empty if none."""
     facts: list[Any] = [None] * len(entries)
     if error or me not in rank_map.old:
         return facts, error
@@ -81,7 +81,7 @@ def error_text(fault: AppkitError | MemoryError) -> str:
 
 
 def rebalance_entries(entries: Sequence[RegisteredData], comm: MPI.Intracomm) -> int:
-    """Redistribute entries among the present processes; collective.
+    """Redistribute registered data among the present processes; collective.
 
     Args:
         entries: In order of registration.
@@ -124,7 +124,7 @@ def rebalance_entries(entries: Sequence[RegisteredData], comm: MPI.Intracomm) ->
 
 
 def _check_all_succeeded(comm: MPI.Intracomm, error: str) -> None:
-    """Check that no process has an error; collective.
+    """Exchange the errors of all processes and raise the first one; collective.
 
     Raises:
         DistributionError: A process has one.

@@ -54,7 +54,7 @@ class Handle(RegisteredData):
 
     @property
     def has_all_data(self) -> bool:
-        """Whether this process needs no data from others, at any size."""
+        """Whether this process already holds everything it needs at any size of the job."""
         return False
 
     @abstractmethod
@@ -71,7 +71,7 @@ class Handle(RegisteredData):
 
     @abstractmethod
     def adopt(self, other: Any) -> None:
-        """Use the part of a filled clone as the new part; called after ``prepare``.
+        """Use the part of ``other``, a filled clone, as the new part; called after ``prepare``.
 
         Raises:
             DistributionError: The shape is not the one that was prepared.
@@ -116,7 +116,7 @@ class SinglePartHandle(Handle):
         self.local[...] = values
 
     def buffers(self) -> list[Array]:
-        """Return the one array, if there is one."""
+        """Return a list with the array of this process; empty if it has none."""
         return [self._array] if self._array is not None else []
 
     def adopt(self, other: "SinglePartHandle") -> None:

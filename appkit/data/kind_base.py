@@ -48,15 +48,15 @@ class RegisteredData(ABC):
 
     @abstractmethod
     def describe(self) -> Description:
-        """Return the description that must be equal on all processes."""
+        """Return a description of the object as JSON values, equal on all processes."""
 
     def preallocate(self, size: int, rank: int) -> list[Array]:
         """Allocate the new part of rank ``rank`` of ``size`` in advance, and return its memory.
 
-        Nothing happens where the sizes alone do not tell what the part will be. No MPI.
+        Does nothing and returns an empty list if the two numbers do not determine the part. No MPI.
 
         Raises:
-            DistributionError, MemoryError: as prepare, which comes anyhow.
+            DistributionError, MemoryError: as in `prepare`, which is called later in any case.
         """
         return []
 

@@ -19,7 +19,7 @@ _PAUSE_S = 1.0
 
 
 class Listener:
-    """A listening socket and its connections. Only `wake` may be called in other threads."""
+    """A listening socket and its connections. Other threads may call only `wake`."""
 
     def __init__(self, host: str) -> None:
         """Listen on a free port.
@@ -41,14 +41,14 @@ class Listener:
         self._selector.register(self._woken, selectors.EVENT_READ)
 
     def wake(self) -> None:
-        """End a `poll`; may be called in any thread."""
+        """Make a running `poll` return; may be called in any thread."""
         try:
             self._wake.send(b"x")
         except OSError:
             pass  # enough wake-ups are queued already, or the listener is closed
 
     def poll(self, until: float | None) -> list[Peer]:
-        """Accept connections, and return the peers from which something can be read.
+        """Accept new connections, and return the peers from which something can be read.
 
         Args:
             until: when to return at the latest, on the monotonic clock; None for no limit.
@@ -100,7 +100,10 @@ class Listener:
         return max(0.0, min(times) - now) if times else None
 
     def _update_listening(self) -> None:
-        """Listen only while connections can be accepted; otherwise `poll` would never sleep."""
+        """Watch the listening socket only while there is room for another connection.
+
+        If it were watched all the time, `poll` would return at once and never sleep.
+        """
         has_room = len(self.unauthenticated()) < MAX_UNPROVEN or self._oldest_idle() is not None
         opens = has_room and time.monotonic() >= self._paused_until
         listens = self._socket in self._selector.get_map()

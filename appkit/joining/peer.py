@@ -33,7 +33,7 @@ class RendezvousRequest:
 
     @classmethod
     def read(cls, message: dict[str, Any]) -> "RendezvousRequest":
-        """Read a first message.
+        """Parse the first message of a joining rank.
 
         Raises:
             ValueError: the message is not a join request.
@@ -46,10 +46,10 @@ class RendezvousRequest:
 
 
 class Peer:
-    """A connection of a process that may be a joining rank; anybody until it is admitted."""
+    """A connection from a process that claims to be a joining rank; untrusted until admitted."""
 
     def __init__(self, sock: socket.socket) -> None:
-        """Use an accepted connection.
+        """Use the socket of an accepted connection.
 
         Raises:
             OSError: the connection is broken already.
@@ -77,7 +77,7 @@ class Peer:
         self.error = ""
 
     def receive(self) -> bool:
-        """Read and handle what has arrived; return False if the other side has closed.
+        """Read and handle the messages that have arrived; False if the other side has closed.
 
         Raises:
             ValueError: a message that no joining rank sends.
@@ -89,11 +89,14 @@ class Peer:
 
     @property
     def is_challenged(self) -> bool:
-        """Whether this side has sent its proof and waits for the proof of the other side."""
+        """Whether this side has sent its proof and is waiting for that of the other side."""
         return self._handshake is not None and not self.is_proven
 
     def challenge(self, secret: str) -> None:
-        """Send a proof that the application knows the secret, and ask for one; does so once."""
+        """Prove to the joining rank that the application knows the secret, and ask for its proof.
+
+        A second call does nothing.
+        """
         if self._handshake is None and self.request is not None:
             request = self.request
             self._handshake = RunningSide(secret, request.resize, request.rank, request.nonce)
@@ -111,7 +114,7 @@ class Peer:
         self.send(**NUMBERS, size=size, once=results)
 
     def send(self, **message: Any) -> None:
-        """Send a message; a broken connection is noticed by the next `receive`."""
+        """Send a message as JSON; if the connection is broken, the next `receive` returns False."""
         try:
             self.lines.send(**message)
         except OSError:
@@ -125,7 +128,7 @@ class Peer:
             pass  # the other side has closed it already
 
     def is_connected(self) -> bool:
-        """Return whether the other side has not closed; does not read and does not wait."""
+        """Return whether the other side has kept the connection open; neither reads nor waits."""
         sock, poll = self.lines.sock, select.poll()
         try:
             poll.register(sock, select.POLLIN)

@@ -28,7 +28,7 @@ class ConnectionSigner:
     """Signs the lines that one side of a connection sends, and checks those of the other side."""
 
     def __init__(self, key: bytes, own: bytes, other: bytes) -> None:
-        """Start with line 0; ``own`` and ``other`` are the names of the two sides."""
+        """Start counting lines at 0; ``own`` and ``other`` are the names of the two sides."""
         self._key, self._own, self._other = key, own, other
         self._sent = self._received = 0
         #: Held while a line is signed and sent: lines must leave in the order of their numbers.
@@ -66,11 +66,11 @@ class JoiningSide:
 
     @property
     def opening(self) -> dict[str, str]:
-        """The part of the first message that the proofs need."""
+        """The items that the first message of a joining rank must contain: its nonce."""
         return {"nonce": _sent(dict(self._handshake.metadata)[NONCE])}
 
     def answer(self, challenge: dict[str, Any]) -> dict[str, str]:
-        """Check the application's proof, and return the proof of this rank.
+        """Check the proof of the application, and return the proof of this joining rank.
 
         Raises:
             UnprovenServerError: the other side does not know the secret.
@@ -98,7 +98,7 @@ class RunningSide:
         return {"nonce": _sent(metadata[NONCE]), "proof": _sent(metadata[PROOF])}
 
     def verifies(self, answer: dict[str, Any]) -> bool:
-        """Return whether the rank knows the secret."""
+        """Return whether the joining rank has proved that it knows the secret."""
         return self._handshake.verifies(_received(answer, "proof"))
 
     def signer(self) -> ConnectionSigner:
@@ -127,7 +127,7 @@ def _sent(value: str | bytes) -> str:
 
 
 def _received(message: dict[str, Any], name: str) -> bytes:
-    """Return bytes that were sent as hexadecimal digits; empty if they are not."""
+    """Return the bytes that a message holds as hexadecimal digits; empty if it holds none."""
     value = message.get(name)
     try:
         return bytes.fromhex(value) if isinstance(value, str) else b""

@@ -12,12 +12,12 @@ MAX_UNPROVEN_BYTES = 4096
 
 
 def join_mismatch(who: str, protocol: object, oldest_reader: object) -> str:
-    """Return why this process cannot be in one job with another one; empty if it can.
+    """Return why this process and another one cannot be in the same job; empty if they can.
 
     Args:
         who: name of the other process, for the text.
-        protocol: the number that it has sent; None from versions that had no numbers.
-        oldest_reader: the oldest protocol that can read what it sends.
+        protocol: the protocol number of the other process; None from versions that had no numbers.
+        oldest_reader: the oldest protocol that can read what the other process sends.
     """
     found = [0 if number is None else number for number in (protocol, oldest_reader)]
     for number in found:

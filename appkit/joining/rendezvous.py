@@ -46,7 +46,7 @@ class _JoinGroup:
     prefetch: dict[str, Any] | None = None
 
     def missing_ranks(self) -> list[int]:
-        """Return the ranks of the group, from 0, that have no admitted connection."""
+        """Return the ranks, from 0 on, that have not connected or have not been admitted."""
         return sorted(set(range(self.count)) - set(self.peers))
 
     def is_waiting_at(self, loop: int) -> bool:
@@ -107,7 +107,7 @@ class Rendezvous:
     # ---------------------------------------------------------------- any thread
 
     def expect(self, resize: int, secret: str, count: int, timeout: float) -> None:
-        """Start to gather ``count`` joining ranks of a resize within ``timeout`` seconds.
+        """Start to gather ``count`` joining ranks of a resize; fails after ``timeout`` seconds.
 
         Raises:
             OSError: the rendezvous is closed.
@@ -121,7 +121,7 @@ class Rendezvous:
         self._listener.wake()
 
     def set_loop(self, loop: int) -> None:
-        """Set the number of the active loop; ranks that wait at an earlier one skip it."""
+        """Set the number of the active loop; joining ranks at an earlier loop are sent past it."""
         with self._lock:
             self._loop = loop
         self._listener.wake()
@@ -132,12 +132,12 @@ class Rendezvous:
             return self._group is not None and self._group.is_waiting_at(self._loop)
 
     def all_connected(self) -> bool:
-        """Return whether `is_complete` holds and no connection has been closed."""
+        """Return whether all joining ranks wait at the active loop and are still connected."""
         with self._lock:
             return self.is_complete() and all(peer.is_connected() for peer in self._peers())
 
     def send_prefetch(self, resize: int, constant: dict[str, Any]) -> None:
-        """Let the joining ranks of a resize read constant data before they are complete."""
+        """Ask the joining ranks of a resize to read constant data before they count as complete."""
         with self._lock:
             group = self._group
             if group is not None and group.resize == resize:
@@ -153,7 +153,7 @@ class Rendezvous:
             return all(peer.has_fetched for peer in group.peers.values())
 
     def send_port(self, port: str) -> None:
-        """Send the MPI port to all joining ranks.
+        """Send the name of the MPI port to all joining ranks, which then connect to it.
 
         Raises:
             OSError: a connection is broken.
@@ -163,12 +163,12 @@ class Rendezvous:
                 peer.lines.send(port=port)
 
     def wait_for_error(self, timeout: float) -> str:
-        """Return the error of a joining rank; empty if none is reported in ``timeout`` seconds."""
+        """Return the error that a joining rank reports within ``timeout`` seconds; else empty."""
         self._has_error.wait(timeout)
         return self._error
 
     def abort(self) -> None:
-        """Stop gathering, and close the connections of the joining ranks."""
+        """Stop gathering joining ranks, and close their connections, so that they end."""
         with self._lock:
             for peer in self._peers():
                 peer.shutdown()
@@ -202,7 +202,7 @@ class Rendezvous:
             self._on_failure(group.resize, fault)
 
     def _serve(self) -> None:
-        """Handle what has arrived, then advance all joining ranks."""
+        """Handle the messages that have arrived, then advance all joining ranks."""
         with self._lock:
             group = self._group
         self._listener.awaited_resize = group.resize if group is not None else None
@@ -251,7 +251,7 @@ class Rendezvous:
         self._report(group)
 
     def _admit(self, group: _JoinGroup, peer: Peer) -> bool:
-        """Take the next step to admit a peer; return False if it cannot be a joining rank."""
+        """Take the next step of a peer's handshake; False if it cannot be a joining rank."""
         request = peer.request
         if request is None or request.resize > group.resize:
             return True  # it has sent nothing, or the GO of its resize has not arrived yet

@@ -56,7 +56,7 @@ class _Part:
         )
 
     def packed_buffer(self, array: "BlockArray", begins: Mapping[int, int]) -> PackedBuffer:
-        """Return the buffer of any other array.
+        """Return the buffer of an array whose cells are not contiguous along the axis.
 
         Args:
             array: The handle.
@@ -112,7 +112,7 @@ class BlockArray(BlockHandle[_Part]):
         self._split = split or EvenSplit(shape[self.axis])
 
     def start_with(self, init: Init | None) -> None:
-        """Allocate and fill this process's part, when the job starts for the first time."""
+        """Allocate and fill this process's part at the first start, with zeros without ``init``."""
         layout = self._split.layout_for(self._membership.size)
         self._check_halo(layout)
         self._part = part = _Part(self, layout, self._membership.rank)
@@ -151,7 +151,7 @@ class BlockArray(BlockHandle[_Part]):
         return other
 
     def describe(self) -> Description:
-        """Return kind, name, shape, axis, halo, type, and the split unless it is even."""
+        """Return kind, name, shape, axis, halo and type; also the split, unless it is even."""
         terms = [self.name, list(self.shape), self.axis, self.halo, self.type_terms]
         return ["block", *terms, *self._split.split_description]
 
@@ -162,7 +162,7 @@ class BlockArray(BlockHandle[_Part]):
         )
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Estimate the bytes as for even blocks."""
+        """Estimate the bytes that a resize would move, as if all blocks were even."""
         return plan_blocks(self.shape[self.axis], rank_map, self._cell_bytes()).bytes_moved
 
     def _check_halo(self, layout: Layout) -> None:

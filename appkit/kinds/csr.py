@@ -37,7 +37,10 @@ class _Part:
         self._ghost_exchange: GhostExchange | None = None
 
     def ghosts(self) -> Ghosts:
-        """Return the ghosts of these rows; found at the first call."""
+        """Return the ghosts of these rows: the columns that other processes own.
+
+        The first call finds them, later calls return the same object.
+        """
         if self._ghosts is None:
             self._ghosts = Ghosts.find(self.rows.indices, self.layout, self.rank)
         return self._ghosts
@@ -103,7 +106,10 @@ class CsrMatrix(BlockHandle[_Part]):
         self._layouts: _RowLayouts | None = None
 
     def start_with(self, init: CsrInit | None) -> None:
-        """Take the first rows of this process; collective if rows are balanced by nonzeros."""
+        """Take the rows that ``init`` returns at the first start.
+
+        Collective if the rows are balanced by nonzeros.
+        """
         member = self._membership
         layout = BlockLayout(self.shape[0], member.size)
         start, stop = layout.start(member.rank), layout.stop(member.rank)
@@ -138,10 +144,13 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def local(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        """Indptr, indices and data of the rows here; assigned on all processes, as ghosts change.
+        """Arrays ``(indptr, indices, data)`` of this process's rows; may be assigned.
+
+        All processes must assign together, because the ghosts change.
 
         Raises:
-            DistributionError: what is assigned is not as many rows, or the matrix is constant.
+            DistributionError: the assigned arrays have another number of rows, or the matrix is
+                constant.
         """
         rows = self._here().rows
         return rows.indptr, rows.indices, rows.data
@@ -155,7 +164,7 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def columns(self) -> NDArray[np.int64]:
-        """The local column of each nonzero, shape ``(nnz,)``: owned from 0 on, then the ghosts.
+        """The local column of each nonzero, shape ``(nnz,)``: owned columns first, then ghosts.
 
         Raises:
             DistributionError: the matrix is not square.
@@ -250,11 +259,11 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def split_description(self) -> list[object]:
-        """The description of an array that is like this matrix."""
+        """Description, as JSON values, of how arrays ``like`` this matrix are divided."""
         return ["like", self.name]
 
     def layout_for(self, size: int) -> Layout:
-        """Return the present layout of the rows."""
+        """Return the present layout of the rows; ``size`` is the present number of processes."""
         assert self._part is not None
         return self._part.layout
 
@@ -266,11 +275,14 @@ class CsrMatrix(BlockHandle[_Part]):
     # ---------------------------------------------------------------- for resizes
 
     def describe(self) -> Description:
-        """Return kind, name, shape, type and rule."""
+        """Return kind, name, shape, type and balancing rule."""
         return ["csr", self.name, list(self.shape), self.type_terms, self._balance]
 
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
-        """Return the numbers of rows and nonzeros, and the borders that fall among the rows."""
+        """Return this process's numbers of rows and nonzeros for the next round of exchange.
+
+        In the last round, the new borders that fall among its rows are added.
+        """
         assert self._part is not None
         part, parts = self._part, len(rank_map.new)
         indptr = part.rows.indptr
@@ -310,7 +322,7 @@ class CsrMatrix(BlockHandle[_Part]):
         )
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Estimate the bytes as if every process had as many nonzeros as this one."""
+        """Estimate the bytes to move, as if every process had as many nonzeros as this one."""
         part = self._part
         nonzeros = len(rank_map.old) * (0 if part is None else len(part.rows.indices))
         rows = plan_blocks(self.shape[0], rank_map, _NUMBER)
@@ -339,7 +351,7 @@ class CsrMatrix(BlockHandle[_Part]):
         self._part.rows.save(out, self._part.start)
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Read the rows of this process, distributed by the rule."""
+        """Read this process's rows from a checkpoint, distributed by the balancing rule."""
         saved = SavedRows(self.name, source, self.shape[0])
         layout: Layout = BlockLayout(self.shape[0], size)
         if self._balance == "nnz":

@@ -37,7 +37,7 @@ class CsrRows:
     def taken(
         cls, what: str, values: Any, rows: int, columns: int, dtype: np.dtype[Any]
     ) -> "CsrRows":
-        """Return the rows that a program gave: three arrays, or an object that has them.
+        """Check the rows that a program gave, three arrays or an object with them, and return them.
 
         Raises:
             DistributionError: The arrays do not describe that number of rows and columns.
@@ -80,7 +80,7 @@ class SavedRows:
     """The rows of a matrix in a checkpoint."""
 
     def __init__(self, name: str, source: ArrayReader, rows: int) -> None:
-        """Find the saved arrays.
+        """Find the arrays of the matrix in the checkpoint.
 
         Raises:
             CheckpointError: Some of the ``rows`` rows are missing.

@@ -48,12 +48,15 @@ class Custom(RegisteredData, Generic[V]):
         self._prepared: tuple[RankMap, GatheredMetadata] | None = None
 
     def start_with(self, init: Callable[[int, int], V]) -> None:
-        """Make the first value of this process, when the job starts for the first time."""
+        """Set this process's first value to the result of ``init`` when the job starts."""
         self._value = [init(self._membership.rank, self._membership.size)]
 
     @property
     def value(self) -> V:
-        """This process's value, of whatever type ``init`` and ``unpack`` return."""
+        """The value of this process; may be assigned.
+
+        ``init`` and ``unpack`` of the program return it.
+        """
         self._membership.check()
         return self._value[0]
 
@@ -88,7 +91,7 @@ class Custom(RegisteredData, Generic[V]):
         )
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Return 0: the size is unknown before the value is packed."""
+        """Return 0, because the number of bytes is unknown before the value is packed."""
         return 0
 
     def move(self, plan: CellPlan, comm: MPI.Intracomm, tag: int) -> None:
@@ -126,7 +129,7 @@ class Custom(RegisteredData, Generic[V]):
         out.write(self._pack_checked(self._value[0], 1)[0])
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Unpack each saved value as on a single process, and combine this rank's parts of them."""
+        """Unpack every saved value, and combine the parts of them that belong to this rank."""
         saved = {saved.rank: saved for saved in source.arrays}
         parts = []
         for writer in range(source.size):

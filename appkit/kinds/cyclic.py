@@ -38,7 +38,13 @@ class GridLayout:
     """
 
     def __init__(self, extents: tuple[int, ...], blocks: tuple[int, ...], grid: tuple[int, ...]):
-        """Distribute the cells on a grid."""
+        """Distribute cells over a process grid.
+
+        Args:
+            extents: number of cells along each distributed axis.
+            blocks: length of a block along each of these axes.
+            grid: number of processes along each of these axes.
+        """
         self.grid = grid
         self.layouts = tuple(map(CyclicLayout, extents, grid, blocks))
 
@@ -53,7 +59,11 @@ class GridLayout:
     def intersections(
         self, other: "GridLayout", here: int, there: int
     ) -> tuple[BlockIntersection, ...]:
-        """Return the cells that ``here`` and process ``there`` of ``other`` share, by axis."""
+        """Return which cells process ``here`` has in common with process ``there`` of ``other``.
+
+        Returns:
+            The common cells along each distributed axis.
+        """
         return tuple(
             map(
                 BlockIntersection.of,
@@ -127,7 +137,7 @@ class CyclicArray(SinglePartHandle):
         return tuple(map(CyclicLayout.cells, self.layouts, self.place))
 
     def owner(self, *cell: int) -> int:
-        """Return the rank that owns a cell.
+        """Return the rank of the process that owns a cell.
 
         Args:
             cell: its global numbers, one for each distributed axis.
@@ -185,7 +195,7 @@ class CyclicArray(SinglePartHandle):
         return np.zeros(lengths, self.dtype, order="C" if len(self.axes) == 1 else "F")
 
     def _cells(self, array: Array) -> Array:
-        """Return a view of a part whose first axis is that of the distributed cells."""
+        """Return a view of a local array in which the first axis counts the distributed cells."""
         if len(self.axes) > 1:
             return array.reshape(-1, order="F")
         return np.moveaxis(array, self.axes[0], 0)
@@ -196,14 +206,18 @@ class CyclicArray(SinglePartHandle):
         return ["cyclic", self.name, *terms]
 
     def preallocate(self, size: int, rank: int) -> list[Array]:
-        """Allocate the new part early."""
+        """Allocate the part for rank ``rank`` of ``size`` before the resize, and return its memory.
+
+        Returns:
+            A list with the new array; empty if it was allocated already.
+        """
         if self._next is not None:
             return []
         self._next = self._room(self._layout_for(size), rank)
         return [self._next]
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
-        """Allocate the new part, unless it was preallocated."""
+        """Allocate the new part for the resize, unless it was preallocated."""
         old, new = self._layout_for(len(rank_map.old)), self._layout_for(len(rank_map.new))
         self._coming = (rank_map, old, new)
         if me in rank_map.new and self._next is None:
@@ -237,7 +251,7 @@ class CyclicArray(SinglePartHandle):
         return hash((plan, old.grid, new.grid))
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Return the bytes of the plan, 0 if the program's grid is invalid."""
+        """Return the bytes that a resize would move; 0 if the program's ``grid`` is invalid."""
         try:
             return self.plan(rank_map).bytes_moved
         except DistributionError:
@@ -302,7 +316,7 @@ def _positions(
     first: int,
     stop: int,
 ) -> Positions:
-    """Return the local indices of the cells [first, stop) that two processes share."""
+    """Return the local indices of the common cells numbered from ``first`` to ``stop - 1``."""
     if (
         len(intersections) == 1 and intersections[0].block == 1
     ):  # equally spaced: a slice needs no list

@@ -40,10 +40,13 @@ class Ghosts:
 
 
 class GhostExchange:
-    """The rows that a process sends to each other one; made once for each distribution."""
+    """Exchanges ghost values: knows which rows this process sends to which other process.
+
+    It is made once for each distribution of the matrix.
+    """
 
     def __init__(self, ghosts: Ghosts, start: int, comm: MPI.Intracomm) -> None:
-        """Send the numbers of the ghosts to their owners; collective."""
+        """Tell the owner of each ghost that this process needs its value; collective."""
         self._ghosts = ghosts
         wants: list[Any] = [None] * comm.size
         for owner, place in ghosts.by_owner.items():

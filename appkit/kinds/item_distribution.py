@@ -40,36 +40,36 @@ class ItemExchange:
 
     @property
     def before(self) -> int | None:
-        """The rank of this process before, None if it is joining."""
+        """The rank of this process before the redistribution; None if it is joining."""
         return self.rank_map.old.index(self.me) if self.me in self.rank_map.old else None
 
     @property
     def after(self) -> int | None:
-        """The rank of this process after, None if it is leaving."""
+        """The rank of this process after the redistribution; None if it is leaving."""
         return self.rank_map.new.index(self.me) if self.me in self.rank_map.new else None
 
     def from_old_ranks(self, step: int) -> list[Any]:
-        """Return the metadata of the old processes in a round, in rank order."""
+        """Return what each old process contributed to metadata round ``step``, in rank order."""
         return [self.gathered[step][process] for process in self.rank_map.old]
 
 
 class ItemDistribution(ABC):
-    """A rule that assigns items to processes."""
+    """A rule that decides which process owns which items."""
 
     kind: str
     metadata_rounds = 1
 
     def __init__(self, what: str) -> None:
-        """Distribute the items that errors call ``what``."""
+        """Make the rule for items that error messages call ``what``."""
         self._what = what
 
     @abstractmethod
     def local_metadata(self, items: Array, exchange: ItemExchange) -> Any:
-        """Return this process's metadata for the next round."""
+        """Return the metadata that this process contributes to the next round of exchange."""
 
     @abstractmethod
     def count(self, exchange: ItemExchange, rank: int) -> int:
-        """Return the number of items of a new rank."""
+        """Return how many items new rank ``rank`` will have."""
 
     @abstractmethod
     def plan(self, exchange: ItemExchange, item_bytes: int) -> RangePlan | CellPlan:
@@ -97,7 +97,7 @@ class ItemDistribution(ABC):
         dtype: np.dtype[Any],
         place: "RankAndSize",
     ) -> Array:
-        """Read the items of one process from a checkpoint: all get equal numbers of items."""
+        """Read this process's items from a checkpoint; all processes get equal numbers of items."""
         return read_even(source, shape, dtype, *place)
 
 
@@ -106,7 +106,7 @@ RankAndSize = tuple[int, int]
 
 
 class Even(ItemDistribution):
-    """Equal numbers of items on all processes. The global order of the items stays."""
+    """A rule that gives all processes equal numbers of items and keeps their global order."""
 
     kind = "even"
 
@@ -115,12 +115,12 @@ class Even(ItemDistribution):
         return len(items)
 
     def layouts(self, exchange: ItemExchange) -> tuple[Layout, Layout]:
-        """Return the layouts before and after."""
+        """Return the layouts of the items before and after the redistribution."""
         counts: list[int] = exchange.from_old_ranks(0)
         return UnevenLayout.of(counts), BlockLayout(sum(counts), len(exchange.rank_map.new))
 
     def count(self, exchange: ItemExchange, rank: int) -> int:
-        """Return the length of the block of a new rank."""
+        """Return how many items new rank ``rank`` will have."""
         _, new = self.layouts(exchange)
         return new.stop(rank) - new.start(rank)
 
@@ -140,7 +140,7 @@ class Even(ItemDistribution):
 
 
 class Weighted(Even):
-    """Equal total weight on all processes. The global order of the items stays.
+    """A rule that gives all processes about the same weight and keeps the global order of items.
 
     After a restore from a checkpoint, all processes have equal numbers of items.
     """
@@ -149,12 +149,16 @@ class Weighted(Even):
     metadata_rounds = 2
 
     def __init__(self, what: str, weight: Weight) -> None:
-        """Weigh the items with a function of the program."""
+        """Weigh the items with ``weight``, a function of the program."""
         super().__init__(what)
         self._weight = weight
 
     def local_metadata(self, items: Array, exchange: ItemExchange) -> Any:
-        """Return number and weight of the items, then the borders that fall among them."""
+        """Return what this process contributes to the next round of exchange.
+
+        In the first round, that is the number of its items and their weight; in the second round,
+        the borders between new blocks that fall among its items.
+        """
         weights = self._weigh(items)
         if not exchange.gathered:
             return len(items), float(weights.sum())
@@ -163,7 +167,7 @@ class Weighted(Even):
         return cuts_by_weight(weights, totals, exchange.before, len(exchange.rank_map.new))
 
     def layouts(self, exchange: ItemExchange) -> tuple[Layout, Layout]:
-        """Return the layouts before and after."""
+        """Return the layouts of the items before and after the redistribution."""
         counts = [count for count, _ in exchange.from_old_ranks(0)]
         new = layout_of(exchange.from_old_ranks(1), counts, len(exchange.rank_map.new))
         return UnevenLayout.of(counts), new
@@ -179,24 +183,27 @@ class Weighted(Even):
 
 
 class ByOwner(ItemDistribution):
-    """By the owners that the program returns; arriving items are in the order of their senders."""
+    """A rule that sends each item to the rank that a function of the program returns.
+
+    Arriving items are in the order of their senders.
+    """
 
     kind = "owner"
 
     def __init__(self, what: str, owner: Owner) -> None:
-        """Find the owners with a function of the program."""
+        """Find the owners with ``owner``, a function of the program."""
         super().__init__(what)
         self._owner = owner
         self._by_owner: OwnerIndex | None = None  # of the last local_metadata
 
     def local_metadata(self, items: Array, exchange: ItemExchange) -> Any:
-        """Return the number of items for each new rank."""
+        """Return how many items of this process go to each new rank."""
         parts = len(exchange.rank_map.new)
         self._by_owner = OwnerIndex(self._owners(items, parts), parts)
         return self._by_owner.counts
 
     def count(self, exchange: ItemExchange, rank: int) -> int:
-        """Return the number of items that all processes send to a new rank."""
+        """Return how many items all processes together send to new rank ``rank``."""
         return int(sum(counts[rank] for counts in exchange.from_old_ranks(0)))
 
     def plan(self, exchange: ItemExchange, item_bytes: int) -> CellPlan:
@@ -215,7 +222,7 @@ class ByOwner(ItemDistribution):
     def move(
         self, exchange: ItemExchange, plan: Any, comm: MPI.Intracomm, tag: int, old: Any, new: Any
     ) -> None:
-        """Pack the items for each owner; arriving items are received in place."""
+        """Pack the items for each owner and exchange them; arriving items are received in place."""
         rank_map, source, target, by_owner = exchange.rank_map, None, None, self._by_owner
         if old is not None and by_owner is not None:
             ranks = {process: rank for rank, process in enumerate(rank_map.new)}
@@ -231,7 +238,7 @@ class ByOwner(ItemDistribution):
     def restore(
         self, source: ArrayReader, shape: tuple[int, ...], dtype: np.dtype[Any], place: RankAndSize
     ) -> Array:
-        """Read the items whose owner is this process."""
+        """Read from a checkpoint the items whose owner is this process."""
         rank, size = place
         return read_owned(source, shape, dtype, rank, lambda items: self._owners(items, size))
 
@@ -251,7 +258,7 @@ class ByOwner(ItemDistribution):
 
 
 def _call(what: str, function: Callable[..., Any], items: Array, *more: int) -> Array:
-    """Call a function of the program with items, unless there are none.
+    """Call a function of the program with items; if there are none, return an empty array.
 
     Raises:
         DistributionError: The function raised an exception.

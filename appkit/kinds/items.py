@@ -47,7 +47,7 @@ class Items(SinglePartHandle):
         self._distribution = distribution
 
     def start_with(self, init: ItemInit | None) -> None:
-        """Take the first items of this process, when the job starts for the first time."""
+        """Take the items that ``init`` returns at the first start; none without ``init``."""
         member = self._membership
         self._array = np.empty((0, *self.shape), self.dtype)
         if init is not None:
@@ -55,7 +55,7 @@ class Items(SinglePartHandle):
 
     @property
     def local(self) -> Array:
-        """The items here, shape ``(n, *shape)``: to be read again after a safe point.
+        """The items of this process, shape ``(n, *shape)``; read it again after a safe point.
 
         Assigning other items, of any number, replaces them; ``len(...)`` of the handle is ``n``.
 
@@ -90,7 +90,7 @@ class Items(SinglePartHandle):
         return rebalance_entries([self], self._membership.communicator())
 
     def _fitting(self, values: Any) -> Array:
-        """Return values as an array of items, copied if the program could change it later."""
+        """Return values as an array of items; a copy if the program could still change them."""
         array: Array = np.ascontiguousarray(values, self.dtype)
         if array.shape != (len(array), *self.shape):
             raise DistributionError(
@@ -105,7 +105,7 @@ class Items(SinglePartHandle):
         return ["items", self.name, list(self.shape), self.type_terms, self._distribution.kind]
 
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
-        """Return the metadata that the rule needs, for example the number of items."""
+        """Return the metadata that the distribution rule needs, for example the number of items."""
         assert self._array is not None
         return self._distribution.local_metadata(self._array, ItemExchange(rank_map, me, gathered))
 
@@ -130,7 +130,7 @@ class Items(SinglePartHandle):
         return math.prod(self.shape) * self.dtype.itemsize
 
     def move(self, plan: RangePlan | CellPlan, comm: MPI.Intracomm, tag: int) -> None:
-        """Send the cells that leave, receive those that arrive, and copy those that stay."""
+        """Send the items that leave, receive those that arrive, and copy those that stay."""
         self._distribution.move(self._exchange, plan, comm, tag, self._array, self._next)
 
     def save(self, out: ArrayWriter) -> None:
@@ -139,7 +139,7 @@ class Items(SinglePartHandle):
         out.write(self._array)
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Read an even share of the items, or those that this process owns."""
+        """Read this process's items from a checkpoint: an even share, or the items it owns."""
         self._array = self._distribution.restore(source, self.shape, self.dtype, (rank, size))
 
     def __repr__(self) -> str:

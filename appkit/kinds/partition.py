@@ -36,7 +36,7 @@ PartitionInit = Callable[[NDArray[np.int64]], Any]
 
 
 def spread_parts(name: str, parts: Any) -> OwnerMap:
-    """Return the owner map of cells that belong to numbered parts, as a partitioner returns them.
+    """Return an owner map for cells whose part numbers a partitioner has returned.
 
     Parts are distributed in even blocks of their numbers. With as many processes as parts, rank
     ``k`` owns part ``k``.
@@ -71,8 +71,8 @@ def spread_parts(name: str, parts: Any) -> OwnerMap:
 class PartitionedArray(SinglePartHandle):
     """A handle that stays valid through every resize; read its numpy arrays again after each one.
 
-    The first axis is distributed; ``local`` has the cells of ``cells``, in that order. Every
-    process stores the owner of every cell, 4 bytes each.
+    The first axis is distributed. Row ``i`` of ``local`` is the cell with the global number
+    ``cells[i]``. Every process stores the owner of every cell, 4 bytes each.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class PartitionedArray(SinglePartHandle):
 
     @property
     def cells(self) -> NDArray[np.int64]:
-        """Global numbers of the cells here, rising: shape ``(cells here,)``."""
+        """Global numbers of this process's cells in ascending order: shape ``(cells here,)``."""
         return np.flatnonzero(self.owners == self._membership.rank)
 
     @property
@@ -169,7 +169,7 @@ class PartitionedArray(SinglePartHandle):
         return zlib.crc32(new.tobytes(), zlib.crc32(old.tobytes()))
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Estimate the bytes as for even blocks."""
+        """Estimate the bytes that a resize would move, as if cells were in even blocks."""
         return plan_blocks(self.shape[0], rank_map, self._cell_bytes()).bytes_moved
 
     def move(self, plan: CellPlan, comm: MPI.Intracomm, tag: int) -> None:

@@ -25,7 +25,7 @@ def stream(seed: int, number: int) -> np.random.Generator:
 
 
 class RandomStreams(RegisteredData):
-    """A handle of this process's ``generator``, the same object until the process leaves."""
+    """A handle of this process's random ``generator``, the same object until the process leaves."""
 
     def __init__(self, membership: Membership, name: str, seed: int) -> None:
         """Describe the streams; see ``Job.rng``."""
@@ -42,7 +42,7 @@ class RandomStreams(RegisteredData):
         )
 
     def start_with(self) -> None:
-        """Start this process's stream, when the job starts for the first time."""
+        """Start this process's random stream when the job starts for the first time."""
         self._generator = stream(self.seed, self._membership.rank)
         self._given[0] = self._membership.size
 
@@ -58,17 +58,17 @@ class RandomStreams(RegisteredData):
         return ["rng", self.name, self.seed]
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
-        """Find the index of this process among the joining ones."""
+        """Note the index of this process among the joining ones; it selects the new stream."""
         joining = [process for process in rank_map.new if process not in rank_map.old]
         place = joining.index(me) if me in joining else -1
         self._joins = (place, len(joining))
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
-        """Plan to send one number to each joining process."""
+        """Plan to send the number of assigned streams to each joining process."""
         return plan_replicated(1, rank_map, 8)
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Return the bytes of the plan, which needs no metadata."""
+        """Return the bytes that a resize would move: a few for each joining process."""
         return self.plan(rank_map).bytes_moved
 
     def move(self, plan: RangePlan, comm: MPI.Intracomm, tag: int) -> None:

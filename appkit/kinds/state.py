@@ -19,7 +19,7 @@ class State:
     """
 
     def __init__(self, membership: Membership, values: dict[str, Any]) -> None:
-        """Make a state; see ``Job.state``.
+        """Create the handle for values given by name; programs call ``Job.state`` instead.
 
         Raises:
             ValueError: A name is used by the handle itself.
@@ -52,10 +52,10 @@ class State:
 
 
 class StateEntry:
-    """The library's side of a state."""
+    """A ``job.state`` as one of the job's registered objects."""
 
     def __init__(self, state: State) -> None:
-        """Manage a `State` of the program as one of the job's registered objects."""
+        """Manage ``state``, the handle that the program uses."""
         self._state = state
 
     def names(self) -> list[str]:
@@ -90,7 +90,7 @@ class StateEntry:
 
 
 def pack(states: list[StateEntry]) -> bytes:
-    """Return all states of rank 0, in order, as bytes.
+    """Return the values of all states as bytes, in the order of registration.
 
     Raises:
         StateError: A value cannot be stored; the message names it.
@@ -106,7 +106,7 @@ def pack(states: list[StateEntry]) -> bytes:
 
 
 def unpack(data: bytes) -> list[dict[str, Any]]:
-    """Return the values of packed states, in order.
+    """Return the values of each state from the bytes that `pack` made.
 
     Args:
         data: The bytes of a process of this job, or of a checkpoint with a verified signature.

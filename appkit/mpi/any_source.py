@@ -25,7 +25,7 @@ NO_SHARED_MEMORY = "MPIR_CVAR_NOLOCAL"
 
 
 def transport_is_ucx() -> bool:
-    """Return whether the ranks of this job talk over ucx."""
+    """Return whether MPI messages of this job are sent with the ucx library."""
     return os.environ.get("MPIR_CVAR_CH4_NETMOD") == "ucx"
 
 
@@ -35,7 +35,7 @@ def has_no_shared_memory() -> bool:
 
 
 def replacements() -> dict[str, Callable[..., Any]]:
-    """Return the functions that take the place of methods of `MPI.Comm`, by name."""
+    """Return the replacements for methods of `MPI.Comm`, by name; empty if ucx is not used."""
     if not transport_is_ucx():
         return {}
     replaced: dict[str, Callable[..., Any]] = {
@@ -113,7 +113,7 @@ def _send_receive_object(
 
 
 def _receive_arguments(positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the receive's arguments of a method that also sends, by name."""
+    """Return by name the arguments of a send-and-receive call that belong to the receive."""
     receive: dict[str, Any] = {"recvbuf": None, "source": MPI.ANY_SOURCE}
     receive |= {"recvtag": MPI.ANY_TAG, "status": None}
     return {**receive, **dict(zip(receive, positional, strict=False)), **named}

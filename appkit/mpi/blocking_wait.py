@@ -19,7 +19,7 @@ _SWITCH = b"MPIR_CVAR_ENABLE_HEAVY_YIELD"
 
 
 class Variable:
-    """A control variable of the MPI library."""
+    """A control variable of the MPI library (``MPI_T``), read and set at run time."""
 
     def __init__(self, library: ctypes.CDLL, handle: ctypes.c_void_p) -> None:
         self._library, self._handle = library, handle
@@ -37,7 +37,7 @@ class Variable:
 
 @contextmanager
 def blocking_waits() -> Iterator[None]:
-    """Make MPICH sleep between polls inside this context."""
+    """Within this context, let MPICH sleep between polls instead of using the processor."""
     switch = find(_SWITCH)
     if switch is None:
         yield

@@ -12,12 +12,21 @@ Derive = Callable[[MPI.Intracomm], MPI.Comm]
 
 
 class DerivedComm:
-    """A handle that stays valid; ``comm`` is the present communicator."""
+    """A communicator that the program derives from ``job.comm``, as ``Job.derive`` returns it.
+
+    The handle stays valid; after each resize, its ``comm`` is a new communicator.
+    """
 
     def __init__(
         self, membership: Membership, make: Derive, others: "Sequence[DerivedComm]"
     ) -> None:
-        """Describe the communicator; see ``Job.derive``. ``others`` are all registered ones."""
+        """Remember how to make the communicator; `rebuild` makes it.
+
+        Args:
+            membership: of this process.
+            make: the program's function.
+            others: all derived communicators of the job.
+        """
         self._membership = membership
         self._make = make
         self._others = others
@@ -25,12 +34,12 @@ class DerivedComm:
 
     @property
     def name(self) -> str:
-        """The name of the function that makes it, which joining processes compare with theirs."""
+        """Name of the program's function; it must be the same on joining processes."""
         return str(getattr(self._make, "__qualname__", type(self._make).__qualname__))
 
     @property
     def comm(self) -> MPI.Comm:
-        """The present one; ``COMM_NULL`` on a process that it leaves out.
+        """The present communicator; ``COMM_NULL`` on a process that is not part of it.
 
         Raises:
             NotJoined: before the first safe point, except inside ``init=`` and ``once``.
@@ -41,7 +50,7 @@ class DerivedComm:
         return self._comm
 
     def rebuild(self) -> None:
-        """Make the communicator from the present one of the job; collective.
+        """Make the communicator from the job's present one; collective over the job.
 
         Raises:
             RegistrationError: The program's function did not return a new communicator.
@@ -64,7 +73,7 @@ class DerivedComm:
         self._comm = made
 
     def free(self) -> None:
-        """Free the old communicator; collective over its processes."""
+        """Free the communicator of before the resize; collective over its processes."""
         comm, self._comm = self._comm, None
         if comm is not None and comm != MPI.COMM_NULL:
             comm.Free()

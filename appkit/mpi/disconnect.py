@@ -35,7 +35,7 @@ class _StaleComm(MPI.Intracomm):
 
 
 def disconnect(comm: MPI.Intracomm, report_fatal: Callable[[BaseException], None]) -> None:
-    """Disconnect the job's communicator; collective. Ends the process if that hangs.
+    """Disconnect an old communicator of the job; collective. If it hangs, this process ends.
 
     Args:
         comm: A ``JobComm``.

@@ -35,7 +35,7 @@ _current: "JoinWatch | None" = None
 
 
 class JoinWatch:
-    """Tells all old ranks of one growth if a joining rank has died."""
+    """Tells all old ranks during a growth if a joining rank has died."""
 
     def __init__(self, old: MPI.Intracomm, lost: Callable[[], str]) -> None:
         """Start watching; collective over the old ranks.
@@ -50,7 +50,7 @@ class JoinWatch:
         self._received = old.Irecv(self._signal, 0, tags.DEATH) if old.rank != 0 else None
 
     def failure(self) -> str:
-        """Return why a joining rank is lost, as far as this process knows, or an empty text."""
+        """Return why a joining rank was lost; empty as long as this process knows of no loss."""
         if not self._reason:
             if self._received is None:
                 self._reason = self._lost()
@@ -77,7 +77,7 @@ class JoinWatch:
 
 @contextmanager
 def watching(watch: JoinWatch) -> Iterator[None]:
-    """Make the functions below check a watch while they wait."""
+    """Within this context, make the functions below check a watch while they wait."""
     global _current  # noqa: PLW0603 - data of every kind wait, and only the main thread moves them
     _current = watch
     try:
@@ -88,7 +88,7 @@ def watching(watch: JoinWatch) -> Iterator[None]:
 
 
 def wait(requests: Sequence[MPI.Request], statuses: list[MPI.Status] | None = None) -> None:
-    """Wait for operations over the joined communicator.
+    """Wait until operations over the joined communicator are complete.
 
     Raises:
         JoiningRankLost: A joining rank has died, and the operations were given up.
@@ -106,7 +106,7 @@ def wait(requests: Sequence[MPI.Request], statuses: list[MPI.Status] | None = No
 def send(
     comm: MPI.Intracomm, spec: Any, target: int, tag: int, begun: Sequence[MPI.Request] = ()
 ) -> MPI.Request:
-    """Begin to send over the joined communicator.
+    """Begin to send over the joined communicator, and return the request to wait for.
 
     If the target has just died, MPICH over ofi tries to connect to it for ever, within MPI_Isend.
     So it is told to return after some attempts, for this call only: otherwise a collective

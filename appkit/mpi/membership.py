@@ -23,7 +23,7 @@ class MembershipPhase(Enum):
 
 
 class Membership:
-    """The communicator, the epoch and the processors of the job as this process knows them."""
+    """What this process knows of its job: phase, communicator, epoch and processors."""
 
     def __init__(
         self, comm: MPI.Intracomm | None, epoch: int = 0, processors: tuple[int, ...] = ()
@@ -69,7 +69,7 @@ class Membership:
 
     @contextmanager
     def allow_communicator(self) -> Iterator[None]:
-        """Allow the communicator inside ``init=`` and ``once``."""
+        """Within this context, allow ``job.comm`` before the first safe point."""
         self._allowed += 1
         try:
             yield
@@ -83,7 +83,7 @@ class Membership:
         self.phase = MembershipPhase.MEMBER
 
     def leave(self, phase: MembershipPhase) -> None:
-        """End the membership of this process."""
+        """End the membership of this process; ``phase`` tells why."""
         self.phase, self.raw = phase, None
 
     def _refuse(self) -> None:

@@ -21,7 +21,10 @@ from pliant.appkit.mpi.any_source import has_no_shared_memory, replacements, tra
 
 
 def refuse_unsupported() -> None:
-    """Have mpi4py refuse, in this process, what a job that grows cannot do. Again is harmless."""
+    """Make mpi4py raise an error for operations that cannot work in a job that grows.
+
+    It replaces methods of mpi4py in this process. A second call changes nothing.
+    """
     _replace(MPI.Comm, "Split_type", _split_type, is_static=False)
     _replace(MPI.Intracomm, "Create_dist_graph", _create_dist_graph, is_static=False)
     _replace(MPI.Win, "Allocate_shared", _allocate_shared)
@@ -32,7 +35,7 @@ def refuse_unsupported() -> None:
 
 
 def _of_one_world(group: MPI.Group) -> bool:
-    """Return whether all processes of a group were started together.
+    """Return whether all processes of a group were started together, in one ``MPI_COMM_WORLD``.
 
     All processes of the group get the same answer, without communication: each compares with its
     own world, and if there are two worlds, each process misses those of the other one.

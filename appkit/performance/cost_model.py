@@ -42,13 +42,13 @@ class ResizeCostModel:
 
     @property
     def bytes_per_s(self) -> float:
-        """Bandwidth of the last resizes, of the whole job; 0 if nothing has been moved."""
+        """Bandwidth of the whole job in the last resizes; 0 if no data has been moved yet."""
         seconds = sum(record.move_s for record in self.records)
         moved = sum(record.bytes_moved for record in self.records)
         return moved / seconds if seconds else 0.0
 
     def estimate(self, registry: Registry, before: int, after: int) -> float:
-        """Return the seconds that a resize would stop the program; 0 before the first resize.
+        """Return how many seconds a resize would stop the program; 0 before the first resize.
 
         The estimate is the bytes to move divided by the bandwidth of the last resizes, plus the
         median of the rest of their pauses. That rest differs between growing and shrinking, so only
@@ -68,7 +68,7 @@ class ResizeCostModel:
 
 
 def _bytes(registry: Registry, before: int, after: int) -> int:
-    """Return the bytes that would move; a shrink is assumed to remove the last ranks."""
+    """Return the bytes that a resize would move; a shrink is assumed to remove the last ranks."""
     if after > before:
         rank_map = RankMap.expand(before, after)
     else:

@@ -15,7 +15,7 @@ from pliant.appkit.performance.timing import IterationTimer, ResizeTiming, Table
 
 @dataclass(frozen=True, slots=True)
 class PerformanceHistory:
-    """Rank 0's measurements, for its successor. The field names are part of the protocol."""
+    """The measurements of rank 0, for the next rank 0. The field names are part of the protocol."""
 
     speeds: Table
     moves: tuple[ResizeRecord, ...]
@@ -39,7 +39,7 @@ class PerformanceMonitor:
         self.timer.table, self._cost_model.records = known.speeds, known.moves
 
     def record_resize(self, grows: bool, report: ResizeTiming) -> None:
-        """Remember the times of a committed resize."""
+        """Remember the duration and the bytes of a committed resize."""
         seconds = report.seconds
         times = (seconds.get("move", 0.0), seconds.get("total", 0.0))
         self._cost_model.add(ResizeRecord(grows, report.bytes_moved, *times))

@@ -23,7 +23,7 @@ Site = tuple[str, int, int]
 
 
 def site_of(frame: FrameType) -> Site:
-    """Return the place in the source at which a frame is."""
+    """Return the place in the source code that a stack frame is executing."""
     return (frame.f_code.co_filename, frame.f_code.co_firstlineno, frame.f_lasti)
 
 
@@ -64,11 +64,11 @@ class IterationTimer:
         self._next_counts = False  # whether the next interval counts
 
     def start_loop(self, site: Site) -> None:
-        """Start a loop; the time before its first safe point does not count."""
+        """Start to time the loop at ``site``; the time before its first safe point is left out."""
         self._site, self._since, self._next_counts = site, None, True
 
     def end_interval(self, iteration: int, size: int) -> None:
-        """End the interval at a safe point.
+        """End the present interval at a safe point, and record it if it counts.
 
         Args:
             iteration: iterations of the loop so far.
@@ -84,11 +84,11 @@ class IterationTimer:
             sizes.setdefault(size, Samples()).add(seconds, iteration - first)
 
     def discard_interval(self) -> None:
-        """Let the next interval not count, because of an action at this safe point."""
+        """Do not count the next interval, because an action took place at this safe point."""
         self._next_counts = False
 
     def begin_interval(self, iteration: int) -> None:
-        """Begin an interval, when the program leaves a safe point."""
+        """Begin an interval at ``iteration``, when the program leaves a safe point."""
         self._since = (time.perf_counter(), iteration) if self._next_counts else None
         self._next_counts = True
 

@@ -57,7 +57,7 @@ class CyclicLayout:
 
 @dataclass(frozen=True, slots=True)
 class BlockIntersection:
-    """The cells that one part of a layout and one of another have in common, in order.
+    """The cells that a part of one cyclic layout and a part of another have in common, in order.
 
     Both layouts have blocks of the same length. The two parts share every ``step``-th block,
     beginning with block ``first``.
@@ -89,7 +89,7 @@ class BlockIntersection:
         return cls(first, step, old.block, count)
 
     def cell(self, number: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the global numbers of cells, given by their place in the intersection."""
+        """Return the global number of the common cells with the positions ``number``."""
         return (self.first + number // self.block * self.step) * self.block + number % self.block
 
 

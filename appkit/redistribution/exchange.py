@@ -27,7 +27,7 @@ class MessageBatch:
     """The messages that one process sends and receives in one step of a redistribution."""
 
     def __init__(self, comm: MPI.Intracomm, tag: int) -> None:
-        """Begin an empty batch; ``tag`` separates it from other batches in progress."""
+        """Begin an empty batch; ``tag`` separates its messages from those of other batches."""
         self._comm, self._tag = comm, tag
         self._receives: list[MPI.Request] = []
         self._sends: list[MPI.Request] = []
@@ -63,7 +63,7 @@ class MessageBatch:
 
 
 def _underlying_error(fault: MPI.Exception, statuses: list[MPI.Status]) -> Exception:
-    """Return the error of the message that failed, if MPI reports it in the statuses only."""
+    """Return the error of the message that failed, which MPI may report in a status only."""
     codes = [status.Get_error() for status in statuses]
     kinds = [MPI.Get_error_class(code) for code in codes]
     if fault.Get_error_class() != MPI.ERR_IN_STATUS:
@@ -88,10 +88,10 @@ Array = NDArray[Any]
 
 
 class RangeBuffer:
-    """A C-contiguous array as one end of a redistribution; knows its first cell's number."""
+    """A C-contiguous array as one end of a redistribution, with the number of its first cell."""
 
     def __init__(self, array: Array, start: int, halo: int = 0) -> None:
-        """Wrap an array with ``halo`` cells, then those from ``start`` on, along its first axis."""
+        """Wrap an array whose first axis has ``halo`` cells, then the cells from ``start`` on."""
         if not array.flags.c_contiguous:
             raise ValueError("arrays that are moved are C-contiguous")
         self.array = array
@@ -103,12 +103,12 @@ class RangeBuffer:
         return cells
 
     def messages(self, move: RangeTransfer) -> Iterator[list[Any]]:
-        """Yield the mpi4py buffers of a transfer; both ends divide it at the same places."""
+        """Yield the mpi4py buffers of a transfer; both ends divide long ones at the same places."""
         return buffer_specs(self.view(move))
 
 
 def buffer_specs(array: Array) -> Iterator[list[Any]]:
-    """Yield the mpi4py buffers of a C-contiguous array, divided if it is long."""
+    """Yield the mpi4py buffers of a C-contiguous array; a long array needs several."""
     data = array.reshape(-1).view(np.uint8)
     for start in range(0, data.size, CHUNK_BYTES):  # a single cell may be longer than a message
         piece = data[start : start + CHUNK_BYTES]

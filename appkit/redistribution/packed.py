@@ -36,7 +36,10 @@ class OwnerIndex:
         self._begins = [0, *np.cumsum(self.counts).tolist()]
 
     def positions(self, owner: int, first: int, stop: int) -> Positions:
-        """Return the indices of the cells [first, stop) of an owner, a slice if contiguous."""
+        """Return the indices of the cells number ``first`` to ``stop - 1`` of an owner.
+
+        The result is a slice if these cells are contiguous.
+        """
         begin = self._begins[owner]
         found = self._order[begin + first : begin + stop]
         if len(found) and found[-1] - found[0] == len(found) - 1:
@@ -45,10 +48,10 @@ class OwnerIndex:
 
 
 class PackedBuffer:
-    """An array as one end of a redistribution, with the indices of the cells of each transfer."""
+    """An array as one end of a redistribution, with a function that finds the cells to transfer."""
 
     def __init__(self, cells: Array, indices: IndexFunction) -> None:
-        """Read or write the first axis of ``cells``, which may have any strides."""
+        """Transfer cells along the first axis of ``cells``, which may have any strides."""
         self._cells, self._indices = cells, indices
 
     def pack(self, other: int, first: int, stop: int) -> Array:
@@ -69,12 +72,12 @@ class PackedBuffer:
         return np.empty((stop - first, *self._cells.shape[1:]), self._cells.dtype), positions
 
     def put(self, positions: Positions | None, piece: Array) -> None:
-        """Copy a received piece to its place, unless MPI has received it there."""
+        """Copy a received piece to ``positions``; None if MPI has received it in place."""
         if positions is not None:
             self._cells[positions] = piece
 
     def copy(self, other: int, first: int, stop: int, piece: Array) -> None:
-        """Write a part that stays on this process."""
+        """Write ``piece``, a part that stays on this process, to its new place."""
         self._cells[self._indices(other, first, stop)] = piece
 
 
@@ -153,7 +156,7 @@ class _PackedExchange:
 
 
 def _parts(transfers: Sequence[Transfer], first: int, step: int) -> list[_Part]:
-    """Return the part beginning at ``first`` of every transfer that is long enough."""
+    """Return the part of each transfer that begins at cell ``first``, if the transfer has one."""
     return [(s, first, min(first + step, s.cells)) for s in transfers if first < s.cells]
 
 

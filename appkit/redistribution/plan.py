@@ -24,12 +24,12 @@ class RankMap:
 
     @classmethod
     def expand(cls, before: int, after: int) -> "RankMap":
-        """Append ``after - before`` joining processes."""
+        """Return the map of a growth from ``before`` to ``after`` processes; new ones are last."""
         return cls(tuple(range(before)), tuple(range(after)))
 
     @classmethod
     def shrink(cls, before: int, leaving: Sequence[int]) -> "RankMap":
-        """Remove the ranks ``leaving``; the remaining ranks keep their order.
+        """Return the map of a shrink in which ``leaving`` leave; the others keep their order.
 
         Raises:
             ValueError: a leaving rank does not exist, or no rank would remain.
@@ -43,7 +43,7 @@ class RankMap:
 
     @classmethod
     def identity(cls, size: int) -> "RankMap":
-        """Keep all ``size`` processes, for a rebalancing between two resizes."""
+        """Return the map in which all ``size`` processes stay, for a rebalancing."""
         return cls(tuple(range(size)), tuple(range(size)))
 
 
@@ -79,7 +79,7 @@ class RangeTransfer:
 
     @property
     def cells(self) -> int:
-        """Return the number of cells to send, under the same name as in `Transfer`."""
+        """Number of cells to send."""
         return self.stop - self.start
 
 
@@ -150,9 +150,9 @@ class CombinedPlan(TransferPlan):
 
 
 def plan_layouts(old: Layout, new: Layout, rank_map: RankMap, cell_bytes: int) -> RangePlan:
-    """Plan the fewest bytes from one layout to another: each cell goes straight to its new owner.
+    """Plan to move an array between two layouts by sending each cell straight to its new owner.
 
-    One pass over both lists of borders gives at most ``old.parts + new.parts - 1`` transfers.
+    That sends the fewest bytes. There are at most ``old.parts + new.parts - 1`` transfers.
 
     Raises:
         ValueError: the two layouts have different numbers of cells.
@@ -172,7 +172,7 @@ def plan_layouts(old: Layout, new: Layout, rank_map: RankMap, cell_bytes: int) -
 
 
 def plan_blocks(extent: int, rank_map: RankMap, cell_bytes: int) -> RangePlan:
-    """Plan a redistribution from even blocks to even blocks."""
+    """Plan to move an array of ``extent`` cells from even blocks to even blocks."""
     old = BlockLayout(extent, len(rank_map.old))
     new = BlockLayout(extent, len(rank_map.new))
     return plan_layouts(old, new, rank_map, cell_bytes)

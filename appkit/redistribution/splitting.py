@@ -46,7 +46,7 @@ class EvenSplit:
     split_description: list[object] = []  # noqa: RUF012 - never changed
 
     def __init__(self, extent: int) -> None:
-        """Split an axis of ``extent`` cells into equal parts, one for each process."""
+        """Split ``extent`` cells into blocks whose lengths differ by at most one."""
         self._extent = extent
 
     def layout_for(self, size: int) -> Layout:
@@ -66,7 +66,7 @@ class LengthSplit:
     split_description: list[object] = ["lengths"]  # noqa: RUF012 - never changed
 
     def __init__(self, name: str, extent: int, lengths: Lengths) -> None:
-        """Split ``extent`` cells of the array ``name``."""
+        """Split ``extent`` cells of array ``name``; ``lengths`` is the program's function."""
         self._name, self._extent, self._lengths = name, extent, lengths
 
     def layout_for(self, size: int) -> Layout:
@@ -100,7 +100,7 @@ Cut = tuple[int, int]
 def cuts_by_weight(
     weights: NDArray[np.float64], totals: Sequence[float], mine: int, parts: int
 ) -> list[Cut]:
-    """Return the borders that fall among the objects of one process.
+    """Return the borders between parts of equal weight that fall among this process's objects.
 
     Each border is put between the two objects that are nearest to it, so that no part exceeds the
     mean weight by more than the heaviest object. If a border has objects of weight 0 on both sides,
@@ -128,14 +128,21 @@ def cuts_by_weight(
 
 
 def cuts_evenly(start: int, stop: int, extent: int, parts: int) -> list[Cut]:
-    """Return the borders of even blocks of ``extent`` objects that fall into ``[start, stop)``."""
+    """Return the borders between ``parts`` even blocks that fall into ``[start, stop)``.
+
+    Args:
+        start: number of the first object of this process.
+        stop: one past its last object.
+        extent: number of objects of all processes.
+        parts: number of blocks.
+    """
     layout = BlockLayout(extent, parts)
     borders = ((border, layout.start(border)) for border in range(1, parts))
     return [(border, cell - start) for border, cell in borders if start <= cell < stop]
 
 
 def layout_of(cuts: Sequence[Sequence[Cut]], counts: Sequence[int], parts: int) -> Layout:
-    """Combine the cuts of all processes into a layout.
+    """Combine the borders that all processes found into one layout.
 
     Args:
         cuts: The cuts of each process.

@@ -61,17 +61,17 @@ class Header:
 
 
 def header_to_plain(header: Header | str | None) -> dict[str, Any] | str | None:
-    """Return a header as plain data; an error text and None are returned unchanged."""
+    """Return the fields of a header as a dict; an error text and None are returned unchanged."""
     if not isinstance(header, Header):
         return header
     return {each.name: getattr(header, each.name) for each in fields(header)}
 
 
 def header_from_plain(told: dict[str, Any] | str | None) -> Header | str:
-    """Return the header from what `header_to_plain` returned; unknown keys are ignored.
+    """Return the header from what `header_to_plain` returned; unknown fields are ignored.
 
     Returns:
-        The header, or the reason why there is none.
+        The header; if there is none, a text that says why.
     """
     if not isinstance(told, dict):
         return told or "rank 0 told nothing"
@@ -83,10 +83,15 @@ def header_from_plain(told: dict[str, Any] | str | None) -> Header | str:
 
 
 class Executor:
-    """Grows and shrinks the job of this process."""
+    """Carries out the growths and shrinks of the job in this process."""
 
     def __init__(self, data: JobData, report_fatal: Callable[[BaseException], None]) -> None:
-        """Resize these data; ``report_fatal`` is called before an error ends this process."""
+        """Resize a job with this data.
+
+        Args:
+            data: all that the program has registered.
+            report_fatal: called with an error before it ends this process.
+        """
         self._data, self._report_fatal = data, report_fatal
         self._member = data.membership
         #: Whether all processes have prefetched their new parts of the constants.
@@ -235,7 +240,7 @@ class Executor:
     def _header(
         self, decision: Decision, processors: tuple[int, ...], position: Any
     ) -> Header | str | None:
-        """Return the header on rank 0, or why it cannot be made; None on other ranks."""
+        """Return the header on rank 0, or an error text without one; None on other ranks."""
         if self._member.rank != 0:
             return None
         try:
@@ -263,7 +268,7 @@ class Executor:
         timing: ResizeTiming,
         report_refusal: Callable[[str], None] | None = None,
     ) -> None:
-        """Prepare, check and move; keep the new parts next to the old ones, uncommitted.
+        """Prepare, check and move all data; the new parts then exist next to the old ones.
 
         Args:
             comm: all processes that take part.
@@ -302,7 +307,7 @@ class Executor:
     def _broadcast_header(
         self, comm: MPI.Intracomm, header: Header | str | None
     ) -> tuple[Header | str | None, str]:
-        """Return the header from rank 0, and an error text if it could not be received."""
+        """Return the header that rank 0 sent, and an error text if it could not be received."""
         try:
             return header_from_plain(joining_rank_watch.bcast(comm, header_to_plain(header))), ""
         except JoiningRankLost as fault:

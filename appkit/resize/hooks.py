@@ -9,7 +9,7 @@ MAX_TEXT_LENGTH = 300
 
 @dataclass(frozen=True, slots=True)
 class ResizeInfo:
-    """The resize that a hook of the program is told about."""
+    """The resize that is passed to a hook of the program."""
 
     #: Number of the resize; 0 if the job continues from a checkpoint.
     resize: int

@@ -50,12 +50,12 @@ class Joiner:
         return self._results[self._once_calls - 1]
 
     def size_and_rank(self) -> tuple[int, int]:
-        """Return how many processes the job will have, and the rank of this one."""
+        """Return the number of processes after the resize, and this process's rank among them."""
         self._connection()
         return self._old_size + len(self._environment.processors), self._old_size + self._rank
 
     def wait_at_loop(self, loop: int, fetch: Callable[[dict[str, Any]], bool]) -> str | None:
-        """Wait at a loop until the coordinator lets this rank join.
+        """Wait at loop ``loop`` until the coordinator lets this rank join or sends it on.
 
         Args:
             loop: number of the loop.
@@ -101,7 +101,7 @@ class Joiner:
         return self._coordinator
 
     def _prove(self, coordinator: JsonLines, order: dict[str, Any]) -> None:
-        """Have both sides prove that they know the secret of the resize; end this process if not.
+        """Have both sides prove that they know the resize's secret; if not, end this process.
 
         The secret is not sent, and nothing that arrives before the proof is used.
         """

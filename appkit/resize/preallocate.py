@@ -22,7 +22,7 @@ from pliant.appkit.redistribution.exchange import Array
 
 @dataclass(frozen=True, slots=True)
 class PreallocateOrder:
-    """Rank 0's order to allocate for a resize. The field names are part of the protocol."""
+    """Rank 0's order to allocate memory for a growth. The field names are part of the protocol."""
 
     #: The resize to allocate for; 0 to release, because the resize was withdrawn.
     resize: int = 0
@@ -31,7 +31,7 @@ class PreallocateOrder:
 
 
 class Preallocator:
-    """The memory that this process has allocated for a coming growth."""
+    """The memory that this process has allocated in advance for a growth."""
 
     def __init__(self, registry: Registry, member: Membership) -> None:
         """Prepare to allocate; the first allocation happens when a growth is announced."""
@@ -46,7 +46,7 @@ class Preallocator:
         self._is_complete = False
 
     def execute(self, order: PreallocateOrder) -> None:
-        """Carry rank 0's order out: start to allocate, or release."""
+        """Start to allocate for the ordered growth, or release the memory if it was withdrawn."""
         self.clear()
         self.resize = order.resize
         if order.resize:
@@ -61,20 +61,26 @@ class Preallocator:
             self._thread.start()
 
     def _touch(self, arrays: list[Array], is_withdrawn: Callable[[], bool]) -> None:
-        """Allocate the pages; any error leaves the parts incomplete, so that `wait` drops them."""
+        """Write to every page of the arrays, so that the system allocates them.
+
+        If that fails or is stopped, the parts stay incomplete, and `wait` discards them.
+        """
         with suppress(MemoryError):  # the resize itself fails the same way and reports it
             touch_pages(arrays, is_withdrawn)
             self._is_complete = not is_withdrawn()
 
     def allocate_now(self, size: int, rank: int) -> None:
-        """Allocate on a joining rank, which has nothing else to do; it will be ``rank``."""
+        """Allocate the parts of this joining rank, which will be rank ``rank`` of ``size``.
+
+        A joining rank has nothing else to do, so it allocates without a thread.
+        """
         try:
             touch_pages(self._lay_out(size, rank))
         except MemoryError:  # the join itself fails the same way and reports it
             self._roll_back()
 
     def wait(self, resize: int) -> None:
-        """Wait until all pages are there.
+        """Wait until the memory for ``resize`` is allocated.
 
         The parts are released if they are for another resize, or if some of their pages could not
         be allocated. The resize then allocates its parts itself.
@@ -87,7 +93,7 @@ class Preallocator:
                 self._roll_back()
 
     def clear(self) -> None:
-        """Release what the resize has not used, because it has ended or was withdrawn."""
+        """Release the allocated memory, because the resize has ended or was withdrawn."""
         self._withdrawn.set()
         if self._thread is not None:
             self._thread.join()
@@ -95,7 +101,7 @@ class Preallocator:
         self.resize, self._thread = 0, None
 
     def _lay_out(self, size: int, rank: int) -> list[Array]:
-        """Lay out the new parts of one rank, and return the arrays whose pages are not there."""
+        """Create the new parts of rank ``rank``; return arrays whose pages do not exist yet."""
         arrays: list[Array] = []
         try:
             for entry in self._registry:

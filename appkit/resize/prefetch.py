@@ -58,7 +58,7 @@ class PrefetchFiles:
     pieces: Written = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return a description for joining ranks."""
+        """Return a description of the files as JSON values, for joining ranks."""
         pieces = [[piece.to_json() for piece in own] for own in self.pieces]
         return {
             "folder": self.folder,
@@ -75,7 +75,7 @@ class PrefetchFiles:
 
 
 class Step(Enum):
-    """What the processes do next. The values are part of the protocol."""
+    """What the processes do next during a prefetch. The values are part of the protocol."""
 
     #: Write the files.
     WRITE = "write"
@@ -89,7 +89,7 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PrefetchOrder:
-    """Rank 0's order for the next step. The field names are part of the protocol."""
+    """Rank 0's order for the next step of a prefetch. Field names are part of the protocol."""
 
     step: Step
     resize: int = 0
@@ -116,7 +116,7 @@ class BackgroundTask:
 
     @property
     def is_done(self) -> bool:
-        """Whether the work has ended or has used up its time."""
+        """Whether the work has ended or its time is up."""
         late = time.monotonic() > self._since + LIMIT_S
         return late or not self._thread.is_alive()
 
@@ -136,7 +136,7 @@ class Prefetcher:
     """Writes and reads the constants of this process before a resize."""
 
     def __init__(self, data: JobData, store: CheckpointStore | None) -> None:
-        """Use the folder of the checkpoints; without one, constants are not prefetched."""
+        """Keep files next to the checkpoints in ``store``; None disables prefetching."""
         self._constants, self._member = data.constants, data.membership
         self._store = store if data.can_prefetch else None
         #: The last order, other than POLL; None if there is none, or it was cancelled.
@@ -169,7 +169,7 @@ class Prefetcher:
     # ---------------------------------------------------------------- running ranks
 
     def execute(self, order: PrefetchOrder, coordinator: Coordinator | None) -> None:
-        """Carry rank 0's order out; collective over the job.
+        """Carry out rank 0's order; collective over the job.
 
         Args:
             order: the same on all processes.
@@ -208,7 +208,7 @@ class Prefetcher:
         return not self._error
 
     def resolve(self, all_ready: bool) -> None:
-        """Use the new parts if all processes have theirs; otherwise forget the files."""
+        """Forget the files unless all processes have read their parts from them."""
         if self.is_active and not all_ready:
             self._files = None
             for constant in self._constants:
@@ -217,7 +217,7 @@ class Prefetcher:
             self._warn()
 
     def reset(self) -> None:
-        """Discard the new parts, because the resize has ended or was withdrawn."""
+        """Discard the prefetched parts, because the resize has ended or was withdrawn."""
         self.order = self._task = self._draft = None
         for constant in self._constants:
             constant.drop()
@@ -225,7 +225,7 @@ class Prefetcher:
     # ---------------------------------------------------------------- joining ranks
 
     def read_files(self, message: dict[str, Any]) -> bool:
-        """Read the parts of this joining rank; return whether that succeeded.
+        """Read the new parts of this joining rank from the files; return whether that succeeded.
 
         Args:
             message: ``PrefetchFiles.to_json()`` with the numbers of processes ``before`` and
@@ -247,7 +247,7 @@ class Prefetcher:
     # ---------------------------------------------------------------- the steps
 
     def _write(self, order: PrefetchOrder, comm: MPI.Intracomm) -> None:
-        """Start to write the present parts; the program may replace them in the meantime."""
+        """Start to write this process's present parts; the program may replace them meanwhile."""
         handles, name = [constant.handle.clone({}) for constant in self._constants], order.folder
         rank, store = comm.rank, self._store
         assert store is not None
@@ -321,7 +321,7 @@ class Prefetcher:
         return fetched
 
     def _stage(self, parts: NewParts) -> None:
-        """Make the parts the new ones of the coming resize; a leaving process has none."""
+        """Hand the prefetched parts to the coming resize; a leaving process has none."""
         for constant, part in zip(self._constants, parts, strict=False):
             constant.expect(part)
 
@@ -329,7 +329,7 @@ class Prefetcher:
         return tuple(constant.version for constant in self._constants)
 
     def _warn(self) -> None:
-        """Tell the user on stderr, at the first failure only."""
+        """Print why a prefetch failed on stderr, at the first failure only."""
         if self._error and not self._warned:
             self._warned = True
             text = f"pliant: constant data moved in the pause of a resize: {self._error}"

@@ -23,7 +23,7 @@ Action = Decision | CheckpointOrder | PrefetchOrder | PreallocateOrder
 
 @dataclass(frozen=True, slots=True)
 class SafePointMessage:
-    """What rank 0 broadcasts at a safe point. The field names are part of the protocol."""
+    """The message that rank 0 broadcasts at a safe point. Field names are part of the protocol."""
 
     #: The action to carry out; None if only the request has changed.
     order: Action | None
@@ -35,7 +35,7 @@ class SafePointMessage:
 
 @dataclass(frozen=True, slots=True)
 class JoinState:
-    """What joining ranks receive in addition to the data. The names are part of the protocol."""
+    """What a joining rank receives in addition to data. Field names are part of the protocol."""
 
     position: Position
     asked: RequestRecord | None
@@ -53,7 +53,7 @@ class ActionSelector:
         preallocator: Preallocator,
         prefetcher: Prefetcher,
     ) -> None:
-        """Watch these parts of the runtime for work."""
+        """Choose among the actions that these parts of the runtime have to offer."""
         self._member, self._requests, self._checkpoints = membership, requests, checkpoints
         self._preallocator, self._prefetcher = preallocator, prefetcher
 
@@ -81,7 +81,7 @@ class ActionSelector:
     def next_message(
         self, coordinator: Coordinator | None, performance: PerformanceMonitor
     ) -> SafePointMessage | None:
-        """Return what to broadcast at this safe point; None if there is nothing."""
+        """Return the message to broadcast at this safe point; None if there is nothing to do."""
         has_changed = False
         if coordinator is not None:
             self._requests.receive_answer(coordinator.take_request_answer())
@@ -95,9 +95,12 @@ class ActionSelector:
     def next_action(self, coordinator: Coordinator | None) -> Action | None:
         """Return what all processes do at this safe point; None if there is nothing to do.
 
-        The first of these that applies: a suspension that the server ordered; preallocation, then
-        prefetching for the resize that has its GO; that resize, once it is prepared; a checkpoint
-        that the program asked for.
+        The first of these that applies is chosen:
+
+        1. a suspension that the server ordered;
+        2. preallocation, then prefetching, for the resize that the server has ordered (its GO);
+        3. that resize, once it is prepared;
+        4. a checkpoint that the program asked for.
         """
         action: Action | None = None
         if coordinator is not None:
@@ -119,7 +122,10 @@ class ActionSelector:
     # ---------------------------------------------------------------- preparing a resize
 
     def _preallocation(self, decision: Decision | None, is_ready: bool) -> PreallocateOrder | None:
-        """Allocate once for a growth, unless it can begin already; release if it was withdrawn."""
+        """Return an order to allocate for a growth, or to release what is not needed any more.
+
+        None if nothing is to be done, for example if the growth can begin already.
+        """
         allocated_for = self._preallocator.resize
         if allocated_for and (decision is None or decision.resize != allocated_for):
             return PreallocateOrder()
@@ -128,7 +134,10 @@ class ActionSelector:
         return PreallocateOrder(decision.resize, self._member.size + len(decision.joining))
 
     def _prefetch_has_work(self, resize: int) -> bool:
-        """Return whether constants need another step for ``resize``, which is 0 for no resize."""
+        """Return whether the prefetch for ``resize`` needs another step.
+
+        ``resize`` is 0 if there is no resize; a prefetch that was begun must then be cancelled.
+        """
         prefetcher = self._prefetcher
         if not prefetcher.is_active:
             return False
@@ -139,7 +148,7 @@ class ActionSelector:
         return prefetcher.is_task_done and not self._prefetch_is_done()
 
     def _prefetch(self, decision: Decision | None) -> PrefetchOrder | None:
-        """Return the next step: write the files if they are outdated, then read them."""
+        """Return the next step of the prefetch, write or read; None if there is none."""
         if not self._prefetch_has_work(decision.resize if decision is not None else 0):
             return None
         if decision is None:
@@ -155,7 +164,7 @@ class ActionSelector:
         return replace(read, step=Step.WRITE, folder=name)
 
     def _prefetch_is_done(self) -> bool:
-        """Return whether no constant is to be prefetched, or all processes have read theirs."""
+        """Return whether all processes have read their constants, or nothing is prefetched."""
         prefetcher = self._prefetcher
         if not prefetcher.is_active:
             return True

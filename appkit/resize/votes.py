@@ -57,7 +57,7 @@ def vote(
 def _reduce_over_joined(
     comm: MPI.Intracomm, mine: NDArray[np.int64], error: str
 ) -> tuple[NDArray[np.int64], str]:
-    """Reduce to the minimum over ``comm``; if that fails, return the own values and the error."""
+    """Return the minimum over all ranks; if that fails, this rank's values and the error text."""
     try:
         return joining_rank_watch.minimum(comm, mine), error
     except (MPI.Exception, JoiningRankLost) as fault:

@@ -31,7 +31,7 @@ Where = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SavedArray:
-    """One array in a file."""
+    """Where and how one array was saved, and to which cells it belongs."""
 
     file: str
     #: The rank of the process that wrote it.
@@ -47,16 +47,16 @@ class SavedArray:
 
     @property
     def items(self) -> int:
-        """Number of items: 1 for an array without axes."""
+        """Number of items in the array; 1 for an array without axes."""
         return math.prod(self.shape)
 
     @property
     def bytes(self) -> int:
-        """Number of bytes in the file."""
+        """Size of the array in the file, in bytes."""
         return self.items * np.dtype(self.dtype).itemsize
 
     def to_json(self) -> list[Any]:
-        """Return the description that the manifest contains."""
+        """Return the description of this array for the manifest, as JSON values."""
         shape, sums = list(self.shape), list(self.checksums)
         return [self.file, self.rank, self.offset, self.dtype, shape, sums, self.where]
 
@@ -71,7 +71,7 @@ class ArrayWriter:
     """Writes the arrays of one registered object on one process; creates its file when needed."""
 
     def __init__(self, folder: Path | PrivateFolder, file: str, rank: int) -> None:
-        """Write into ``folder`` on the process of rank ``rank``."""
+        """Write into the file ``file`` in ``folder``; ``rank`` is that of this process."""
         self.arrays: list[SavedArray] = []
         self._folder, self._file, self._rank = _opened(folder), file, rank
         self._handle: Any = None
@@ -124,7 +124,7 @@ class ArrayReader:
     def __init__(
         self, folder: Path | PrivateFolder, arrays: Sequence[SavedArray], size: int
     ) -> None:
-        """Read from ``folder``, into which ``size`` processes wrote."""
+        """Read ``arrays`` from ``folder``; ``size`` processes have written them."""
         self.arrays = tuple(arrays)
         self.size = size
         self._folder = _opened(folder)

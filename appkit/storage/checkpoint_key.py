@@ -28,12 +28,12 @@ KeySource = Callable[[], bytes]
 
 
 def key_source(file: str) -> KeySource:
-    """Return the function that reads the key: the job's file, or the user's own key without one."""
+    """Return a function that reads the key from ``file``, or the user's own key if it is empty."""
     return (lambda: read_key(Path(file))) if file else own_key
 
 
 def read_key(path: Path) -> bytes:
-    """Read a key.
+    """Read a signing key from a file that only this user may access.
 
     Raises:
         UntrustedPathError: Others can read or write the file, or it contains no key.

@@ -24,7 +24,7 @@ class PrivateFolder:
     """An open folder that only this user can write to; names in it are never paths."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
-        """Take over a checked descriptor; see `open`."""
+        """Take over a folder's descriptor that `open` has checked."""
         self.path = path
         self._descriptor = descriptor
 
@@ -123,7 +123,7 @@ class PrivateFolder:
         os.rename(_plain(old), _plain(new), src_dir_fd=here, dst_dir_fd=here)
 
     def link_new(self, draft: str, name: str) -> None:
-        """Rename a file unless a file of the new name exists; the draft is removed in any case.
+        """Rename ``draft`` to ``name`` unless that file exists; the draft is removed in any case.
 
         Raises:
             OSError: The file could not be linked.
@@ -137,7 +137,7 @@ class PrivateFolder:
             self.remove(draft)
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with its contents, as far as possible."""
+        """Remove a file, or a folder with its contents; errors are ignored."""
         with suppress(OSError):
             os.unlink(_plain(name), dir_fd=self._descriptor)
             return
@@ -173,7 +173,7 @@ class PrivateFolder:
 
 
 def _check(descriptor: int, path: Path) -> int:
-    """Return the mode of an open file or folder.
+    """Check owner and mode of an open file or folder, and return its mode.
 
     Raises:
         UntrustedPathError: Another user owns it, or others can write it.
@@ -194,7 +194,7 @@ def _check(descriptor: int, path: Path) -> int:
 
 
 def _plain(name: str) -> str:
-    """Return the name, after checking that it is not a path.
+    """Check that a name is no path and leads nowhere else, and return it.
 
     Raises:
         UntrustedPathError: The name leads elsewhere.

@@ -16,7 +16,7 @@ from pliant.appkit.storage.array_files import ArrayReader, SavedArray
 def read_even(
     source: ArrayReader, shape: tuple[int, ...], dtype: np.dtype[Any], rank: int, size: int
 ) -> Array:
-    """Read an even share of the items, in the global order; nothing else is read.
+    """Read an even share of the saved items, in their global order, and nothing else.
 
     Args:
         source: One array ``(n, *shape)`` for each process that had items.
@@ -48,7 +48,7 @@ def read_owned(
     rank: int,
     owners: Callable[[Array], NDArray[np.int64]],
 ) -> Array:
-    """Read the items whose owner is ``rank``.
+    """Read the saved items whose owner is ``rank``.
 
     All items are read twice, one chunk at a time. The first pass counts the items of this process,
     so that memory is needed for its share and one chunk only.
@@ -85,7 +85,7 @@ Choice = Callable[[_Numbers], tuple[NDArray[np.bool_], _Numbers]]
 
 
 def read_cells(source: ArrayReader, saved: SavedArray, into: Array, choice: Choice) -> int:
-    """Fill cells from one saved array; chunks without a wanted cell are not read.
+    """Fill the cells that ``choice`` wants from one saved array; skip chunks without any.
 
     Args:
         source: Reads the array.
