@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pliant.core.support.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from pliant.simulator.inputs.errors import (
+    from pliant.simulator.inputs.simulation_errors import (
         NoProgressError,
         SettingsError,
         SimulationError,
@@ -45,15 +45,15 @@ __getattr__ = lazy_names(
     {
         "Cluster": "inputs.settings",
         "JobRecord": "run.result",
-        "NoProgressError": "inputs.errors",
+        "NoProgressError": "inputs.simulation_errors",
         "Phase": "inputs.workload",
         "Result": "run.result",
         "Settings": "inputs.settings",
-        "SettingsError": "inputs.errors",
+        "SettingsError": "inputs.simulation_errors",
         "SimJob": "inputs.workload",
-        "SimulationError": "inputs.errors",
+        "SimulationError": "inputs.simulation_errors",
         "Span": "run.result",
-        "StrategyFaultError": "inputs.errors",
+        "StrategyFaultError": "inputs.simulation_errors",
         "Workload": "inputs.workload",
         "WorkloadError": "inputs.workload",
         "simulate": "run.simulate",

@@ -17,7 +17,7 @@ from pliant.simulator.cli_options import (
     named_machine,
     parser,
 )
-from pliant.simulator.inputs.errors import SettingsError, SimulationError
+from pliant.simulator.inputs.simulation_errors import SettingsError, SimulationError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -209,7 +209,7 @@ def make_workload(options: argparse.Namespace, seed: int, machine: int | None) -
         WorkloadError, SettingsError: the workload or an option is invalid.
     """
     from pliant.simulator.inputs import models, swf, workload_options
-    from pliant.simulator.inputs.errors import SettingsError
+    from pliant.simulator.inputs.simulation_errors import SettingsError
 
     for name in ("sizes", "speedup"):
         if getattr(options, name) is not None and options.malleable is None:
@@ -310,7 +310,7 @@ def make_settings(options: argparse.Namespace) -> "list[Settings]":
 
 def _chosen_strategies(options: argparse.Namespace) -> list[tuple[str, dict[str, object]]]:
     """Return the strategies with their options. An option goes to all strategies that have it."""
-    from pliant.simulator.inputs.errors import SettingsError
+    from pliant.simulator.inputs.simulation_errors import SettingsError
     from pliant.strategies import strategy_options
 
     # A queue order with backfilling is a strategy of its own.
@@ -339,7 +339,7 @@ def _chosen_strategies(options: argparse.Namespace) -> list[tuple[str, dict[str,
 def _named(option: str, read: Callable[[str], _T], text: str) -> _T:
     from pliant.core.values.sizes import SizesError
     from pliant.core.values.speedup import SpeedupError
-    from pliant.simulator.inputs.errors import SettingsError
+    from pliant.simulator.inputs.simulation_errors import SettingsError
 
     try:
         return read(text)
@@ -355,7 +355,7 @@ def with_backfill(
     Raises:
         SettingsError: the strategy has another backfilling in its name, or none to choose.
     """
-    from pliant.simulator.inputs.errors import SettingsError
+    from pliant.simulator.inputs.simulation_errors import SettingsError
     from pliant.strategies import known_strategies, strategy_options
 
     if backfill is None:
@@ -385,7 +385,7 @@ def with_backfill(
 
 
 def _strategy_options(words: Sequence[str]) -> dict[str, object]:
-    from pliant.simulator.inputs.errors import SettingsError
+    from pliant.simulator.inputs.simulation_errors import SettingsError
 
     values: dict[str, object] = {}
     for word in words:

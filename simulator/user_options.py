@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pliant.simulator.inputs.errors import SettingsError
+from pliant.simulator.inputs.simulation_errors import SettingsError
 
 if TYPE_CHECKING:
     from pliant.core.values.fair_shares import Shares

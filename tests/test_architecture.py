@@ -94,7 +94,7 @@ ORDER = {
     "deploy": """
         unit_files manual_page
         units_command man_command
-        command
+        deploy_command
     """,
     "client": """
         errors slurm_options

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from pliant.core.model.negotiation import Template, Verb
 from pliant.core.values.sizes import Sizes
-from pliant.simulator.inputs.errors import SettingsError
+from pliant.simulator.inputs.simulation_errors import SettingsError
 
 
 class AnswerModel(Protocol):

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
-from pliant.simulator.inputs.errors import SettingsError
+from pliant.simulator.inputs.simulation_errors import SettingsError
 
 #: Longer times and larger amounts of work are invalid, because their sums could be infinite.
 MAX_S = 1e30

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-from pliant.simulator.inputs.errors import SettingsError
+from pliant.simulator.inputs.simulation_errors import SettingsError
 from pliant.simulator.inputs.files import open_regular
 
 _COLUMNS = ("node", "down", "up")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pliant.core.values.constraint import is_property
 from pliant.core.values.node_needs import is_gres_name, parse_gres, parse_memory
-from pliant.simulator.inputs.errors import SettingsError
+from pliant.simulator.inputs.simulation_errors import SettingsError
 
 #: How nodes are written, for messages.
 FORM = "write COUNTxSLOTS[:KEY=VALUE,...]+..., such as 4x16:mem=64G,gpu=2,prop=fast+8x8"

@@ -11,7 +11,7 @@ from pliant.core.values.profit_contract import Contract
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup
 from pliant.simulator.inputs.costs import MAX_S
-from pliant.simulator.inputs.errors import SimulationError
+from pliant.simulator.inputs.simulation_errors import SimulationError
 
 
 class WorkloadError(SimulationError, ValueError):

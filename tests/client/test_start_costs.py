@@ -93,7 +93,7 @@ HELP = [
     "pliant.server.daemon:main",
     "pliant.nodectl.daemon:main",
     "pliant.simulator.cli:main",
-    "pliant.simulator.experiments.command:main",
+    "pliant.simulator.experiments.experiment_command:main",
 ]
 
 

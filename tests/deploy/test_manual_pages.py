@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pliant.client.commands.entry_points import find_commands
-from pliant.deploy.command import main
+from pliant.deploy.deploy_command import main
 from pliant.deploy.man_command import make_pages
 from pliant.deploy.manual_page import escape, make_page
 

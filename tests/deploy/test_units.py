@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.deploy.command import main
+from pliant.deploy.deploy_command import main
 from pliant.deploy.unit_files import ROLES, Installation, fill_in, make_files
 from pliant.nodectl.settings import load
 from pliant.server.config import load_config

@@ -14,7 +14,7 @@ import pytest
 
 from pliant.core.commands import Note
 from pliant.simulator.cli import main
-from pliant.simulator.inputs.errors import SimulationError
+from pliant.simulator.inputs.simulation_errors import SimulationError
 from testkit import ROOT
 
 #: Number, submit, -, run, allocated, -, -, requested, estimate, then nothing that matters.

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pliant.simulator.confidence import Interval
-from pliant.simulator.experiments import command, verdicts
+from pliant.simulator.experiments import experiment_command, verdicts
 from pliant.simulator.experiments.definition.definitions import (
     Cell,
     Experiment,
@@ -407,7 +407,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 
     def call(action: str, *words: str) -> int:
         folder = str(tmp_path / "results")
-        return command.main([action, str(small(tmp_path)), "--results", folder, *words])
+        return experiment_command.main([action, str(small(tmp_path)), "--results", folder, *words])
 
     return call
 
@@ -473,9 +473,9 @@ def test_a_report_that_cannot_be_written_is_not_begun(
 
 
 def test_the_command_lists(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["list"]) == 0
+    assert experiment_command.main(["list"]) == 0
     assert "Mean response time and utilization with linear speedup" in capsys.readouterr().out
-    assert command.main(["list", "--json"]) == 0
+    assert experiment_command.main(["list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["name"]
 
 
@@ -485,12 +485,12 @@ def test_the_command_lists(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_wrong_usage(words: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        command.main(words)
+        experiment_command.main(words)
     assert caught.value.code == 2
 
 
 def test_a_failure_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["run", "x"]) == 1
+    assert experiment_command.main(["run", "x"]) == 1
     assert capsys.readouterr().err.startswith("pliant experiment: there is no experiment 'x'; ")
 
 

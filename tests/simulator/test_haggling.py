@@ -6,7 +6,7 @@ import pytest
 
 from corekit.simkit import by_id, job, run
 from pliant.core.transitions import resize_open_close
-from pliant.simulator.inputs.errors import NoProgressError
+from pliant.simulator.inputs.simulation_errors import NoProgressError
 from pliant.simulator.run import simulation_loop
 
 #: Job 3 needs what 1 and 2 give together; each meets every offer but a last word half-way.

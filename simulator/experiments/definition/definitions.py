@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pliant.simulator.inputs.errors import SimulationError
+from pliant.simulator.inputs.simulation_errors import SimulationError
 
 #: A mapping as read from YAML.
 Tree = Mapping[str, Any]

@@ -5,7 +5,7 @@ import sys
 from contextlib import redirect_stdout
 
 from pliant.simulator.experiments.running.tasks import run_task
-from pliant.simulator.inputs.errors import SimulationError
+from pliant.simulator.inputs.simulation_errors import SimulationError
 
 
 def main() -> int:

@@ -5,7 +5,7 @@ import re
 from random import Random
 
 from pliant.core.values.fair_shares import is_account_name
-from pliant.simulator.inputs.models.random_parts import choose_parts, parse_parts
+from pliant.simulator.inputs.models.random_job_fractions import choose_parts, parse_parts
 from pliant.simulator.inputs.workload import Workload
 
 _USER = re.compile(r"([^@:,\s]+)(?:@([^@:,\s]+))?", re.ASCII)

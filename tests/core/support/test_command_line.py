@@ -76,8 +76,8 @@ def test_a_similar_option_is_named(capsys: Capture) -> None:
         "server.daemon:main -u root",
         "nodectl.daemon:main -u root",
         "simulator.cli:main -u root",
-        "simulator.experiments.command:main -u root list",
-        "simulator.experiments.command:main run -u root",
+        "simulator.experiments.experiment_command:main -u root list",
+        "simulator.experiments.experiment_command:main run -u root",
     ],
 )
 def test_every_command_names_an_unknown_option(command: str, capsys: Capture) -> None:

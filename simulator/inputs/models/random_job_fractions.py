@@ -6,7 +6,7 @@ from fractions import Fraction
 from random import Random
 from typing import TypeVar
 
-from pliant.simulator.inputs.errors import SettingsError
+from pliant.simulator.inputs.simulation_errors import SettingsError
 
 T = TypeVar("T")
 
