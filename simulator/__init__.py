@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from pliant.core.support.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
+    from pliant.simulator.inputs.settings import Cluster, Settings
     from pliant.simulator.inputs.simulation_errors import (
         NoProgressError,
         SettingsError,
         SimulationError,
         StrategyFaultError,
     )
-    from pliant.simulator.inputs.settings import Cluster, Settings
     from pliant.simulator.inputs.workload import Phase, SimJob, Workload, WorkloadError
     from pliant.simulator.run.result import JobRecord, Result, Span
     from pliant.simulator.run.simulate import simulate

@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-from pliant.simulator.inputs.simulation_errors import SettingsError
 from pliant.simulator.inputs.files import open_regular
+from pliant.simulator.inputs.simulation_errors import SettingsError
 
 _COLUMNS = ("node", "down", "up")
 

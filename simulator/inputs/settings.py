@@ -9,9 +9,9 @@ from pliant.core.values.fair_shares import Shares
 from pliant.core.values.user_limits import NO_LIMITS, UserLimits
 from pliant.simulator.inputs.answer_models import parse_answers
 from pliant.simulator.inputs.costs import FREE, SAVE, Cost
-from pliant.simulator.inputs.simulation_errors import SettingsError
 from pliant.simulator.inputs.failures import NO_FAILURES, Failures
 from pliant.simulator.inputs.nodes import NodeGroup
+from pliant.simulator.inputs.simulation_errors import SettingsError
 from pliant.strategies import Strategy
 
 

@@ -29,8 +29,8 @@ from pliant.core.state.core_state import PLAN_REFUSED
 from pliant.core.values.ids import FIRST_START, JobId
 from pliant.core.values.processors import indices
 from pliant.simulator.inputs.answer_models import AnswerModel, answer, consider, parse_answers
-from pliant.simulator.inputs.simulation_errors import StrategyFaultError
 from pliant.simulator.inputs.settings import Settings
+from pliant.simulator.inputs.simulation_errors import StrategyFaultError
 from pliant.simulator.inputs.workload import SimJob
 from pliant.simulator.run.ended_job_record import is_late, make_record
 from pliant.simulator.run.event_queue import END, PHASE, EventQueue

@@ -25,8 +25,8 @@ from pliant.core.model.views_and_plans import Plan
 from pliant.core.state.accounting import Accounting
 from pliant.core.values.ids import JobId, NodeName
 from pliant.simulator.inputs.costs import cycle_cost
-from pliant.simulator.inputs.simulation_errors import NoProgressError, StrategyFaultError
 from pliant.simulator.inputs.settings import Settings
+from pliant.simulator.inputs.simulation_errors import NoProgressError, StrategyFaultError
 from pliant.simulator.inputs.workload import SimJob
 from pliant.simulator.run.command_effects import SimulatedJobs
 from pliant.simulator.run.event_queue import ARRIVAL, EventQueue

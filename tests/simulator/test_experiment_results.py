@@ -205,7 +205,13 @@ def test_an_ended_command_continues(tmp_path: Path, how: signal.Signals) -> None
     results = tmp_path / "results"
     # Runs of so many jobs take long enough to end the command between two of them.
     words = ["run", "axes.yaml", "--processes", "1", "--jobs", "1000", "--results", str(results)]
-    command = [sys.executable, "-P", "-m", "pliant.simulator.experiments.experiment_command", *words]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pliant.simulator.experiments.experiment_command",
+        *words,
+    ]
     with subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -14,8 +14,8 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.values.fair_shares import Account, Shares
 from pliant.core.values.user_limits import UserLimit, UserLimits
 from pliant.simulator import Settings, SimJob, simulate
-from pliant.simulator.inputs.simulation_errors import SettingsError
 from pliant.simulator.inputs.models.users import give_users, parse_users
+from pliant.simulator.inputs.simulation_errors import SettingsError
 from pliant.simulator.inputs.workload import Workload, WorkloadError
 from pliant.simulator.run.simulation_loop import Engine
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pliant.core.values.constraint import Constraint
 from pliant.core.values.node_needs import GPU, MEMORY, NodeNeeds, parse_memory
 from pliant.core.values.sizes import parse_sizes
-from pliant.simulator.inputs.simulation_errors import SettingsError
 from pliant.simulator.inputs.nodes import parse_nodes
 from pliant.simulator.inputs.settings import Settings
+from pliant.simulator.inputs.simulation_errors import SettingsError
 from pliant.simulator.inputs.workload import SimJob, WorkloadError
 from pliant.simulator.run.simulate import simulate
 from pliant.strategies import known_strategies, load_strategy

@@ -20,8 +20,8 @@ from pliant.core.values.speedup import Amdahl
 from pliant.simulator import JobRecord
 from pliant.simulator.inputs.answer_models import PowerOfTwo, answer, parse_answers
 from pliant.simulator.inputs.costs import Cost, adaptation_pause, cycle_cost, parse_cost
-from pliant.simulator.inputs.simulation_errors import SettingsError
 from pliant.simulator.inputs.failures import Failures, parse_failures
+from pliant.simulator.inputs.simulation_errors import SettingsError
 from pliant.simulator.run.job_run import Run, next_safe_point
 from pliant.simulator.run.metrics import Metrics, quantile
 from pliant.strategies.policies.queue_order import DynpMemory

@@ -5,8 +5,8 @@ import re
 from random import Random
 
 from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY
-from pliant.simulator.inputs.simulation_errors import SettingsError
 from pliant.simulator.inputs.models.random_job_fractions import choose_parts, parse_parts
+from pliant.simulator.inputs.simulation_errors import SettingsError
 from pliant.simulator.inputs.workload import Workload
 
 _PRIORITY = re.compile(r"[+-]?\d{1,18}", re.ASCII)

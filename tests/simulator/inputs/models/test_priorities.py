@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pliant.simulator.inputs.simulation_errors import SettingsError
 from pliant.simulator.inputs.models.priorities import parse_priorities
+from pliant.simulator.inputs.simulation_errors import SettingsError
 
 
 @given(st.lists(st.integers(0, 1000), min_size=2, max_size=2).map(sorted))
