@@ -12,9 +12,11 @@ from helperkit import ACCOUNT, FakeController, Helper
 @pytest.fixture
 def helper() -> Iterator[Helper]:
     started = Helper()
-    started.start()
-    yield started
-    started.close()
+    try:
+        started.start()
+        yield started
+    finally:
+        started.close()
 
 
 @pytest.fixture

@@ -36,9 +36,11 @@ pytestmark = [needs_root, pytest.mark.timeout(180)]
 @pytest.fixture(scope="module")
 def shared() -> Any:
     helper = Helper()
-    helper.start()
-    yield helper
-    helper.close()
+    try:
+        helper.start()
+        yield helper
+    finally:
+        helper.close()
 
 
 def is_refused(

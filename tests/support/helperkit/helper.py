@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from helperkit.identity import acting_as
+from helperkit.processes import end_all_naming
 from helperkit.programs import python_for_all
 from pliant.nodectl.controller.users.helper_client import HelperClient, encode_content
 from pliant.nodectl.host.procfs import ProcessIdentity
@@ -143,13 +144,16 @@ os.execvp(sys.argv[1], sys.argv[1:])
             log.write("---\n")
 
     def close(self) -> None:
-        """End the helper and all that it has started, and remove its folder."""
-        if not self.process_ended():
-            for world in self.started():
-                self.end(world)
-            wait_until(lambda: not self.started(), what="the end of worlds")
-            self.kill()
-        shutil.rmtree(self.base)
+        """End the helper and all that it has started, and remove its folder.
+
+        This works in each state in which a test may have failed, also if the helper was killed.
+        """
+        try:
+            if not self.process_ended():
+                self.kill()
+            end_all_naming(self.base)
+        finally:
+            shutil.rmtree(self.base, ignore_errors=True)
 
     def log(self) -> str:
         """Return what the helper has written."""

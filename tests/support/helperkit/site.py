@@ -129,9 +129,11 @@ class Site(Helper):
         return f"{self.as_user(uid).job(job)}\n{events}\n{logs}\n{self.log()}\n{shims}"
 
     def close(self) -> None:
-        """End everything, and remove all folders."""
-        for client in self._clients.values():
-            client.close()
-        for name in list(self.daemons):
-            self.end_daemon(name, signal.SIGTERM)
-        super().close()
+        """End everything, and remove all folders, whatever has failed before."""
+        try:
+            for client in self._clients.values():
+                client.close()
+            for name in list(self.daemons):
+                self.end_daemon(name, signal.SIGTERM)
+        finally:
+            super().close()
