@@ -103,6 +103,9 @@ class Node:
     address: str = ""
     #: What enforces the share of each job there: ``cpus``, ``memory``, ``processes``, ``devices``.
     containment: Mapping[str, str] = field(default_factory=dict)
+    #: ``shared`` if jobs there can use the folder of checkpoints, or why they cannot; empty if the
+    #: node has not said.
+    checkpoints: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class NodeReport(_message.Message):
     ABLE_FIELD_NUMBER: _builtins.int
     RENEW_CERTIFICATE_FIELD_NUMBER: _builtins.int
     RELAY_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_FOLDER_FIELD_NUMBER: _builtins.int
     PROOF_FIELD_NUMBER: _builtins.int
     PART_FIELD_NUMBER: _builtins.int
     proof: _builtins.bytes
@@ -58,6 +59,8 @@ class NodeReport(_message.Message):
     @_builtins.property
     def relay(self) -> Global___Relay: ...
     @_builtins.property
+    def checkpoint_folder(self) -> Global___CheckpointFolder: ...
+    @_builtins.property
     def part(self) -> Global___ReportPart: ...
     def __init__(
         self,
@@ -70,14 +73,15 @@ class NodeReport(_message.Message):
         able: Global___Able | None = ...,
         renew_certificate: Global___RenewCertificate | None = ...,
         relay: Global___Relay | None = ...,
+        checkpoint_folder: Global___CheckpointFolder | None = ...,
         proof: _builtins.bytes = ...,
         part: Global___ReportPart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "relay", b"relay", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "checkpoint_folder", b"checkpoint_folder", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "relay", b"relay", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "relay", b"relay", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "checkpoint_folder", b"checkpoint_folder", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "relay", b"relay", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register", "beat", "world_ready", "fence", "ranks_exited", "able", "renew_certificate", "relay", "proof", "part"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register", "beat", "world_ready", "fence", "ranks_exited", "able", "renew_certificate", "relay", "checkpoint_folder", "proof", "part"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -106,6 +110,34 @@ class RenewCertificate(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RenewCertificate: _TypeAlias = RenewCertificate  # noqa: Y015
+
+@_typing.final
+class CheckpointFolder(_message.Message):
+    """Whether this node sees the folder of the jobs' checkpoints, and jobs here can use it: the answer to
+    Welcome.checkpoint_test.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTENT_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    content: _builtins.bytes
+    """of the test file, as the node reads it"""
+    problem: _builtins.str
+    """why it cannot be read, or why jobs cannot use the folder"""
+    def __init__(
+        self,
+        *,
+        content: _builtins.bytes = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "problem", b"problem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckpointFolder: _TypeAlias = CheckpointFolder  # noqa: Y015
 
 @_typing.final
 class ReportPart(_message.Message):
@@ -672,6 +704,7 @@ class Welcome(_message.Message):
     FIRST_PROCESSOR_FIELD_NUMBER: _builtins.int
     LIFE_FIELD_NUMBER: _builtins.int
     APPLICATION_ADDRESS_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_TEST_FIELD_NUMBER: _builtins.int
     PROTOCOL_FIELD_NUMBER: _builtins.int
     OLDEST_READER_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
@@ -685,6 +718,8 @@ class Welcome(_message.Message):
     """HOST:PORT where applications of a node with a certificate connect; empty host: the one at which
     the node reached the server.
     """
+    checkpoint_test: _builtins.bytes
+    """Path of a file in the folder of checkpoints, which the node reads and reports; empty: none."""
     protocol: _builtins.int
     """of the version that writes this, see pliant.protos.versions"""
     oldest_reader: _builtins.int
@@ -697,12 +732,13 @@ class Welcome(_message.Message):
         first_processor: _builtins.int = ...,
         life: _builtins.str = ...,
         application_address: _builtins.str = ...,
+        checkpoint_test: _builtins.bytes = ...,
         protocol: _builtins.int = ...,
         oldest_reader: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_address", b"application_address", "beat_interval_s", b"beat_interval_s", "first_processor", b"first_processor", "generation", b"generation", "life", b"life", "oldest_reader", b"oldest_reader", "protocol", b"protocol"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_address", b"application_address", "beat_interval_s", b"beat_interval_s", "checkpoint_test", b"checkpoint_test", "first_processor", b"first_processor", "generation", b"generation", "life", b"life", "oldest_reader", b"oldest_reader", "protocol", b"protocol"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

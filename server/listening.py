@@ -24,6 +24,7 @@ from pliant.server.authentication.app_tokens import AppTokens
 from pliant.server.config import Config
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.execute import CoreLoop
+from pliant.server.registry.shared_folder_test import SharedFolderTest
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.rpc.app_service import AppService
 from pliant.server.rpc.barriers import BarrierService
@@ -84,6 +85,8 @@ class ServiceParts:
     rate_limiter: RateLimiter
     #: Called with the registration of each node.
     on_node_registered: Callable[[NodeRegistered], None]
+    #: Finds out which nodes share the folder of checkpoints.
+    shared_folder: SharedFolderTest
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +251,7 @@ class Services:
             ),
         )
         nodes.on_registered.append(parts.on_node_registered)
+        nodes.shared_folder = parts.shared_folder
         return nodes
 
     def _application_service(self) -> AppService:

@@ -48,6 +48,7 @@ from pliant.server.locks import boot_id
 from pliant.server.registry.checkpoint_dirs import CheckpointDirs
 from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
+from pliant.server.registry.shared_folder_test import SharedFolderTest
 from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, StatusCache
 from pliant.server.rpc.barriers import BarrierService, BarrierTable
 from pliant.server.rpc.grpc_server import GrpcServer
@@ -133,6 +134,7 @@ class Server:
         short = self._meta["cluster"].replace("-", "")[:8]
         self._worlds = WorldRegistry(short)
         self._checkpoint_dirs = CheckpointDirs(config.checkpoint_folder, short)
+        self._shared_folder = SharedFolderTest(config.checkpoint_folder, short)
         self._programs = ProgramCache(self._reader)
         self._core = Core(
             config.strategy,
@@ -232,6 +234,7 @@ class Server:
             self._services.stop_joining()
         self._connections.close_all()
         self._rpc.stop()
+        self._shared_folder.remove()
         self._nodelist.stop()
         self._core_loop.stop()
         self._remove.stop()
@@ -312,6 +315,7 @@ class Server:
         self._nodelist.restore(stored.nodes)
         self._take_over_worlds()
         self._checkpoint_dirs.sweep({job.id for job in open_jobs})
+        self._shared_folder.write(make_folder=not self._config.checkpoints)
         log.info("%d nodes, %d jobs that have not ended", len(stored.nodes), len(open_jobs))
         del self._stored  # may be large, and the parts have taken what they need
         return commands
@@ -342,6 +346,7 @@ class Server:
             self._clock,
             self._rate_limiter,
             self._job_ids.on_node_registered,
+            self._shared_folder,
         )
         services = Services(parts, self._config, self._generation, self._secret)
         self._services = services

@@ -48,7 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "-l",
         "--long",
         action="store_true",
-        help="also print what keeps jobs within their CPUs, memory, processes and devices",
+        help="also print what keeps jobs within their CPUs, memory, processes and devices, and "
+        "whether jobs can use the folder of checkpoints",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_watch_options(parser)
@@ -110,7 +111,10 @@ def containment_line(node: dict[str, Any]) -> str:
     """Return what enforces the shares of jobs: ``n1: cpus: cpuset, cgroup v1; memory: ...``."""
     found = node.get("containment") or {}
     parts = [f"{what}: {text}" for what, text in found.items()]
-    return f"{node['name']}: {'; '.join(parts) or 'containment is not known'}"
+    parts = parts or ["containment is not known"]
+    if node.get("checkpoints"):
+        parts.append(f"checkpoints: {node['checkpoints']}")
+    return f"{node['name']}: {'; '.join(parts)}"
 
 
 def nodes_table(nodes: Sequence[dict[str, Any]]) -> str:
@@ -135,6 +139,11 @@ def nodes_table(nodes: Sequence[dict[str, Any]]) -> str:
         # Without any root helper, all jobs run as one account, as on a machine for one user.
         "jobs run as": [
             ("their users" if each else "one account") if any(helpers) else "" for each in helpers
+        ],
+        # Named only where it is wrong; `--long` says why.
+        "checkpoints": [
+            "unusable" if node.get("checkpoints") not in (None, "", "shared") else ""
+            for node in nodes
         ],
         "devices": [_devices(node.get("gres") or {}) for node in nodes],
         "properties": [",".join(node.get("properties") or []) for node in nodes],

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
 import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import grpc
@@ -18,6 +20,7 @@ from pliant.core.support.base_error import PliantError
 from pliant.faults import message
 from pliant.nodectl.controller.confirmed_contact import ConfirmedContact
 from pliant.nodectl.controller.server_links import ServerLink, Stream
+from pliant.nodectl.host.checkpoint_folder import CheckpointFolderTest
 from pliant.protos import node_pb2 as wire
 from pliant.protos import versions
 from pliant.protos.channel import channel_options
@@ -112,6 +115,7 @@ class ControllerStream:
         self._outbox: asyncio.Queue[wire.NodeReport] | None = None
         self._reports = self._orders = 0  # counted on this stream, for heartbeats
         self.contact = ConfirmedContact()
+        self._folder_test = CheckpointFolderTest()
 
     def report(self, report: wire.NodeReport) -> None:
         """Send a report, unless there is no stream: the next stream starts with all reports."""
@@ -143,7 +147,8 @@ class ControllerStream:
             async with self._limit_time(_CONNECT_S, address):
                 await self._link.wait_connected(channel)
             async with self._limit_time(_WELCOME_S, address):
-                stream, welcome = await self._register(channel)
+                register = self._node.registration()
+                stream, welcome = await self._register(channel, register)
             if welcome is None:
                 return
             again = self._node.on_welcome(welcome)
@@ -154,7 +159,7 @@ class ControllerStream:
             self._reports = self._orders = 0
             for report in again:
                 self._outbox.put_nowait(report)
-            await self._exchange(stream, welcome.beat_interval_s or 2.0)
+            await self._exchange(stream, register, welcome)
 
     @asynccontextmanager
     async def _limit_time(self, limit_s: float, address: str) -> AsyncIterator[None]:
@@ -176,7 +181,9 @@ class ControllerStream:
             finally:
                 watching.cancel()
 
-    async def _register(self, channel: grpc.aio.Channel) -> tuple[Stream, wire.Welcome | None]:
+    async def _register(
+        self, channel: grpc.aio.Channel, register: wire.Register
+    ) -> tuple[Stream, wire.Welcome | None]:
         """Open a stream, authenticate both sides, and register.
 
         Raises:
@@ -184,7 +191,6 @@ class ControllerStream:
             RefusedError: the server refuses this node.
         """
         stream = await self._link.open_stream(channel)
-        register = self._node.registration()
         self.contact.begin(time.monotonic())
         await _write(stream, wire.NodeReport(register=register))
         first = await stream.read()
@@ -195,21 +201,31 @@ class ControllerStream:
         _check_version(first.welcome, known=register.generation > 0)
         return stream, first.welcome
 
-    async def _exchange(self, stream: Stream, interval: float) -> None:
+    async def _exchange(
+        self, stream: Stream, register: wire.Register, welcome: wire.Welcome
+    ) -> None:
         tasks = [
             asyncio.create_task(self._send(stream)),
-            asyncio.create_task(self._beat(interval)),
+            asyncio.create_task(self._beat(welcome.beat_interval_s or 2.0)),
             asyncio.create_task(self._receive(stream)),
         ]
+        testing = asyncio.create_task(self._test_folder(welcome, for_users=register.runs_as_user))
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            for task in tasks:
+            for task in (*tasks, testing):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, testing, return_exceptions=True)
             stream.cancel()
+
+    async def _test_folder(self, welcome: wire.Welcome, *, for_users: bool) -> None:
+        """Report whether jobs here can use the folder of checkpoints, if the server asks."""
+        if welcome.checkpoint_test:
+            path = Path(os.fsdecode(welcome.checkpoint_test))
+            found = await self._folder_test.run(path, for_users=for_users)
+            self.report(wire.NodeReport(checkpoint_folder=wire.CheckpointFolder(**found._asdict())))
 
     async def _send(self, stream: Stream) -> None:
         assert self._outbox is not None

@@ -35,11 +35,18 @@ class NodeStatusCache:
         self._processors = self._up = 0
         #: By node, what enforces the share of each job there; kept only while the server runs.
         self._containment: dict[NodeName, Mapping[str, str]] = {}
+        #: By node, whether jobs there can use the folder of checkpoints.
+        self._checkpoint_folders: dict[NodeName, str] = {}
 
     def publish_containment(self, node: NodeName, texts: Mapping[str, str]) -> None:
         """Set what enforces the share of each job on a node."""
         with self._lock:
             self._containment[node] = texts
+
+    def publish_checkpoint_folder(self, node: NodeName, text: str) -> None:
+        """Set whether jobs on a node can use the folder of checkpoints, or why they cannot."""
+        with self._lock:
+            self._checkpoint_folders[node] = text
 
     def publish(self, nodes: Iterable[Node], gone: Iterable[NodeName] = ()) -> None:
         """Replace the rows of these nodes, and drop the nodes in ``gone``."""
@@ -66,6 +73,7 @@ class NodeStatusCache:
         self._count(self._rows.pop(name, None), -1)
         self._views.pop(name, None)
         self._containment.pop(name, None)
+        self._checkpoint_folders.pop(name, None)
         if self._hosts.pop(name, None) is not None:
             self._map = None
 
@@ -123,6 +131,7 @@ class NodeStatusCache:
         with self._lock:
             rows = sorted(self._rows.values(), key=lambda row: int(row["first"]))
             containment = {row["name"]: self._containment.get(row["name"], {}) for row in rows}
+            folders = dict(self._checkpoint_folders)
         used: dict[NodeName, ProcessorMap] = {}
         jobs: dict[NodeName, list[JobId]] = {}
         for job, held in holders:
@@ -136,6 +145,7 @@ class NodeStatusCache:
                 "idle_memory_bytes": idle_memory.get(row["name"], 0),
                 "jobs": sorted(jobs.get(row["name"], ())),
                 "containment": dict(containment[row["name"]]),
+                "checkpoints": folders.get(row["name"], ""),
             }
             for row in rows
         ]

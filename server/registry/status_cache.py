@@ -138,6 +138,10 @@ class StatusCache:
         """Set what enforces the share of each job on a node, as its controller reported."""
         self._nodes.publish_containment(node, texts)
 
+    def publish_checkpoint_folder(self, node: NodeName, text: str) -> None:
+        """Set whether jobs on a node can use the folder of checkpoints, or why they cannot."""
+        self._nodes.publish_checkpoint_folder(node, text)
+
     def drop_old(self, now: float) -> None:
         """Drop jobs that ended more than ``ENDED_JOBS_KEPT_S`` ago."""
         with self._lock:

@@ -21,6 +21,7 @@ from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.authentication.opening_handshake import NodeNotAdmittedError
 from pliant.server.execution.connections import Connections, NodeStream, Stream
 from pliant.server.execution.execute import CoreLoop
+from pliant.server.registry.shared_folder_test import SharedFolderTest
 from pliant.server.rpc.barriers import BarrierService
 from pliant.server.rpc.lost_message_detection import LostMessageDetector
 from pliant.server.rpc.node_authentication import NEEDS_SECRET, NodeAuthenticator, NodePeer
@@ -82,6 +83,8 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self.on_registered: list[Callable[[NodeRegistered], None]] = []
         #: Where applications of nodes with certificates connect; empty for other nodes.
         self.application_address = ""
+        #: The test of the folder of checkpoints; None if nodes are not tested.
+        self.shared_folder: SharedFolderTest | None = None
 
     async def Connect(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
         """Serve one controller until either side ends the stream."""
@@ -185,6 +188,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                 first_processor=first_processor,
                 life=self._identity.instance_id,
                 application_address=self.application_address,
+                checkpoint_test=self.shared_folder.path if self.shared_folder else b"",
                 **versions.numbers(),
             )
         )
@@ -232,6 +236,12 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             return
         if kind == "renew_certificate":
             delivery.reports += 1
+            return
+        if kind == "checkpoint_folder":
+            delivery.reports += 1
+            if self.shared_folder is not None:
+                found = self.shared_folder.evaluate(node, report.checkpoint_folder)
+                self._nodelist.publish_checkpoint_folder(node, found)
             return
         if kind == "relay":
             delivery.reports += 1

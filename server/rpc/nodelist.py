@@ -126,6 +126,10 @@ class NodeList:
         texts = {field.name: sanitize_text(text) for field, text in fields}
         self._status.publish_containment(node, texts)
 
+    def publish_checkpoint_folder(self, node: NodeName, text: str) -> None:
+        """Show users whether jobs on a node can use the folder of checkpoints."""
+        self._status.publish_checkpoint_folder(node, text)
+
     def beat(self, node: NodeName, beat: node_pb2.Beat) -> bool:
         """Note a sign of life and what the node says of its jobs; False: it has no lease now."""
         with self._flag:

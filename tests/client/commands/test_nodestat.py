@@ -48,6 +48,20 @@ class TestNodestat:
         assert first == "n1: cpus: cpuset, cgroup v1; memory: watched"
         assert second == "n2: containment is not known"
 
+    def test_nodes_that_cannot_use_the_folder_of_checkpoints_are_named(
+        self, nodes: Any, capsys: Capture
+    ) -> None:
+        good = NODE | {"checkpoints": "shared"}
+        nodes.answers["nodes"] = {"nodes": [good]}
+        assert main([]) == 0
+        assert "unusable" not in capsys.readouterr().out
+        bad = NODE | {"name": "n2", "checkpoints": "its mode is 755"}
+        nodes.answers["nodes"] = {"nodes": [good, bad]}
+        assert main(["--long"]) == 0
+        out = capsys.readouterr().out.splitlines()
+        assert ["unusable" in line for line in out[:3]] == [False, False, True]
+        assert out[-1].endswith("checkpoints: its mode is 755")
+
     def test_json(self, capsys: Capture) -> None:
         assert main(["--json", "n1"]) == 0
         (found,) = json.loads(capsys.readouterr().out)

@@ -34,6 +34,8 @@ class Site(Helper):
             folder.mkdir()
         self.checkpoints.chmod(0o1777)
         self.slots = slots
+        #: A folder of which the controller sees only an empty one, as if it were not mounted.
+        self.hidden_from_node: Path | None = None
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.membership = Membership(self.server, CLUSTER)
         public = (self.membership.directory / "order.pub").read_bytes()
@@ -93,6 +95,9 @@ class Site(Helper):
         become = ["setpriv", "--reuid", str(ACCOUNT), "--regid", str(ACCOUNT), "--clear-groups"]
         options = [str(self.base / word) if word.endswith(".yaml") else word for word in words]
         program = [*become, "env", *folders, self.python, "-m", module, *options]
+        if name == "node" and self.hidden_from_node is not None:
+            hide = 'mount -t tmpfs none "$0" && exec "$@"'
+            program = ["sh", "-c", hide, str(self.hidden_from_node), *program]
         with open(self.base / f"{name}.log", "ab") as log:
             self.daemons[name] = subprocess.Popen(
                 self.in_host(program), stdin=subprocess.DEVNULL, stdout=log, stderr=log

@@ -1,0 +1,105 @@
+"""Test whether nodes share the folder of checkpoints: each node reads a file when it registers.
+
+A job can be started again on other nodes only if these find the checkpoints of the earlier ones. So
+an administrator should learn of a node without the shared file system before a job needs it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from pliant.core.values.ids import NodeName
+from pliant.protos import node_pb2
+from pliant.protos.sanitize_text import sanitize_text
+
+log = logging.getLogger(__name__)
+
+#: The value for users if a node shares the folder.
+SHARED = "shared"
+_MAX_TEXT = 300
+
+
+class SharedFolderTest:
+    """The test file of this server, and the last result of each node."""
+
+    def __init__(self, folder: Path, cluster: str) -> None:
+        """Prepare the test of a folder.
+
+        Args:
+            folder: of the checkpoints.
+            cluster: which is part of the file's name, because clusters may use the same folder.
+        """
+        self._folder, self._prefix = folder, f".{cluster}.test-"
+        self._content = secrets.token_hex(16).encode("ascii")
+        self._path: Path | None = None
+        self._lock = threading.Lock()
+        self._results: dict[NodeName, str] = {}
+
+    @property
+    def path(self) -> bytes:
+        """Return the path of the file, for nodes; empty if the server could not write it."""
+        return os.fsencode(self._path) if self._path else b""
+
+    def write(self, *, make_folder: bool) -> None:
+        """Write the file, and remove those of earlier servers; log a failure.
+
+        Args:
+            make_folder: whether to make the folder if it is not there. If an administrator has
+                named it, a file system may have to be mounted first.
+        """
+        # The name is random, because everybody may write to a folder for all users.
+        path = self._folder / f"{self._prefix}{secrets.token_hex(4)}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            if make_folder:
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for earlier in self._folder.glob(f"{self._prefix}*"):
+                with suppress(OSError):  # another account has made it
+                    earlier.unlink()
+            with os.fdopen(os.open(path, flags, 0o644), "wb") as file:
+                os.fchmod(file.fileno(), 0o644)
+                file.write(self._content)
+        except OSError as error:
+            log.warning(
+                "it is not tested whether nodes share the folder of checkpoints %s: %s",
+                self._folder,
+                error.strerror,
+            )
+            return
+        self._path = path
+
+    def remove(self) -> None:
+        """Remove the file."""
+        if self._path is not None:
+            with suppress(OSError):
+                self._path.unlink()
+
+    def evaluate(self, node: NodeName, report: node_pb2.CheckpointFolder) -> str:
+        """Return `SHARED` or why jobs on a node cannot use the folder; log a change of this.
+
+        Args:
+            node: the node that has read the file.
+            report: what the node found.
+        """
+        result = sanitize_text(report.problem)[:_MAX_TEXT] or SHARED
+        if result == SHARED and report.content != self._content:
+            result = "it has another folder in this place"
+        with self._lock:
+            before, self._results[node] = self._results.get(node, SHARED), result
+        if result not in (SHARED, before):
+            log.warning(
+                "node %s cannot use the folder of checkpoints %s: %s. A job with processes there "
+                "cannot be suspended, and loses its work if it is started again; share the folder, "
+                "or name a shared one with `checkpoints`",
+                node,
+                self._folder,
+                result,
+            )
+        elif result == SHARED != before:
+            log.info("node %s shares the folder of checkpoints now", node)
+        return result
