@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pliant.client.api import Client
-from pliant.client.errors import NoServerError
+from pliant.client.client_errors import NoServerError
 
 #: Programs that the benchmarks submit.
 APPS = Path(__file__).parent / "apps"

@@ -18,7 +18,7 @@ import time
 
 from bench_kit import APPS, busy, cluster, in_namespace
 
-from pliant.client.errors import RequestError
+from pliant.client.client_errors import RequestError
 
 #: Settings of MPICH by the name of the remedy.
 REMEDIES = {

@@ -27,7 +27,7 @@ from pathlib import Path
 from bench_kit import APPS, cluster
 
 from pliant.client.api import Client
-from pliant.client.errors import RequestError
+from pliant.client.client_errors import RequestError
 
 #: Nodes and processors of each.
 LAYOUTS = ("1x6", "3x3", "4x2", "6x1")

@@ -32,7 +32,7 @@ from pathlib import Path
 from bench_kit import APPS, cluster, figures, verdict
 
 from pliant.client.api import Client
-from pliant.client.errors import RequestError
+from pliant.client.client_errors import RequestError
 from pliant.server.execution.start_orders import FLAT_COLLECTIVES
 
 SMALL, LARGE, NUMBERS, ROUNDS, RATIO = 2, 4, 64 << 17, 7, 5.0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pliant.client.api import Availability, Client, Event, Job, Node, Why
-    from pliant.client.errors import (
+    from pliant.client.client_errors import (
         ClientError,
         LostServerError,
         NoServerError,
@@ -48,7 +48,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    module = import_module(f"{__name__}.{'errors' if name.endswith('Error') else 'api'}")
+    module = import_module(f"{__name__}.{'client_errors' if name.endswith('Error') else 'api'}")
     value: object = getattr(module, name)
     globals()[name] = value
     return value

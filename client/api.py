@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
+from pliant.client.client_errors import RequestError
 from pliant.client.connection import TIMEOUT_S, Connection
-from pliant.client.errors import RequestError
 from pliant.client.submission import build_job
 from pliant.client.waiting import FINAL_STATES, send_job, wait_for_end
 

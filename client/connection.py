@@ -8,7 +8,7 @@ import socket
 import time
 from typing import Any
 
-from pliant.client.errors import (
+from pliant.client.client_errors import (
     LostServerError,
     NoServerError,
     RequestError,

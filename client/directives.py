@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from pliant.client.errors import SubmitError, UsageError
+from pliant.client.client_errors import SubmitError, UsageError
 from pliant.client.terminal.output import Parser, print_error
 
 MARK = "#JOB"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from pliant.client.errors import ClientError
+from pliant.client.client_errors import ClientError
 from pliant.client.site_settings import users_dir
 from pliant.protos.daemons.private_paths import UntrustedPathError, open_private
 

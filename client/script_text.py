@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from pliant.client.errors import SubmitError, UsageError
+from pliant.client.client_errors import SubmitError, UsageError
 
 _SHELL = re.compile(r"(ba|da|k|z)?sh")
 

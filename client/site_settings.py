@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
-from pliant.client.errors import UsageError
+from pliant.client.client_errors import UsageError
 
 #: The file with the settings. Only root may write it.
 SITE_FILE = "/etc/pliant/client.yaml"

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pliant.client.errors import SubmitError, UsageError
+from pliant.client.client_errors import SubmitError, UsageError
 from pliant.client.script_text import check_conditions, program_of
 from pliant.core.support.input_limits import MAX_ARGUMENT_BYTES
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from pliant.client.client_errors import LostServerError, NoServerError, SilentServerError
 from pliant.client.connection import Connection
-from pliant.client.errors import LostServerError, NoServerError, SilentServerError
 
 #: States of a job that has ended.
 FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "REJECTED"})

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pliant.client.client_errors import ClientError
 from pliant.client.commands.cli import describe
 from pliant.client.commands.entry_points import Command, find_commands
-from pliant.client.completion import find_parser
-from pliant.client.errors import ClientError
+from pliant.client.shell_completion import find_parser
 from pliant.client.terminal.output import print_text
 from pliant.deploy.manual_page import SECTION, escape, make_page, make_plain_page
 

@@ -9,7 +9,7 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-from pliant.client.errors import ClientError, UsageError
+from pliant.client.client_errors import ClientError, UsageError
 from pliant.client.terminal.output import print_text
 from pliant.deploy.unit_files import ROLES, Installation, InstalledFile, make_files
 from pliant.protos.address import TcpAddress, parse_address

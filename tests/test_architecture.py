@@ -97,17 +97,17 @@ ORDER = {
         deploy_command
     """,
     "client": """
-        errors slurm_options
+        client_errors slurm_options
         ssh
         script_text
         site_settings
-        account_joining paths job_environment terminal node_joining
+        join_as_account paths export_option terminal node_joining
         connection directives submission
         waiting
         cluster listing
         accounting
         api demo commands login_agent
-        completion resize_check run
+        shell_completion resize_check run
     """,
     "server": """
         locks shutdown support authentication

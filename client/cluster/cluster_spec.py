@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import asdict, dataclass, replace
 
-from pliant.client.errors import ClientError
+from pliant.client.client_errors import ClientError
 
 #: The file in the state directory that holds the specification.
 SPEC_FILE = "cluster.json"

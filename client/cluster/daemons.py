@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pliant.client.client_errors import ClientError
 from pliant.client.cluster import process_table
-from pliant.client.errors import ClientError
 
 #: How much of a log is read for its last lines.
 _TAIL_BYTES = 8192

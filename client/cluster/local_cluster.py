@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from pliant.client.client_errors import ClientError, NoServerError, RequestError, UsageError
 from pliant.client.cluster import process_table
 from pliant.client.cluster.cluster_spec import ClusterSpec, load_spec
 from pliant.client.cluster.daemons import Daemon, describe_code, state_dir_of
 from pliant.client.connection import Connection
-from pliant.client.errors import ClientError, NoServerError, RequestError, UsageError
 from pliant.client.paths import SOCKET, check_directories
 from pliant.core.support.plural import plural
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from pliant.client.client_errors import NoServerError, RequestError
 from pliant.client.cluster import local_cluster, process_table
 from pliant.client.cluster.daemons import Daemon, wait_until_gone
 from pliant.client.cluster.local_cluster import (
@@ -21,7 +22,6 @@ from pliant.client.cluster.local_cluster import (
     Report,
 )
 from pliant.client.connection import Connection
-from pliant.client.errors import NoServerError, RequestError
 from pliant.client.paths import SOCKET
 from pliant.core.support.plural import plural
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+from pliant.client.client_errors import ClientError
 from pliant.client.cluster import process_table
 from pliant.client.cluster.cluster_spec import ClusterSpec, save_spec
 from pliant.client.cluster.daemons import describe_code
@@ -27,7 +28,6 @@ from pliant.client.cluster.shutdown import (
     nodes_with_worlds,
     stop,
 )
-from pliant.client.errors import ClientError
 from pliant.client.paths import run_dir, state_dir
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
 from pliant.client.terminal.number_arguments import bounded_int

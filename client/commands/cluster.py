@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pliant.client.client_errors import ClientError, UsageError
 from pliant.client.commands.cluster_nodes import add_node_actions
 from pliant.client.commands.cluster_options import (
     add_action,
@@ -19,7 +20,6 @@ from pliant.client.commands.cluster_options import (
     print_lines,
 )
 from pliant.client.commands.cluster_renewal import add_renewal_actions
-from pliant.client.errors import ClientError, UsageError
 from pliant.client.terminal.output import Parser, print_json, run_command
 from pliant.client.terminal.tables import table
 

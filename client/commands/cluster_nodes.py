@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pliant.client.client_errors import ClientError, UsageError
 from pliant.client.commands.cluster_options import (
     add_action,
     changed_directory_of,
@@ -18,7 +19,6 @@ from pliant.client.commands.cluster_options import (
     format_day,
     print_lines,
 )
-from pliant.client.errors import ClientError, UsageError
 from pliant.client.paths import run_dir
 from pliant.client.terminal.number_arguments import bounded_int
 from pliant.client.terminal.output import print_json, print_text

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pliant.client.errors import ClientError, UsageError
+from pliant.client.client_errors import ClientError, UsageError
 from pliant.client.paths import state_dir
 from pliant.client.terminal.output import print_text
 from pliant.client.terminal.tables import clean

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pliant.client.client_errors import UsageError
 from pliant.client.commands.cluster_options import (
     add_action,
     changed_directory_of,
     format_day,
     print_lines,
 )
-from pliant.client.errors import UsageError
 from pliant.client.terminal.output import print_json
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from pliant.client.client_errors import UsageError
 from pliant.client.connection import Connection
-from pliant.client.errors import UsageError
 from pliant.client.terminal.number_arguments import bounded_int, job_number, priority_number
 from pliant.client.terminal.output import Parser, print_json, print_text, run_command
 from pliant.client.terminal.tables import clean

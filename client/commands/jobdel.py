@@ -10,8 +10,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from pliant.client.client_errors import UsageError
 from pliant.client.connection import Connection
-from pliant.client.errors import UsageError
 from pliant.client.listing.selection import (
     add_selection_options,
     names_ended_jobs,

@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from pliant.client.client_errors import UsageError
 from pliant.client.connection import Connection
-from pliant.client.errors import UsageError
 from pliant.client.listing.columns import (
     COLUMNS,
     EXPECTED_START,

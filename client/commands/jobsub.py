@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from pliant.client.client_errors import UsageError
 from pliant.client.connection import Connection
-from pliant.client.errors import UsageError
 from pliant.client.submission import (
     BIND,
     GROW_IF,
@@ -414,7 +414,7 @@ def _help(output: str) -> None:
 def _environment(choices: list[str] | None) -> dict[str, str] | None:
     if not choices:
         return None
-    from pliant.client.job_environment import select_environment
+    from pliant.client.export_option import select_environment
 
     return select_environment(choices)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pliant.client.errors import ClientError
+from pliant.client.client_errors import ClientError
 from pliant.client.paths import state_dir
 from pliant.client.terminal.output import print_json, print_text
 from pliant.client.terminal.tables import clean
@@ -93,7 +93,7 @@ def _join(options: argparse.Namespace) -> int:
 
 
 def _join_for_account(options: argparse.Namespace, token: str) -> int:
-    from pliant.client.account_joining import join_for_account
+    from pliant.client.join_as_account import join_for_account
 
     host = join_for_account(options.account, token, options.address or "")
     record = host.record

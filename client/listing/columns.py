@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pliant.client.errors import UsageError
+from pliant.client.client_errors import UsageError
 from pliant.client.terminal.durations import format_bytes, format_duration, format_time
 from pliant.client.terminal.tables import shorten, table_of_columns
 

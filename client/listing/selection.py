@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from pliant.client.errors import UsageError
+from pliant.client.client_errors import UsageError
 from pliant.client.terminal.output import Parser
 from pliant.client.waiting import FINAL_STATES
 

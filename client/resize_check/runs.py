@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from pliant.client.api import Client, Job
-from pliant.client.errors import RequestError
+from pliant.client.client_errors import RequestError
 from pliant.client.resize_check.compare import ProgramRun, failed_run
 
 #: Variable that makes a program wait at its first safe points for this number of resizes.

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pliant.client.errors import StepFailedError
+from pliant.client.client_errors import StepFailedError
 
 #: Signals that are passed on to the ranks of a step.
 PASSED_ON = (

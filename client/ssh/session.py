@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from pliant.client.errors import ClientError
+from pliant.client.client_errors import ClientError
 from pliant.client.ssh.target import SSH_PORT, SshTarget, complete_target
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from pliant.client.errors import UsageError
+from pliant.client.client_errors import UsageError
 
 SSH_PORT = 22
 #: Names and IPv4 addresses, or IPv6 addresses in brackets.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pliant.client.errors import UsageError
+from pliant.client.client_errors import UsageError
 
 
 def node_names(texts: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from pliant.client.errors import ClientError, NoServerError
+from pliant.client.client_errors import ClientError, NoServerError
 from pliant.client.terminal.number_arguments import seconds
 from pliant.core.support.command_line import CommandParser
 

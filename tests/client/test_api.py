@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pliant.client.api import Client, Event, Node
-from pliant.client.errors import NoServerError, RequestError, SubmitError
+from pliant.client.client_errors import NoServerError, RequestError, SubmitError
 
 MakeJob = Callable[..., dict[str, Any]]
 

@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 
+from pliant.client.client_errors import (
+    LostServerError,
+    NoServerError,
+    RequestError,
+    SilentServerError,
+)
 from pliant.client.connection import Connection
-from pliant.client.errors import LostServerError, NoServerError, RequestError, SilentServerError
 from pliant.client.waiting import send_job
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pliant.client import paths, site_settings
-from pliant.client.errors import UsageError
+from pliant.client.client_errors import UsageError
 from pliant.client.site_settings import trusted_accounts, users_dir
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="the file must belong to root")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from pliant.client import slurm_options
-from pliant.client.completion import all_words
+from pliant.client.shell_completion import all_words
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ HELP = [
         for name in ("jobsub", "jobstat", "nodestat", "jobdel", "jobctl", "gantt", "node", "cli")
     ),
     *(f"pliant.client.cluster.up_down:{name}" for name in ("up", "down")),
-    "pliant.client.demo.command:main",
+    "pliant.client.demo.demo_command:main",
     "pliant.server.daemon:main",
     "pliant.nodectl.daemon:main",
     "pliant.simulator.cli:main",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pliant.client.errors import SubmitError, UsageError
+from pliant.client.client_errors import SubmitError, UsageError
 from pliant.client.submission import build_job, current_umask, default_name
 
 

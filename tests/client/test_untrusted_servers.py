@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pliant.client import site_settings
+from pliant.client.client_errors import UntrustedServerError
 from pliant.client.connection import Connection
-from pliant.client.errors import UntrustedServerError
 from testkit import wait_until
 from userkit import ALICE, BOB, ChildFailedError, held_as, needs_root, open_folder, run_as
 

@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from pliant.client.api import Event, Job
-from pliant.client.errors import RequestError
-from pliant.client.resize_check import command, runs
+from pliant.client.client_errors import RequestError
+from pliant.client.resize_check import check_command, runs
 from pliant.client.resize_check.compare import ProgramRun, failed_run, find_problems, lost_variables
 from pliant.client.resize_check.runs import ProgramRunner, run_all
 
@@ -98,7 +98,7 @@ def test_wrong_usage_is_named(
     words: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
-        code: object = command.main(words)
+        code: object = check_command.main(words)
     except SystemExit as error:
         code = error.code
     assert code == 2

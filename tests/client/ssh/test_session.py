@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.client.errors import UsageError
+from pliant.client.client_errors import UsageError
 from pliant.client.ssh.parallel import on_hosts
 from pliant.client.ssh.session import HostError, SshSession, connect
 from pliant.client.ssh.target import SshTarget, complete_target, parse_target

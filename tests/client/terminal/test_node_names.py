@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.client.errors import UsageError
+from pliant.client.client_errors import UsageError
 from pliant.client.terminal.node_names import node_names
 
 

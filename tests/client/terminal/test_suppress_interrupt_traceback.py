@@ -21,7 +21,7 @@ import pliant.client.{module}
 """
 
 COMMANDS = ["cli", "gantt", "jobctl", "jobdel", "jobstat", "jobsub", "node", "nodestat"]
-MODULES = [*(f"commands.{name}" for name in COMMANDS), "cluster.up_down", "demo.command"]
+MODULES = [*(f"commands.{name}" for name in COMMANDS), "cluster.up_down", "demo.demo_command"]
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -13,7 +13,7 @@ from clusterkit.cluster import Cluster
 from clusterkit.counter import Counter
 from clusterkit.shared import running_cluster
 from pliant.client.api import Client
-from pliant.client.errors import NoServerError
+from pliant.client.client_errors import NoServerError
 from testkit import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(180)]

@@ -19,7 +19,7 @@ from clusterkit.counter import Counter
 from clusterkit.shared import running_cluster
 from clusterkit.versions import make_newer, make_older, point
 from pliant.client.api import Client
-from pliant.client.errors import ClientError, NoServerError, RequestError
+from pliant.client.client_errors import ClientError, NoServerError, RequestError
 from testkit import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(400)]

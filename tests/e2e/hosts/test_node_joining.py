@@ -14,7 +14,7 @@ import pytest
 
 from clusterkit.counter import Counter
 from pliant.client.api import Client
-from pliant.client.errors import RequestError
+from pliant.client.client_errors import RequestError
 from testkit.waiting import wait_until
 from tlskit.cluster import TlsCluster
 

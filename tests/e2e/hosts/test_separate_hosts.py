@@ -10,7 +10,7 @@ import pytest
 
 from clusterkit.counter import Counter
 from netkit.network import Network, NetworkError
-from pliant.client.errors import ClientError
+from pliant.client.client_errors import ClientError
 from testkit.waiting import wait_until
 from tlskit.cluster import ApartTlsCluster
 

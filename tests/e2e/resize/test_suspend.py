@@ -13,7 +13,7 @@ from clusterkit.applications import checksum, settings_file
 from clusterkit.cluster import Cluster
 from clusterkit.shared import running_cluster
 from pliant.client.api import Job
-from pliant.client.errors import RequestError
+from pliant.client.client_errors import RequestError
 from testkit import run_python, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(240)]

@@ -20,7 +20,7 @@ from clusterkit.cluster import PLIANT, Cluster
 from clusterkit.counter import Counter
 from netkit.impostor import GENERATION, JOB
 from pliant.client.api import Client
-from pliant.client.errors import NoServerError, RequestError
+from pliant.client.client_errors import NoServerError, RequestError
 from testkit import ROOT, run_python, wait_until
 
 pytestmark = [

@@ -62,7 +62,7 @@ print(json.dumps(results))
 REQUESTS = f"""
 import ctypes, json, os, sys
 from pliant.client.connection import Connection
-from pliant.client.errors import RequestError
+from pliant.client.client_errors import RequestError
 {BECOME_NOBODY}
 results = []
 with Connection() as link:

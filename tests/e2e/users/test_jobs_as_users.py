@@ -16,7 +16,7 @@ import pytest
 
 from helperkit import ALICE, BOB, Site, needs_root
 from helperkit.identity import acting_as
-from pliant.client.errors import RequestError
+from pliant.client.client_errors import RequestError
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.spool import SpooledExit
 from testkit import ROOT, wait_until
@@ -275,7 +275,7 @@ def test_single_jobs_of_two_users(site: Site) -> None:
 def test_a_script_of_a_user_starts_steps(site: Site) -> None:
     """The shim, which starts them, is a process of the user."""
     script = site.output / "job.sh"
-    step = f"{site.python} -m pliant.client.run.command"
+    step = f"{site.python} -m pliant.client.run.run_command"
     script.write_text(
         f"{step} sh -c 'echo $PMI_RANK/$PMI_SIZE $(id -un)'\n"
         f"{step} -n 1 sh -c 'exit 5'\necho code $?\n"

@@ -10,7 +10,7 @@ import pytest
 
 from clusterkit.cluster import Cluster
 from clusterkit.shared import running_cluster
-from pliant.client.errors import RequestError
+from pliant.client.client_errors import RequestError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

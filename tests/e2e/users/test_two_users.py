@@ -18,7 +18,7 @@ import pytest
 
 from helperkit import ACCOUNT, ALICE, BOB, Site, needs_root
 from pliant.client.api import Client
-from pliant.client.errors import RequestError
+from pliant.client.client_errors import RequestError
 from pliant.client.terminal import output
 from pliant.server.authorisation.privacy import PUBLIC
 from testkit import ROOT, wait_until

@@ -18,7 +18,7 @@ from testkit import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("node")]
 
-COMMAND = "pliant.client.run.command"
+COMMAND = "pliant.client.run.run_command"
 
 #: Defines the command that starts a step.
 HEAD = f'step() {{ "{sys.executable}" -m {COMMAND} "$@"; }}\n'

@@ -14,7 +14,7 @@ from testkit import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("node", "other_node")]
 
-COMMAND = f'"{sys.executable}" -m pliant.client.run.command'
+COMMAND = f'"{sys.executable}" -m pliant.client.run.run_command'
 
 
 def script(folder: Path, text: str) -> World:

@@ -15,7 +15,7 @@ from clusterkit.cluster import Cluster
 from clusterkit.commands import run_command
 from clusterkit.disks import fill, small_disk
 from clusterkit.logs import Logs
-from pliant.client.errors import RequestError
+from pliant.client.client_errors import RequestError
 from serverkit import Server
 from testkit import wait_until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clusterkit.cluster import Cluster
-from pliant.client.errors import RequestError
+from pliant.client.client_errors import RequestError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 

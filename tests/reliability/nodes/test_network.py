@@ -14,7 +14,7 @@ from clusterkit.counter import Counter
 from clusterkit.stamps import Trail
 from netkit.network import ApartCluster, Network, NetworkError
 from pliant.client.api import Job
-from pliant.client.errors import RequestError
+from pliant.client.client_errors import RequestError
 from testkit import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]

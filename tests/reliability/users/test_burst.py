@@ -28,7 +28,7 @@ PATIENCE_S = 1500.0
 USER = """
 import sys, time
 from pliant.client.api import Client
-from pliant.client.errors import RequestError
+from pliant.client.client_errors import RequestError
 with Client(sys.argv[1]) as client:
     for turn in range(int(sys.argv[2])):
         while True:

@@ -10,7 +10,7 @@ import pytest
 from clusterkit.checker import settled
 from clusterkit.cluster import Cluster
 from pliant.client.api import Client
-from pliant.client.errors import RequestError
+from pliant.client.client_errors import RequestError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

@@ -11,7 +11,7 @@ import pytest
 from clusterkit.checker import settled
 from clusterkit.cluster import Cluster, gone
 from pliant.client.api import Client, Job
-from pliant.client.errors import NoServerError, RequestError
+from pliant.client.client_errors import NoServerError, RequestError
 from testkit import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]

@@ -99,7 +99,8 @@ class Site:
         return path
 
     def spawn_agent(self, identity: Path, server: str, users: Path) -> subprocess.Popen[bytes]:
-        command = "import sys; from pliant.client.login_agent.command import main; sys.exit(main())"
+        module = "pliant.client.login_agent.login_agent_command"
+        command = f"import sys; from {module} import main; sys.exit(main())"
         words = ["--identity", str(identity), "--users-dir", str(users)]
         words += [] if server == "learned" else ["--server", server]
         process = subprocess.Popen([sys.executable, "-c", command, *words], stderr=subprocess.PIPE)

@@ -13,8 +13,8 @@ from pathlib import Path
 from clusterkit.checker import settled
 from clusterkit.cluster import Cluster, zombies_below
 from clusterkit.evidence import Evidence
+from pliant.client.client_errors import RequestError
 from pliant.client.demo.checks import segments_of
-from pliant.client.errors import RequestError
 from testkit.waiting import wait_until
 
 #: A canary is through in this time, on a busy machine too, seconds.

@@ -12,8 +12,8 @@ import psutil
 
 from clusterkit.uses import Uses
 from pliant.client.api import Client, Event, Job
+from pliant.client.client_errors import ClientError
 from pliant.client.demo.checks import segments_of
-from pliant.client.errors import ClientError
 from testkit.processes import run_python
 from testkit.waiting import wait_until
 

@@ -12,7 +12,7 @@ from faultkit.bed import PATIENCE_S, Bed
 from faultkit.cases import FULL_S, Case
 from faultkit.run import Result, intervene, reached
 from pliant.client.api import Client
-from pliant.client.errors import ClientError, RequestError
+from pliant.client.client_errors import ClientError, RequestError
 from testkit import wait_until
 
 PROCESSES, CODE = 3, 7

@@ -14,7 +14,7 @@ from clusterkit.cluster import Cluster, gone
 from faultkit.bed import PATIENCE_S, Bed, Carrier
 from faultkit.cases import Case
 from pliant.client.api import Client, Job
-from pliant.client.errors import ClientError
+from pliant.client.client_errors import ClientError
 from testkit import wait_until
 
 #: What ends a transaction.

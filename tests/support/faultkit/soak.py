@@ -22,8 +22,8 @@ from clusterkit.evidence import Evidence, JobRow
 from clusterkit.logs import Logs
 from faultkit.soak_users import Ledger, Operator, Programmer, Scripter, Told, User
 from pliant.client.api import Job
+from pliant.client.client_errors import ClientError
 from pliant.client.demo.checks import segments_of
-from pliant.client.errors import ClientError
 from testkit import wait_until
 
 SETTINGS = """

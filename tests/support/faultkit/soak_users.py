@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from pliant.client.api import Client
-from pliant.client.errors import ClientError, NoServerError, RequestError
+from pliant.client.client_errors import ClientError, NoServerError, RequestError
 from testkit.repository import ROOT
 
 SOAKER = ROOT / "tests" / "faults" / "apps" / "soaker.py"

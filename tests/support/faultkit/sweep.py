@@ -16,7 +16,7 @@ from faultkit.bed import PATIENCE_S, Bed, Carrier
 from faultkit.cases import Case
 from faultkit.run import intervene, reached
 from pliant.client.api import Client, Job
-from pliant.client.errors import ClientError
+from pliant.client.client_errors import ClientError
 
 KILLS = 3
 #: What lives at one time, so that the six processors are enough for growths and starts.

@@ -15,7 +15,7 @@ import pytest
 from helperkit.helper import ACCOUNT, CLUSTER, NODE, Helper
 from helperkit.identity import acting_as
 from pliant.client.api import Client
-from pliant.client.errors import ClientError
+from pliant.client.client_errors import ClientError
 from testkit import wait_until
 from tlskit import Membership, tls_addresses
 

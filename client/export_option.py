@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 
-from pliant.client.errors import SubmitError
+from pliant.client.client_errors import SubmitError
 
 #: Variables of every job, whatever is exported.
 BASICS = ("HOME", "LOGNAME", "SHELL", "USER")

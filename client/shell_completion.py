@@ -13,9 +13,9 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from pliant.client.client_errors import ClientError
 from pliant.client.commands.cli import describe
 from pliant.client.commands.entry_points import Command, find_commands
-from pliant.client.errors import ClientError
 from pliant.client.terminal.output import Parser, print_text, run_command
 from pliant.core.support.command_line import collecting_parsers
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pliant.client.demo import checks
-from pliant.client.demo.command import main
+from pliant.client.demo.demo_command import main
 from pliant.client.demo.view import DemoDisplay, Snapshot, holders, line, progress
 from testkit import wait_until
 
@@ -122,7 +122,7 @@ def test_a_picture_that_cannot_be_written(tmp_path: Path, capsys: Capture) -> No
 
 def start(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "pliant.client.demo.command", *words],
+        [sys.executable, "-m", "pliant.client.demo.demo_command", *words],
         cwd=tmp_path,
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.client.completion import SHELLS, all_words, main
+from pliant.client.shell_completion import SHELLS, all_words, main
 
 Capture = pytest.CaptureFixture[str]
 

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pliant.client.errors import ClientError, UsageError
+from pliant.client.client_errors import ClientError, UsageError
 
 #: Where the service files of `pliant deploy units` have the state of the daemons.
 STATE_DIR = "/var/lib/pliant"

@@ -13,11 +13,11 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
+from pliant.client.client_errors import UsageError
 from pliant.client.cluster import process_table
 from pliant.client.cluster.cluster_spec import ClusterSpec
 from pliant.client.cluster.local_cluster import LocalCluster
 from pliant.client.cluster.shutdown import stop
-from pliant.client.errors import UsageError
 from pliant.client.resize_check.compare import ProgramRun, failed_run, find_problems, lost_variables
 from pliant.client.resize_check.runs import ProgramRunner, run_all
 from pliant.client.terminal import number_arguments

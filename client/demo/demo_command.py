@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
+from pliant.client.client_errors import ClientError, NoServerError, RequestError
 from pliant.client.cluster import process_table
 from pliant.client.cluster.cluster_spec import ClusterSpec
 from pliant.client.cluster.daemons import tail
@@ -23,7 +24,6 @@ from pliant.client.cluster.shutdown import stop
 from pliant.client.demo import checks
 from pliant.client.demo.scenario import NODES, PROGRAM, SLOTS, Scenario, StepError
 from pliant.client.demo.view import DemoDisplay
-from pliant.client.errors import ClientError, NoServerError, RequestError
 from pliant.client.terminal.gantt import gantt_svg
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
 from pliant.client.terminal.output import (

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from pliant.client.errors import ClientError
+from pliant.client.client_errors import ClientError
 from pliant.client.paths import SOCKET, state_dir
 from pliant.client.site_settings import USERS_DIR
 from pliant.client.terminal.output import Parser, run_command
