@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -24,6 +25,11 @@ os.environ["MPIR_CVAR_CH4_NETMOD"] = "ofi"
 # A line that a rank prints is one write, which the lines of other ranks cannot split.
 os.environ.pop("PYTHONUNBUFFERED", None)
 os.environ[MARK] = secrets.token_hex(8)
+
+# A shell starts commands in the background with SIGINT ignored, and commands that tests start and
+# interrupt would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A loaded machine is slow, which is no fault of the example; `timeout` bounds the whole test. A run
 # is the same everywhere; `--hypothesis-profile explore` looks at other examples each time.
