@@ -154,10 +154,10 @@ def _parse_gres(text: str) -> dict[str, int]:
 
 
 def _joined_node() -> JoinedNode | None:
-    """Return the identity with which this host has joined a cluster, if it has.
+    """Return this host's identity in a cluster; None if it has joined no cluster.
 
     Raises:
-        StoredIdentityError, UntrustedPathError, OSError: it cannot be used.
+        StoredIdentityError, UntrustedPathError, OSError: the identity cannot be used.
     """
     from pliant.nodectl.settings import state_folder
 
@@ -170,7 +170,7 @@ def _joined_node() -> JoinedNode | None:
 
 
 def _parse_number(text: str) -> int:
-    """Read a number of digits only; `int` would also take ``1_0`` and blanks."""
+    """Convert a text of digits to a number; unlike `int`, refuse ``1_0`` and blanks."""
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise argparse.ArgumentTypeError(f"{text!r} is no number; write digits, as in 12")
     return int(text)
@@ -180,7 +180,11 @@ def _with_lock(
     settings: ControllerSettings,
     work: Callable[[ControllerSettings, Path, Path], Coroutine[None, None, int]],
 ) -> int:
-    """Run `work` with the state and run folders of a node, which no other controller may use."""
+    """Lock the state and run folders of a node, and call ``work`` with them.
+
+    Returns:
+        The exit status of ``work``.
+    """
     import asyncio
 
     from pliant.nodectl.settings import run_folder, state_folder
@@ -217,7 +221,7 @@ async def _end_jobs(settings: ControllerSettings, state: Path, _run: Path) -> in
 
 
 class Hangup:
-    """Handles SIGHUP: opens the log again, and reads the settings again."""
+    """Handles SIGHUP: reopens the log file and applies changed settings."""
 
     def __init__(
         self,
@@ -230,7 +234,7 @@ class Hangup:
         self._manager = manager
 
     def handle(self, controller: Controller) -> None:
-        """Apply the settings that can change at run time; invalid settings change nothing."""
+        """Apply the settings that can change while running; invalid settings change nothing."""
         self._manager.reloading()
         self._apply(controller)
         self._manager.ready("serving")
@@ -297,7 +301,7 @@ async def _run(
 
 
 def _make_link(settings: ControllerSettings, state: Path, run: Path) -> ServerLink:
-    """Return how this node reaches its server: with a certificate if it has one."""
+    """Return a link to the server: with a certificate if the node has one, else by secret."""
     directory = state.parent / IDENTITY_DIRECTORY
     if directory.is_dir():
         from pliant.nodectl.certified.tls_link import CertificateLink

@@ -42,7 +42,7 @@ MAX_IDLE = 8
 
 
 class _Shim:
-    """A forked shim and its world."""
+    """A forked shim and the world that it runs, if any."""
 
     def __init__(self, pid: int, orders: SocketChannel) -> None:
         self.pid = pid
@@ -57,7 +57,7 @@ class _Shim:
 
 
 class Launcher:
-    """Assigns a shim to each folder that the controller names, and reaps shims."""
+    """Gives each world that the controller names a shim, and reaps shims that end."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._loop = EventLoop()
@@ -68,7 +68,7 @@ class Launcher:
         )
 
     def run(self) -> None:
-        """Fork shims on request, and reap them, until the controller closes its end."""
+        """Fork shims on request, and reap them, until the controller closes its socket."""
         self._loop.on_signals({signal.SIGCHLD: self._reap})
         self._loop.run()
         for idle in self._idle:
@@ -138,7 +138,7 @@ class Launcher:
             self._report(gone)
 
     def _report(self, shim: _Shim) -> None:
-        """Report that a world has no shim any more."""
+        """Tell the controller that a world has no shim any more."""
         directory, shim.directory = shim.directory, ""
         if directory:
             self._controller.send(json.dumps({"gone": directory}).encode() + b"\n")

@@ -6,7 +6,7 @@ import time
 
 
 def expiry_reason(lease_s: float, stop_after_s: float, at: float) -> str:
-    """Return why ranks may not run any longer, for the user; empty if they may.
+    """Return why ranks must end because the server is out of contact; empty if they may run.
 
     Args:
         lease_s: seconds after a contact for which the server relies on the node.

@@ -26,7 +26,7 @@ class ControllerSettingsError(PliantError, code="node-settings"):
 
 
 class ControllerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The settings of a node controller. The file has exactly these keys."""
+    """The settings of a node controller, which are also the keys of its configuration file."""
 
     #: Name of this node in the cluster.
     name: str = msgspec.field(default_factory=lambda: socket.gethostname().partition(".")[0])
@@ -71,7 +71,7 @@ RELOADED = frozenset({"transport", "interface", "bind", "most_processes", "log_l
 def reload(
     old: ControllerSettings, new: ControllerSettings
 ) -> tuple[ControllerSettings, list[str], list[str]]:
-    """Return the settings of a running controller after a change.
+    """Return the settings of a running controller after its file was changed.
 
     Returns:
         The settings, the keys that were applied, and those whose change needs a restart.
@@ -83,12 +83,12 @@ def reload(
 
 
 def state_folder() -> Path:
-    """Return the folder of files that daemons keep between starts."""
+    """Return the folder in which daemons keep files between starts."""
     return _folder(os.environ.get("PLIANT_STATE_DIR") or "~/.local/state/pliant")
 
 
 def run_folder() -> Path:
-    """Return the folder of files that are valid only while daemons run."""
+    """Return the folder for files that exist only while daemons run."""
     chosen = os.environ.get("PLIANT_RUN_DIR")
     return _folder(chosen) if chosen else state_folder() / "run"
 
@@ -100,7 +100,7 @@ def _folder(path: str) -> Path:
 def load(
     path: str | None, given: dict[str, Any], defaults: Mapping[str, Any] | None = None
 ) -> ControllerSettings:
-    """Return the settings of a file, overridden by those of the command line.
+    """Read a file of settings; values of the command line take precedence.
 
     Args:
         path: of the file; None if there is none.
@@ -204,7 +204,7 @@ def _check_amounts(settings: ControllerSettings) -> None:
 
 
 def check_interface(interface: str) -> None:
-    """Refuse an interface that this node does not have.
+    """Check that this node has a network interface.
 
     Raises:
         ControllerSettingsError: there is no such interface; names those that there are.

@@ -82,7 +82,7 @@ def open_mpi_hosts(nodes: bytes) -> bytes:
 
 @dataclass(slots=True)
 class StartRequest:
-    """The part of a world that one node starts, as the spool keeps it.
+    """An order to start the ranks of a world on one node, as the spool keeps it.
 
     Texts from an order are made by `to_text`, so that bytes that are not UTF-8 survive.
     """
@@ -138,20 +138,20 @@ class StartRequest:
         return self.type == "mpi"
 
     def is_held(self, rank: int) -> bool:
-        """Return whether a rank is a processor without a process of its own.
+        """Return whether a rank only holds a processor, without a process of its own.
 
         A script runs on the first processor of its job, and uses the others.
         """
         return self.type == "script" and rank > 0
 
     def to_record(self) -> dict[str, Any]:
-        """Return the fields and the protocol numbers."""
+        """Return the request as a JSON object, with protocol numbers."""
         # Not `asdict`, which would copy the environment piece by piece.
         return {each.name: getattr(self, each.name) for each in fields(self)} | versions.numbers()
 
     @classmethod
     def from_record(cls, origin: str, record: dict[str, Any]) -> StartRequest:
-        """Read a record that `to_record` of any version returned.
+        """Read a request from an object that `to_record` of some version returned.
 
         Raises:
             ProtocolError: this version of Pliant cannot read it.
@@ -164,7 +164,7 @@ class StartRequest:
 
 @dataclass(slots=True)
 class SpooledExit:
-    """How one rank ended, as the spool keeps it until the server has acknowledged it."""
+    """How one rank ended; the spool keeps this until the server has acknowledged it."""
 
     rank: int
     processor: int
@@ -185,7 +185,7 @@ class SpooledExit:
 
     @classmethod
     def from_record(cls, record: dict[str, Any], origin: str = "the end of a rank") -> SpooledExit:
-        """Read a record that `to_record` of any version wrote.
+        """Read an exit from an object that `to_record` of some version returned.
 
         Raises:
             ProtocolError: this version cannot read the record.
@@ -196,7 +196,7 @@ class SpooledExit:
 
 
 class Spool:
-    """The folder of one world."""
+    """The folder of one world: its order, its shim, its ranks and their exits."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -212,7 +212,7 @@ class Spool:
         *,
         access: tuple[str, bytes] | None = None,
     ) -> Spool:
-        """Save an order; the folder gets its final name when it is complete.
+        """Save an order in a new folder, which gets its final name when it is complete.
 
         Args:
             base: the folder of all worlds.
@@ -252,7 +252,7 @@ class Spool:
         return self.directory / NODES
 
     def update_access(self, address: str, roots: bytes) -> None:
-        """Replace the server's address and the roots, if the application connects over TLS.
+        """Replace the stored server address and roots, if the application connects over TLS.
 
         Raises:
             OSError: the files cannot be written; they are as before.
@@ -270,7 +270,7 @@ class Spool:
         return self.directory / "shim"
 
     def request(self) -> StartRequest:
-        """Read the order.
+        """Read the order to start this world.
 
         Raises:
             ProtocolError: this version of Pliant cannot read the order, which is not damaged.
@@ -283,7 +283,7 @@ class Spool:
         return StartRequest.from_record(str(path), data)
 
     def claim(self, identity: ProcessIdentity) -> bool:
-        """Become the shim of this world; return False if it has or had a shim."""
+        """Record that this process is the shim of the world; False if the world has or had one."""
         try:
             # Creating a link is atomic, content included, and fails if it exists.
             os.symlink(f"{identity.boot} {identity.pid} {identity.start}", self._shim)
@@ -300,11 +300,11 @@ class Spool:
             return None
 
     def has_started(self) -> bool:
-        """Return whether anything was saved about its ranks, readable or not."""
+        """Return whether a record about the ranks exists, readable or not."""
         return any((self.directory / name).exists() for name in ("ranks", "exits"))
 
     def save_ranks(self, ranks: Iterable[tuple[int, ProcessIdentity]]) -> None:
-        """Save the processes of ranks, in case the shim is killed."""
+        """Save which processes the ranks are, in case the shim is killed."""
         lines = [f"{rank} {who.boot} {who.pid} {who.start}\n" for rank, who in ranks]
         with open(self.directory / "ranks", "a", encoding="ascii") as file:
             writing()
@@ -355,7 +355,7 @@ class Spool:
         return found
 
     def remove_secrets(self) -> None:
-        """Remove the files that an application needs only while it runs."""
+        """Remove the token, the checkpoint key and other files that only a running world needs."""
         lists = self.nodes, self.directory / HOSTS
         for path in (self.token, *lists, self.directory / CHECKPOINT_KEY):
             path.unlink(missing_ok=True)
@@ -365,7 +365,7 @@ class Spool:
         _remove_folder(self.directory)
 
     def _lines(self, name: str) -> Iterator[str]:
-        """Yield the complete lines of a file, without one that a crash cut short."""
+        """Yield the complete lines of a file; a last line that a crash cut short is left out."""
         try:
             text = (self.directory / name).read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
@@ -376,7 +376,7 @@ class Spool:
 
 
 def all_spools(base: Path) -> Iterator[Spool]:
-    """Yield the worlds in a folder; remove those whose order was not completed."""
+    """Yield the folders of all worlds of a node; remove folders of incomplete orders."""
     for entry in sorted(base.iterdir()):
         if entry.name.startswith(_UNFINISHED):
             _remove_folder(entry)

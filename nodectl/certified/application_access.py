@@ -16,19 +16,19 @@ logger = logging.getLogger("pliant.nodectl")
 
 
 class ReachableWorld(Protocol):
-    """A world whose application can be told of another address."""
+    """A world (one ``MPI_COMM_WORLD``) whose application can be told a new server address."""
 
     @property
     def name(self) -> str:
         """Return the name of the world."""
 
     def update_access(self, address: str, roots: bytes) -> None:
-        """Replace the address and the roots, or raise OSError."""
+        """Store a new server address and new root certificates; raises OSError if that fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationAccess:
-    """The address and the roots with which applications of this node reach the server."""
+    """The server address and root certificates (PEM) that applications of this node use."""
 
     #: HOST:PORT.
     address: str
@@ -36,7 +36,7 @@ class ApplicationAccess:
     roots: bytes
 
     def update(self, worlds: Iterable[ReachableWorld]) -> None:
-        """Write the present address and roots into the folder of each world of this node."""
+        """Write the present address and roots into the folder of each of ``worlds``."""
         for world in worlds:
             try:
                 world.update_access(self.address, self.roots)
@@ -45,7 +45,7 @@ class ApplicationAccess:
 
 
 def application_address(told: str, server: str) -> str:
-    """Return where applications connect.
+    """Return the address, HOST:PORT, at which applications of this node reach the server.
 
     Args:
         told: HOST:PORT from the server, perhaps without a host.

@@ -17,10 +17,10 @@ from pliant.protos.identity.node_files import NodeIdentity, load_node_identity
 
 
 class JoinedNode:
-    """A node that has joined a cluster."""
+    """The identity of a node that has joined a cluster, and the settings that follow from it."""
 
     def __init__(self, directory: Path) -> None:
-        """Read the node's certificate, key and roots.
+        """Read the node's certificate, key and root certificates from ``directory``.
 
         Raises:
             StoredIdentityError, UntrustedPathError, OSError: as `load_node_identity`.
@@ -44,10 +44,10 @@ class JoinedNode:
         return found
 
     def check(self, settings: ControllerSettings) -> None:
-        """Refuse settings that the server would refuse.
+        """Check that the settings agree with the node's certificate.
 
         Raises:
-            ControllerSettingsError: the name is another one than that in the certificate.
+            ControllerSettingsError: the name differs from that in the certificate.
         """
         name = self._identity.identity.name
         if settings.name != name:
@@ -62,7 +62,7 @@ class JoinedNode:
 
 
 def local_address(servers: Sequence[str]) -> str:
-    """Return the address of this host on the way to its server; empty if there is no way.
+    """Return the address of this host that its servers see; empty if no route leads to them.
 
     Nothing is sent: connecting a UDP socket only chooses the route.
     """
@@ -82,7 +82,7 @@ def local_address(servers: Sequence[str]) -> str:
 
 
 def interface_of(address: str) -> str:
-    """Return the network interface that has an address; empty if there is none."""
+    """Return the name of the network interface that has an address; empty if none has it."""
     for name, addresses in psutil.net_if_addrs().items():
         if any(each.address.partition("%")[0] == address for each in addresses):
             return name

@@ -31,7 +31,7 @@ RETRY_S = 60.0
 
 
 class CertificateRenewal:
-    """Asks for a new certificate when it is due, and saves the answer of the server."""
+    """Requests a new certificate when it is due, and saves the one that the server sends."""
 
     def __init__(
         self,
@@ -52,12 +52,12 @@ class CertificateRenewal:
         self._asked_at = float("-inf")
 
     def begin(self, identity: NodeIdentity) -> None:
-        """Start with the identity with which a stream was opened."""
+        """Start to watch the lifetime of the certificate with which a stream was opened."""
         self._due_at = renew_at(identity.chain[0])
         self._asked_at = float("-inf")
 
     def ask_if_due(self) -> None:
-        """Send a signing request for a new key if the certificate should be renewed."""
+        """Send a signing request for a new key if half of the certificate's life has passed."""
         now = self._clock()
         if now < self._due_at or now < self._asked_at + RETRY_S:
             return
@@ -72,7 +72,7 @@ class CertificateRenewal:
         """Save a new certificate, or new roots, that the server has sent.
 
         Returns:
-            The identity of the node if it has changed.
+            The new identity of the node; None if nothing has changed.
         """
         if sent.refusal:
             logger.warning("the server: %s", sent.refusal)

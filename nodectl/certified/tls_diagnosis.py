@@ -34,7 +34,7 @@ _ALERTS = {
 
 
 def diagnose(address: str, directory: Path, now: float) -> str:
-    """Connect to a server once, and return what is wrong; empty if nothing is.
+    """Connect to a server once by TLS, and return why that fails; empty if it succeeds.
 
     Args:
         address: HOST:PORT of the server.
@@ -106,7 +106,7 @@ def _describe_alert(error: ssl.SSLError) -> str:
 
 
 def _certificate_of(address: str) -> x509.Certificate:
-    """Return the certificate that a server shows, which is not verified here."""
+    """Return the certificate that a server presents, without verifying it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with (

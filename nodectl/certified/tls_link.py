@@ -60,7 +60,7 @@ class CertificateLink:
         self._renewal: CertificateRenewal | None = None
 
     def address(self) -> str:
-        """Return the address to try next.
+        """Return the next HOST:PORT to try; after the last one, it begins again.
 
         Raises:
             OSError: the identity cannot be used; the text says why.
@@ -82,7 +82,7 @@ class CertificateLink:
         return self._address
 
     def is_current(self, address: str) -> bool:
-        """Return whether to keep waiting at this address for a server that does not answer."""
+        """Return True: a node with a certificate keeps waiting at an address that is silent."""
         return True
 
     @asynccontextmanager
@@ -102,7 +102,7 @@ class CertificateLink:
         """Wait until a channel is connected.
 
         Raises:
-            OSError: it cannot be; the text says why.
+            OSError: the connection cannot be made; the text says why.
         """
         state = channel.get_state(try_to_connect=True)
         while state is not grpc.ChannelConnectivity.READY:
@@ -112,18 +112,22 @@ class CertificateLink:
             state = channel.get_state(try_to_connect=True)
 
     async def explain(self) -> str:
-        """Return why no connection can be made."""
+        """Return why the last connection could not be made."""
         found = await asyncio.to_thread(diagnose, self._address, self._directory, self._clock())
         return found or "it does not answer"
 
     async def open_stream(self, channel: grpc.aio.Channel) -> Stream:
-        """Open the stream of the node. TLS has authenticated both sides."""
+        """Open the node's stream on a channel on which TLS has authenticated both sides."""
         return NodeServiceStub(channel).Connect()
 
     def begin(
         self, welcome: wire.Welcome, send: Callable[[wire.NodeReport], None]
     ) -> ApplicationAccess | None:
-        """Start with a server that has welcomed this node; return where applications connect."""
+        """Start to work with a server that has accepted this node.
+
+        Returns:
+            The address and roots that applications of this node use.
+        """
         self._attempt -= 1  # this one is tried first if the stream ends
         self._renewal = CertificateRenewal(self._directory, send, self._clock)
         self._renewal.begin(self._used())
@@ -140,13 +144,13 @@ class CertificateLink:
             self._renewal.ask_if_due()
 
     def take(self, sent: wire.Certificates) -> bytes | None:
-        """Save the certificate or the roots that the server has sent.
+        """Save the certificate or the root certificates that the server has sent.
 
         Returns:
-            The roots that applications trust from now on, if they have changed.
+            The new roots for applications; None if the roots have not changed.
 
         Raises:
-            RenewedError: there is a new certificate, so a new connection is needed.
+            RenewedError: there is a new certificate, so the node must connect again.
         """
         before = self._used()
         changed = self._renewal.take(sent) if self._renewal is not None else None

@@ -116,7 +116,7 @@ class Controller:
         )
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Serve until cancelled or refused; call ``on_ready`` when what runs here is known.
+        """Serve until cancelled; call ``on_ready`` once the worlds that run here are known.
 
         Raises:
             RefusedError: the server refuses this node.
@@ -150,7 +150,7 @@ class Controller:
                 await listener.close()
 
     def reload(self, settings: ControllerSettings) -> tuple[list[str], list[str]]:
-        """Apply changed settings to jobs that start from now on.
+        """Apply the changed settings to all jobs that start from now on.
 
         Returns:
             The keys that were applied, and those whose change needs a restart of the controller.
@@ -199,7 +199,10 @@ class Controller:
         ]
 
     def _start_waiting_worlds(self) -> None:
-        """Repeat orders to a new launcher; if a world gets a second shim, that one gives way."""
+        """Repeat the orders of worlds without a shim to a new launcher.
+
+        If a world gets two shims that way, the second one ends.
+        """
         for world in self._worlds.values():
             is_waiting = not (world.ended or world.shim or world.shim_unknown)
             if is_waiting and not world.request.by_helper:
@@ -214,7 +217,11 @@ class Controller:
         return make_registration(*host, self._last_server, worlds, runs_as_user=as_user)
 
     def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
-        """Accept a server, unless orders of a newer one have been carried out."""
+        """Accept a server, and return the reports to repeat to it.
+
+        Raises:
+            StaleServerError: orders of a newer server have been carried out here.
+        """
         server = ServerStart(welcome.generation, welcome.life)
         self._slots.first_processor = welcome.first_processor
         if why := self._last_server.rejection(server):
@@ -230,7 +237,10 @@ class Controller:
         return [*reports, _ABLE] if self._self_test.is_able else reports
 
     def usage(self) -> list[wire.JobUsage]:
-        """Return the usage of the jobs; also find ended shims, and end jobs over their limit."""
+        """Return the resource usage of each job on this node.
+
+        This also finds shims that ended unnoticed, and ends jobs that exceed a limit.
+        """
         self._find_ended_shims()
         self._self_test.test_if_due()
         cgroup.sweep_jobs()
@@ -245,15 +255,15 @@ class Controller:
         return used
 
     def needs_contact(self) -> bool:
-        """Return whether a world here may run only while the server is in contact."""
+        """Return whether a world here must end if the server is out of contact for too long."""
         return any(map(confirmed_contact.is_limited, self._worlds.values()))
 
     def on_contact(self, at: float) -> None:
-        """Tell the shims that the server has received what was sent at this time."""
+        """Tell the shims that the server received what was sent at ``at``, in monotonic seconds."""
         confirmed_contact.send_contact(self._worlds.values(), at)
 
     def on_access(self, access: ApplicationAccess | None, roots: bytes | None = None) -> None:
-        """Let the applications here connect in another way, or trust other roots."""
+        """Give the applications on this node a new server address, or new root certificates."""
         if roots is not None and self._access is not None:
             access = replace(self._access, roots=roots)
         if access is not None and access != self._access:
@@ -261,7 +271,7 @@ class Controller:
         self._access = access
 
     def carry_out(self, order: wire.NodeOrder) -> None:
-        """Carry out an order, which may be a repeated one."""
+        """Carry out an order of the server; repeating one does no harm."""
         match order.WhichOneof("body"):
             case "start_world":
                 self._start(order.start_world)
@@ -341,7 +351,7 @@ class Controller:
             self._stop_unreadable(error)
 
     def _stop_unreadable(self, error: ProtocolError) -> None:
-        """End this controller but no job: another version can read what this one cannot."""
+        """Stop this controller, but no job: only another version can read the files of a world."""
         self._unreadable_error = error
         self._unreadable.set()
 
@@ -419,7 +429,7 @@ class Controller:
             asyncio.get_running_loop().call_soon(self._on_shim_ended, world)
 
     def _on_gone(self, directory: str) -> None:
-        """Handle that a shim finished its world, was killed, or gave way to another shim."""
+        """Handle that a shim has finished its world, was killed, or has left it to another shim."""
         world = self._worlds.get(Path(directory).name)
         if world is None or world.ended:
             return
@@ -452,7 +462,7 @@ class Controller:
         self._end(world)
 
     def _on_shim_ended(self, world: LocalWorld) -> None:
-        """Read the exits from the spool, and clean up if some are missing."""
+        """Read the exits of a world whose shim has ended, and clean up if some are missing."""
         if world.ended or world.cleaning_up:
             return
         world.channel = None

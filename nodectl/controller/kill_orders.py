@@ -29,7 +29,7 @@ _POLL_S = 0.5
 
 
 class KillWatcher:
-    """Sends orders to end ranks to shims, and kills shims that are stopped."""
+    """Has shims end ranks, and kills shims that are stopped and cannot do so."""
 
     def __init__(self) -> None:
         #: By world, ranks and grace time, so that a repeated order is watched once.
@@ -38,7 +38,7 @@ class KillWatcher:
     def order(
         self, world: LocalWorld, processors: Collection[int], grace_s: float, reason: str = ""
     ) -> None:
-        """End the ranks on some processors, or all if none is given.
+        """End the ranks on some processors of a world, or all of its ranks if none is given.
 
         They get SIGTERM at once, and SIGKILL after `grace_s` seconds.
         """

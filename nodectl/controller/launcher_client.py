@@ -46,12 +46,12 @@ class LauncherClient:
         self._writer: asyncio.StreamWriter | None = None
 
     def start_world(self, directory: str) -> None:
-        """Have a shim forked for a spool folder."""
+        """Ask the launcher for a shim that runs the world in a spool folder."""
         if self._writer is not None:
             self._writer.write(json.dumps({"start": directory}).encode() + b"\n")
 
     async def run(self) -> None:
-        """Run launchers, one after the other, until cancelled."""
+        """Keep one launcher running until cancelled; start a new one whenever it ends."""
         try:
             while True:
                 reader = await self._start()

@@ -29,7 +29,7 @@ logger = logging.getLogger("pliant.nodectl")
 
 
 class ProcessWatch:
-    """Calls a function when a process, not necessarily a child, has ended."""
+    """Calls a function when a process has ended, whether it is a child of this one or not."""
 
     def __init__(self, pid: int, call: Callable[[], None]) -> None:
         self._handle = os.pidfd_open(pid)
@@ -49,10 +49,10 @@ class ProcessWatch:
 
 
 def watch_process(pid: int, call: Callable[[], None]) -> ProcessWatch | None:
-    """Call a function when a process has ended, or soon if it has ended already.
+    """Call a function when a process ends; if it has ended already, soon.
 
     Returns:
-        The watch, or None if the process has ended or cannot be watched.
+        The watch; None if the process has ended already or cannot be watched.
     """
     try:
         return ProcessWatch(pid, call)
@@ -65,7 +65,7 @@ def watch_process(pid: int, call: Callable[[], None]) -> ProcessWatch | None:
 
 @dataclass(slots=True)
 class LocalWorld:
-    """One world on this node, from the order to the last acknowledgement."""
+    """One world on this node, from the order to start it until all its exits are acknowledged."""
 
     request: StartRequest
     spool: Spool
@@ -106,16 +106,16 @@ class LocalWorld:
         return len(self.exits) == len(self.request.ranks)
 
     def is_last_claim(self, exits: Iterable[SpooledExit]) -> bool:
-        """Return whether exits complete a world whose user could have invented them.
+        """Return whether ``exits`` are the last ones of a world that runs as another user.
 
-        The processors of such a world are given up when the root helper has seen its last process
-        end. A user may have taken over the shim with a debugger.
+        A user can take over the own shim with a debugger and invent exits. So the processors of
+        such a world are freed only when the root helper has seen its last process end.
         """
         known = self.exits.keys() | {end.rank for end in exits}
         return self.helper is not None and len(known) == len(self.request.ranks)
 
     def may_have_finished(self) -> bool:
-        """Return whether the exits of all local ranks are in the spool, or cannot be read."""
+        """Return whether all local ranks have saved exits; True also if these cannot be read."""
         try:
             return len(self.spool.exits()) == len(self.request.ranks)
         except ProtocolError:
@@ -135,7 +135,7 @@ class LocalWorld:
             self.unsent.append(line)
 
     def update_access(self, address: str, roots: bytes) -> None:
-        """Replace the server's address and the roots, if the application connects over TLS.
+        """Store a new server address and new roots for an application that connects over TLS.
 
         Raises:
             OSError: the files cannot be written.
@@ -146,7 +146,7 @@ class LocalWorld:
             self.spool.update_access(address, roots)
 
     def add_exits(self, exits: Iterable[SpooledExit]) -> list[SpooledExit]:
-        """Add exits of ranks, and return those that were not known yet."""
+        """Add exits of ranks, and return those that were not known before."""
         new = [end for end in exits if end.rank not in self.exits]
         self.exits |= {end.rank: end for end in new}
         return new
@@ -185,7 +185,7 @@ class LocalWorld:
         )
 
     def relay_report(self, sent: dict[str, Any]) -> wire.NodeReport:
-        """Return the report with a packet of the shim for the shim of another node."""
+        """Return a report that carries a packet from this shim to the shim of another node."""
         relay = wire.Relay(
             world=self.name,
             from_rank=self.request.ranks[0][0],
@@ -195,13 +195,16 @@ class LocalWorld:
         return wire.NodeReport(relay=relay)
 
     def pass_on(self, order: wire.Relay) -> None:
-        """Pass on a packet of another node; if the shim is not connected, it is sent again."""
+        """Pass a packet from another node on to the shim.
+
+        If the shim is not connected, the packet is dropped; its sender repeats it.
+        """
         if self.channel is not None:
             packet = order.data.decode("ascii", "replace")
             self.send({"op": "relay", "from": order.from_rank, "packet": packet})
 
     def exits_report(self, exits: Iterable[SpooledExit]) -> wire.NodeReport:
-        """Return the report of some exits."""
+        """Return the report that tells the server how some ranks have ended."""
         request = self.request
         return wire.NodeReport(
             ranks_exited=wire.RanksExited(
@@ -214,7 +217,7 @@ class LocalWorld:
         )
 
     def unacknowledged(self) -> list[wire.NodeReport]:
-        """Return all reports that a server may have missed."""
+        """Return all reports of this world that the server may not have received."""
         reports = []
         if self.ready and not self.exits:
             reports.append(self.ready_report())
@@ -248,7 +251,7 @@ def refusal_report(
     node_fault: bool = False,
     user_refused: bool = False,
 ) -> wire.NodeReport:
-    """Return a report of exits for an order whose ranks were never started."""
+    """Return a report in which all ranks of an order have ended without being started."""
     exits = [
         wire.RankExit(
             rank=place.rank,
@@ -276,7 +279,7 @@ def add_missing_exits(
     node_fault: bool = False,
     user_refused: bool = False,
 ) -> list[SpooledExit]:
-    """Add and save an exit for each rank without one; return the added exits."""
+    """Record an exit with ``reason`` for each rank that has none; return the recorded exits."""
     flags = {"node_fault": node_fault, "user_refused": user_refused}
     missing = [
         SpooledExit(rank, processor, code, 0, reason, time.time(), **flags)
@@ -292,7 +295,7 @@ def add_missing_exits(
 
 
 def share_cpus(changed: LocalWorld, worlds: Iterable[LocalWorld], slots: SlotCpus) -> None:
-    """Bind the ranks of a job whose processors here have changed, if they share their CPUs.
+    """Bind all ranks of a job here to the CPUs of all its processors, if it shares CPUs.
 
     Args:
         changed: a world of the job.
@@ -326,7 +329,7 @@ def spool_folder(state: Path) -> Path:
 
 
 def of_job(worlds: Iterable[LocalWorld], order: wire.Kill | wire.Signal) -> Iterator[LocalWorld]:
-    """Yield the worlds that an order about a run of a job is for.
+    """Yield the worlds on which an order about one run of a job has an effect.
 
     An order to end processors is only for worlds with ranks on one of them.
     """

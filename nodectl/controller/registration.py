@@ -23,7 +23,7 @@ def make_registration(
     *,
     runs_as_user: bool,
 ) -> wire.Register:
-    """Return the registration of this node.
+    """Return the message with which this node registers at the server.
 
     Args:
         settings: of this node.
@@ -53,5 +53,5 @@ def make_registration(
 
 
 def _memory_bytes(settings: ControllerSettings) -> int:
-    """Return the memory that jobs may use here."""
+    """Return how many bytes of memory jobs may use on this node."""
     return parse_memory(settings.memory) if settings.memory else usable_memory()

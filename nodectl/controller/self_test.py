@@ -29,7 +29,7 @@ MAX_PROCESSES = 8
 
 
 class SelfTest:
-    """Tests the node while it is not known to be able to start jobs."""
+    """Tests regularly whether this node can start jobs, until a test passes."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class SelfTest:
         on_able: Callable[[], None],
         more: Callable[[], str] = str,
     ) -> None:
-        """Begin with a test at once.
+        """Plan the first test for the next heartbeat.
 
         Args:
             folder: where the controller writes orders.
@@ -56,7 +56,7 @@ class SelfTest:
         self.is_able = False
 
     def start_failed(self) -> None:
-        """Note that a job could not be started, and test later."""
+        """Note that a job could not be started, so that a test follows later."""
         now = time.monotonic()
         self._failures = self._failures + 1 if now - self._failed_at < FORGET_S else 1
         self._failed_at, self.is_able = now, False
@@ -86,7 +86,7 @@ class SelfTest:
 
 
 def find_problem(folder: Path, count: int) -> str:
-    """Try what a start needs: a file on the disk, and some processes at the same time.
+    """Try to write a file and to start ``count`` processes, as the start of a job does.
 
     Returns:
         What failed; empty if nothing did.

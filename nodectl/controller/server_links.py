@@ -33,25 +33,25 @@ class ServerLink(Protocol):
     """Finds the server, connects to it, and proves to it which node this is."""
 
     def address(self) -> str:
-        """Return the address to try next.
+        """Return the next HOST:PORT, or socket, to try.
 
         Raises:
-            OSError: there is none; the text says why.
+            OSError: no address is known; the text says why.
         """
 
     def is_current(self, address: str) -> bool:
-        """Return whether to go on waiting for a server that does not answer."""
+        """Return whether to keep waiting at an address for a server that does not answer."""
 
     def channel(
         self, address: str, options: Options
     ) -> AbstractAsyncContextManager[grpc.aio.Channel]:
-        """Yield a channel to a server, which is not connected yet."""
+        """Yield a channel to a server; it need not be connected yet."""
 
     async def wait_connected(self, channel: grpc.aio.Channel) -> None:
         """Wait until a channel is connected.
 
         Raises:
-            OSError: it cannot be; the text says why.
+            OSError: the connection cannot be made; the text says why.
         """
 
     async def open_stream(self, channel: grpc.aio.Channel) -> Stream:
@@ -64,21 +64,21 @@ class ServerLink(Protocol):
     def begin(
         self, welcome: wire.Welcome, send: Callable[[wire.NodeReport], None]
     ) -> ApplicationAccess | None:
-        """Start with a server that has welcomed this node.
+        """Start to work with a server that has accepted this node.
 
         Returns:
             How applications here connect; None if the start orders say so.
         """
 
     def on_beat(self) -> None:
-        """Do what has to be done from time to time."""
+        """Do regular work, such as renewing a certificate; called with each heartbeat."""
 
     def take(self, sent: wire.Certificates) -> bytes | None:
-        """Save certificates from the server; return the roots of applications if they changed."""
+        """Save certificates from the server; return the applications' new roots, or None."""
 
 
 class SecretLink:
-    """Connects to a socket or port of this host; both sides prove that they know a secret."""
+    """Connects to a server on this host; both sides prove that they know a common secret."""
 
     def __init__(self, find_server: Callable[[], str], secret_file: Path) -> None:
         """Prepare to connect.
@@ -94,7 +94,7 @@ class SecretLink:
         return self._find_server()
 
     def is_current(self, address: str) -> bool:
-        """Return whether the server still has this address."""
+        """Return whether the server still listens at this address."""
         try:
             return self._find_server() == address
         except OSError:
@@ -108,11 +108,11 @@ class SecretLink:
                 yield channel
 
     async def wait_connected(self, channel: grpc.aio.Channel) -> None:
-        """Wait until a channel is connected, however long that takes."""
+        """Wait until a channel is connected; there is no time limit."""
         await channel.channel_ready()
 
     async def open_stream(self, channel: grpc.aio.Channel) -> Stream:
-        """Open a stream and exchange the proofs."""
+        """Open the node's stream, and exchange proofs that both sides know the secret."""
         shaking = ClientHandshake(read_secret(self._secret_file), NODE)
         stream = NodeServiceStub(channel).Connect(metadata=shaking.metadata)
         answer = await stream.initial_metadata()
@@ -123,19 +123,19 @@ class SecretLink:
     def begin(
         self, welcome: wire.Welcome, send: Callable[[wire.NodeReport], None]
     ) -> ApplicationAccess | None:
-        """Return None: the start orders say where applications connect."""
+        """Return None, because start orders contain the address for applications."""
         return None
 
     def on_beat(self) -> None:
-        """Do nothing: a secret is not renewed."""
+        """Do nothing, because a secret is never renewed."""
 
     def take(self, sent: wire.Certificates) -> bytes | None:
-        """Ignore certificates, which the server sends to other nodes."""
+        """Ignore certificates, because this node has none."""
         return None
 
 
 def read_secret(path: Path) -> bytes:
-    """Return the secret of the cluster.
+    """Read the secret of the cluster from a file that only this account may access.
 
     Raises:
         OSError: the file cannot be read, is empty, or is accessible to other users.
@@ -160,7 +160,7 @@ def read_secret(path: Path) -> bytes:
 
 
 def server_finder(server: str, address_file: Path) -> Callable[[], str]:
-    """Return a function that returns the server's current address."""
+    """Return a function that returns the server's address: ``server``, or else from a file."""
     if server:
         return lambda: server
 

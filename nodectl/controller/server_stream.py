@@ -58,15 +58,15 @@ class RefusedError(PliantError, code="node-refused"):
 
 
 class StaleServerError(PliantError):
-    """The server is older than one whose orders were carried out; its orders are ignored."""
+    """The server was started before one whose orders were carried out here; it is ignored."""
 
 
 class WrongVersionError(PliantError):
-    """The versions of server and node do not fit; jobs continue until one is replaced."""
+    """The versions of server and node do not match; jobs continue until one is replaced."""
 
 
 class NameTakenError(PliantError):
-    """The server has another stream of this name, perhaps an earlier one of this node."""
+    """The server already has a stream from a node of this name, perhaps an old one of this node."""
 
 
 #: Errors after which the next attempt may succeed. gRPC raises the last two if a stream ends while
@@ -83,28 +83,28 @@ _TRANSIENT = (
 
 
 class NodeCallbacks(Protocol):
-    """The methods of the controller that the stream calls."""
+    """The methods of the controller that a `ControllerStream` calls."""
 
     def registration(self) -> wire.Register:
         """Return the registration of this node: its properties and its worlds."""
 
     def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
-        """Return the reports to repeat to this server, or raise StaleServerError."""
+        """Accept a server, and return the reports to repeat to it; may raise StaleServerError."""
 
     def carry_out(self, order: wire.NodeOrder) -> None:
         """Carry out an order, which may be a repeated one."""
 
     def needs_contact(self) -> bool:
-        """Return whether a world here may run only while the server is in contact."""
+        """Return whether a world here must end if the server is out of contact for too long."""
 
     def on_contact(self, at: float) -> None:
-        """Handle that the server has received what was sent at a time on the monotonic clock."""
+        """Note that the server has received what was sent at ``at`` (monotonic clock, seconds)."""
 
     def usage(self) -> list[wire.JobUsage]:
         """Return the resource usage of the jobs."""
 
     def on_access(self, access: ApplicationAccess | None, roots: bytes | None = None) -> None:
-        """Handle that applications here connect in another way, or trust other roots."""
+        """Give the applications on this node a new server address, or new root certificates."""
 
 
 class ControllerStream:
@@ -118,12 +118,15 @@ class ControllerStream:
         self._folder_test = CheckpointFolderTest()
 
     def report(self, report: wire.NodeReport) -> None:
-        """Send a report, unless there is no stream: the next stream starts with all reports."""
+        """Send a report to the server; without a stream, do nothing.
+
+        A new stream begins by repeating all reports that are not acknowledged.
+        """
         if self._outbox is not None:
             self._outbox.put_nowait(report)
 
     async def run(self) -> None:
-        """Keep a stream up until cancelled or refused."""
+        """Connect again whenever the stream ends, until cancelled or refused."""
         retry = _MIN_RETRY_S
         last = ""
         while True:
@@ -163,7 +166,7 @@ class ControllerStream:
 
     @asynccontextmanager
     async def _limit_time(self, limit_s: float, address: str) -> AsyncIterator[None]:
-        """Raise TimeoutError after a time, or as soon as the server has another address.
+        """Raise TimeoutError after ``limit_s`` seconds, or once the server has another address.
 
         A process at an old address may keep a connection open for ever without an answer.
         """
@@ -283,7 +286,7 @@ async def _write(stream: Stream, report: wire.NodeReport) -> None:
 
 
 def _check_version(welcome: wire.Welcome, *, known: bool) -> None:
-    """Raise the error of a refusal if the server's version does not fit this one."""
+    """Raise RefusedError or WrongVersionError if the server's version does not match."""
     who = "the server"
     reason = versions.peer_mismatch(who, welcome.protocol, welcome.oldest_reader)
     if reason:
@@ -291,7 +294,12 @@ def _check_version(welcome: wire.Welcome, *, known: bool) -> None:
 
 
 def _raise_refusal(refused: wire.Refused, *, known: bool) -> None:
-    """Raise the error of a refusal; `known` is whether a server has accepted this node before."""
+    """Raise the error for a refusal by the server.
+
+    Args:
+        refused: the server's message.
+        known: whether a server has accepted this node before.
+    """
     if refused.taken and known:
         raise NameTakenError(refused.reason)
     if refused.HasField("protocol") and known:

@@ -35,7 +35,7 @@ DRAIN_S = 30.0
 
 
 class ShimListener:
-    """Accepts shims and passes on their messages."""
+    """Accepts connections of shims, and passes on their messages."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class ShimListener:
         return self._accepts(uid, self._connections[uid] - 1)
 
     def _warn(self, text: str) -> None:
-        """Log a warning, but not so often that a process of a user could fill the disk."""
+        """Log a warning, limited in rate so that no user's process can fill the disk."""
         now = time.monotonic()
         if now - self._warned >= _WARN_INTERVAL_S:
             self._warned = now
@@ -123,10 +123,10 @@ class ShimListener:
 
 
 async def _wait_for_peer(writer: asyncio.StreamWriter) -> None:
-    """Wait until a user's shim has read its answers, and then for a moment.
+    """Wait until a user's shim has read its answers, then a moment longer.
 
     Raises:
-        TimeoutError: it does not read; its connection is closed, without the unread answers.
+        TimeoutError: the shim does not read; the caller closes the connection.
     """
     if not writer.is_closing():
         try:

@@ -69,7 +69,7 @@ class UserRefusedError(OrderError):
 
 
 class NotStartedError(Exception):
-    """No rank of a world is started here; the text says why."""
+    """No rank of a world is started on this node; the text says why."""
 
     def __init__(self, reason: str, report: wire.NodeReport, *, node_fault: bool = False) -> None:
         super().__init__(reason)
@@ -85,7 +85,7 @@ def create_world(
     access: ApplicationAccess | None = None,
     users: UserWorlds | None = None,
 ) -> LocalWorld:
-    """Save an order in the spool folder, which is created if it is missing.
+    """Check an order to start a world and save it in the spool; return the world.
 
     The secrets of a world that the root helper starts are not saved there: its user could not read
     them.
@@ -132,7 +132,7 @@ def create_world(
 def refuse_start(
     order: wire.StartWorld, settings: ControllerSettings, has_ended: bool, contact: float | None
 ) -> wire.NodeReport | None:
-    """Return the refusal of an order that must not be carried out any more, or None.
+    """Return a report that refuses an order which is too late to carry out; None if it is not.
 
     Args:
         order: to start a world.
@@ -172,7 +172,7 @@ def make_request(
     boot: str,
     access: ApplicationAccess | None = None,
 ) -> StartRequest:
-    """Return an order as it is saved in the spool.
+    """Return the request to the shim that an order of the server leads to.
 
     Raises:
         OrderError: no node can carry out the order.
@@ -215,14 +215,14 @@ def make_request(
 
 
 def _check_own_user(order: wire.StartWorld, *, is_joined: bool) -> None:
-    """Refuse to run a job of another user as the user of this controller.
+    """Check that a job belongs to the user as whom this controller runs.
 
     Args:
         order: to start a world.
         is_joined: whether this node has joined a cluster, whose server signs all orders.
 
     Raises:
-        UserRefusedError: it is one, or the server could not say whose it is.
+        UserRefusedError: the job is another user's, or its user is unknown.
         LaunchOrderError: the signed order is damaged.
     """
     if is_joined and not order.signed_order:
@@ -272,7 +272,7 @@ class NodeShares(NamedTuple):
     gres: Mapping[str, int]
 
     def assign(self, request: StartRequest, order: wire.StartWorld, *, bind: bool) -> None:
-        """Set the CPUs and the memory of a request, by its order.
+        """Set the CPUs, devices and memory in a request, as its order says.
 
         Args:
             request: with the ranks.
@@ -308,7 +308,7 @@ class NodeShares(NamedTuple):
 
 
 def _check_interface(environment: Mapping[str, str]) -> None:
-    """Refuse a missing network interface; the error of MPI would not name the node."""
+    """Check that the network interface exists; MPI's own error would not name the node."""
     name = environment.get("FI_TCP_IFACE", "")
     # MPICH also takes an address or a subnet there.
     is_name = environment.get("MPIR_CVAR_CH4_NETMOD") == "ofi" and not _ADDRESS.match(name)
@@ -322,7 +322,7 @@ def _check_interface(environment: Mapping[str, str]) -> None:
 def make_environment(
     order: wire.StartWorld, settings: ControllerSettings, folder: Path
 ) -> dict[str, str]:
-    """Return the environment of all ranks of this world on this node."""
+    """Return the environment variables of all ranks of this world on this node."""
     is_mpi = order.type in {"", "mpi"}
     variables = job_variables(order.environment)
     defaults = {

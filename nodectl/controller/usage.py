@@ -13,7 +13,7 @@ from pliant.protos import node_pb2 as wire
 
 
 def job_usage(shims: Iterable[tuple[int, int]]) -> list[wire.JobUsage]:
-    """Return the usage of each job.
+    """Return the memory and the number of processes that each job uses here.
 
     Args:
         shims: pairs of job and process id, one for each shim of a job.
@@ -31,7 +31,7 @@ def job_usage(shims: Iterable[tuple[int, int]]) -> list[wire.JobUsage]:
 
 
 def over_process_limit(used: Iterable[wire.JobUsage], limit: int) -> Iterator[tuple[int, str]]:
-    """Yield the jobs that have too many processes here, each with the reason to end it.
+    """Yield each job with too many processes on this node, and the reason to end it.
 
     Args:
         used: usage of each job.
@@ -44,13 +44,13 @@ def over_process_limit(used: Iterable[wire.JobUsage], limit: int) -> Iterator[tu
 
 
 class MemoryLimits:
-    """The limits of memory of the jobs here, which change when the jobs are resized.
+    """The memory limits of the jobs on this node, which change when the jobs are resized.
 
     The kernel enforces them where it can. A job that exceeds its limit in spite of that is ended.
     """
 
     def __init__(self, node: str, state: Path) -> None:
-        """Begin without jobs.
+        """Begin without any jobs.
 
         Args:
             node: name of this node.
@@ -62,7 +62,7 @@ class MemoryLimits:
     def exceeded(
         self, used: Iterable[wire.JobUsage], worlds: Iterable[LocalWorld]
     ) -> list[tuple[int, str]]:
-        """Return the jobs that use more memory than they may, each with the reason to end it.
+        """Return each job that uses more memory than it may, and the reason to end it.
 
         Args:
             used: usage of each job.
@@ -101,7 +101,7 @@ class MemoryLimits:
 
 
 def _proportional_bytes(worlds: Iterable[LocalWorld]) -> int:
-    """Return the memory of a job here, where memory that processes share counts once."""
+    """Return the memory that a job uses here, counting shared memory once."""
     shims = [world.shim for world in worlds if world.shim is not None]
     pids = [pid for shim in shims for pid in procfs.descendants(shim.pid)]
     # That of another user's process cannot be read; then only its private memory counts.

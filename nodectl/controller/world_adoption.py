@@ -43,10 +43,11 @@ TAKEN_DOWN = "its node was taken down"
 async def read_worlds(
     folder: Path, boot: str, helper: HelperClient | None = None
 ) -> list[LocalWorld]:
-    """Read the worlds of a node; if one is unreadable, end all worlds of its run here.
+    """Return the worlds that an earlier controller of this node has left in the spool.
 
-    A node tells the server which worlds it has, but not which processors they had. The server
-    notices that a part of a run is missing only if the node reports no world of that run.
+    If a world cannot be read, all worlds of its run on this node are ended. A node tells the server
+    which worlds it has, but not which processors they had. So the server notices that a part of a
+    run is missing only if the node reports no world of that run.
     """
     worlds, lost = list[LocalWorld](), set[str]()
     for spool in own_spools(folder):
@@ -64,16 +65,16 @@ async def read_worlds(
 
 
 def _run_of(world: str) -> str:
-    """Return the common prefix of the names of all worlds of a run."""
+    """Return the part of a world's name that all worlds of the same run share."""
     run, dot, _ = world.rpartition(".")
     return run if dot else world
 
 
 def read_world(spool: Spool, boot: str, helper: HelperClient | None = None) -> LocalWorld:
-    """Read a world from the spool.
+    """Read one world from the spool, and find out whether it has ended.
 
-    A world has ended if it is of an earlier boot, or if all its exits are known. In the second
-    case its shim may still run, with another world.
+    A world has ended if it was started in an earlier boot, or if all its exits are known. In the
+    second case its shim may still run, with another world.
     """
     world = LocalWorld(spool.request(), spool, spool.shim(), exits=spool.exits())
     if world.request.boot != boot:
@@ -114,10 +115,10 @@ def find_orphans(spool: Spool, shim: ProcessIdentity | None) -> list[int]:
 async def end_by_helper(
     world: str, helper: HelperClient, timeout_s: float = ORPHANS_TIMEOUT_S
 ) -> list[int]:
-    """Have the root helper kill the processes of a world, and wait until they have ended.
+    """Have the root helper kill a world's processes, and wait until they have ended.
 
     Returns:
-        Nothing if all processes have ended. Otherwise the process id of the shim, if it still
+        An empty list if all processes have ended. Otherwise the process id of the shim, if it still
         exists, or 0 if the helper has not answered at all.
     """
     deadline, left, problem = time.monotonic() + timeout_s, [0], ""
@@ -166,7 +167,7 @@ async def kill_orphans(
     """Kill the processes of a world whose shim has ended, and wait until they have ended.
 
     Returns:
-        Processes that did not end: another user's, or stuck in the kernel.
+        The ids of processes that did not end: another user's, or stuck in the kernel.
     """
     deadline = time.monotonic() + timeout_s
     if shim is not None:
@@ -190,7 +191,7 @@ async def kill_orphans(
 
 
 async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list[SpooledExit]:
-    """End the processes of a world whose shim has ended; return the exits that this adds.
+    """End the processes of a world whose shim has ended; return the exits that this added.
 
     Args:
         world: with the root helper, or with exits that are missing.
@@ -216,7 +217,7 @@ async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list
 
 
 def _why_memory_ended(world: LocalWorld) -> str:
-    """Return that the job has used up its memory, if it has; empty otherwise.
+    """Return that the job ran out of memory; empty if it did not.
 
     The kernel kills a rank first. If the rank takes long to end, it may kill the shim, too.
     """
@@ -229,10 +230,10 @@ def _why_memory_ended(world: LocalWorld) -> str:
 
 
 async def end_all_worlds(folder: Path, helper: HelperClient | None = None) -> list[int]:
-    """End all worlds in the spool of a node without a controller, and save their exits.
+    """End all worlds in the spool of a node that has no controller, and save their exits.
 
     Returns:
-        Processes that did not end.
+        The ids of processes that did not end.
     """
     left = []
     for world in await read_worlds(folder, procfs.boot_id(), helper):
@@ -260,7 +261,7 @@ async def _remove_leftovers(world: LocalWorld) -> list[int]:
     """End the processes of a world whose shim has ended, and remove its shared memory.
 
     Returns:
-        Processes that did not end.
+        The ids of processes that did not end.
     """
     if world.request.by_helper:
         if world.helper is None:

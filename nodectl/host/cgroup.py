@@ -32,7 +32,7 @@ _MAX_ROUNDS = 100
 
 
 def bases() -> list[Base]:
-    """Return the folders in which a shim has a group: that of version 2, and those of version 1."""
+    """Return the folders in which a shim makes its groups: of cgroup v2, and of v1 controllers."""
     found = [base(""), base("cpuset"), base("pids")]
     if base("") is None:
         found.append(base("freezer"))  # version 2 needs it neither to find nor to kill processes
@@ -40,10 +40,10 @@ def bases() -> list[Base]:
 
 
 def enter() -> bool:
-    """Move this process, a shim that has no ranks yet, into its own new groups.
+    """Move this process, a shim without ranks, into new control groups of its own.
 
     Returns:
-        Whether it has any.
+        Whether any group could be made.
     """
     shim = ProcessIdentity.of(os.getpid())
     if shim is None:
@@ -53,7 +53,7 @@ def enter() -> bool:
 
 
 def make_group(folder: str, *, join: bool = False) -> bool:
-    """Make a group, and move this process into it; return whether that was possible."""
+    """Make a control group; with ``join``, move this process into it. False if not possible."""
     try:
         os.mkdir(folder, 0o755)
         os.chmod(folder, 0o755)  # whatever the umask is: users read counts in groups of root
@@ -69,7 +69,7 @@ def make_group(folder: str, *, join: bool = False) -> bool:
 
 
 def _copy_cpuset(folder: str) -> None:
-    """Give a group the CPUs and memory nodes of its parent; an empty set takes no process (v1)."""
+    """Give a v1 group its parent's CPUs and memory nodes, without which it takes no process."""
     for name in ("cpuset.cpus", "cpuset.mems"):
         with suppress(OSError):
             with open(f"{folder}/{name}", encoding="ascii") as file:
@@ -80,7 +80,7 @@ def _copy_cpuset(folder: str) -> None:
 
 
 def leave() -> None:
-    """Move this process, a shim that has no world any more, out of its groups; remove them."""
+    """Move this process, a shim without a world, out of its control groups; remove them."""
     shim = ProcessIdentity.of(os.getpid())
     if shim is None:
         return
@@ -91,16 +91,16 @@ def leave() -> None:
 
 
 def limit_tasks(shim: ProcessIdentity, tasks: int) -> bool:
-    """Limit the tasks of a shim and its descendants; return whether the kernel enforces that."""
+    """Limit the threads and processes below a shim; return whether the kernel enforces that."""
     return _limit("pids", shim, "pids.max", str(tasks))
 
 
 def limit_cpus(shim: ProcessIdentity, cpus: Collection[int]) -> bool:
-    """Limit the CPUs of a shim and its descendants; return whether the kernel enforces that.
+    """Restrict a shim and its descendants to CPUs; return whether the kernel enforces that.
 
     Args:
         shim: the shim.
-        cpus: where they may run; all CPUs of the node if it is empty.
+        cpus: the CPUs; if empty, all CPUs of the node.
     """
     where = base("cpuset")
     if where is None:
@@ -121,7 +121,7 @@ def _limit(controller: str, shim: ProcessIdentity, name: str, text: str) -> bool
 
 
 def members(shim: ProcessIdentity) -> set[int]:
-    """Return the processes in the groups of a shim, including zombies."""
+    """Return the ids of all processes in the groups of a shim, including zombies."""
     return {pid for each in bases() for pid in _members(group_of(each, shim))}
 
 
@@ -141,13 +141,13 @@ def kill(shim: ProcessIdentity) -> None:
 
 
 def kill_group(folder: str) -> bool:
-    """Kill all processes in a group at once.
+    """Kill all processes in a control group at once.
 
     In version 2 the kernel does that. In version 1 the group is frozen first, so that no process
     can fork while the others are killed; a frozen process dies when it is thawed.
 
     Returns:
-        Whether the group can do that; if not, the caller kills its members one by one.
+        False if this group cannot be killed at once; the caller then kills one process at a time.
     """
     if write(f"{folder}/cgroup.kill", "1"):
         return True
@@ -176,14 +176,14 @@ def remove(shim: ProcessIdentity) -> None:
 
 
 def sweep() -> None:
-    """Remove the empty groups of shims and jobs that have ended."""
+    """Remove the empty control groups of shims and jobs that have ended."""
     for each in {*bases(), base("memory")}:
         if each is not None:
             _sweep(each.folder)
 
 
 def sweep_jobs() -> None:
-    """Remove the groups of jobs in which no process is left.
+    """Remove the control groups of jobs in which no process is left.
 
     The last process of a killed shim may have been there when the group should have been removed.
     """
@@ -214,7 +214,7 @@ def _alive(name: str) -> bool:
 
 
 def group_of(where: Base, shim: ProcessIdentity) -> str:
-    """Return the group of a shim below a folder.
+    """Return the path of a shim's control group below a folder.
 
     In version 2 the shim is in the group of its job instead, if that has a limit of memory.
     """
@@ -226,7 +226,7 @@ def group_of(where: Base, shim: ProcessIdentity) -> str:
 
 
 def _job_groups(folder: str, name: str) -> Iterator[str]:
-    """Yield the groups of jobs that have a subgroup of a name."""
+    """Yield the control groups of jobs that have a subgroup called ``name``."""
     with suppress(OSError):
         for entry in os.listdir(folder):
             if entry.startswith(JOB_PREFIX) and os.path.isdir(f"{folder}/{entry}/{name}"):

@@ -78,7 +78,7 @@ def parse_groups(text: str) -> list[tuple[frozenset[str], str]]:
 def locate(
     controller: str, mounts: list[Mount], groups: list[tuple[frozenset[str], str]]
 ) -> Base | None:
-    """Return the folder of this process's group in the hierarchy of a controller.
+    """Return where this process is in the hierarchy of a controller; None if not visible.
 
     Args:
         controller: its name; empty for the hierarchy of version 2.
@@ -96,7 +96,7 @@ def locate(
 
 
 def _below(path: str, root: str) -> str | None:
-    """Return the part of a path below the root of a mount; None if the mount does not show it."""
+    """Return ``path`` relative to the root of a mount; None if the mount does not show it."""
     if root == "/":
         return path
     if path == root or path.startswith(f"{root}/"):
@@ -105,7 +105,10 @@ def _below(path: str, root: str) -> str | None:
 
 
 def own_group(controller: str) -> Base | None:
-    """Return the group in which this process is now; an empty name means version 2."""
+    """Return the control group of this process; None if the controller is not mounted.
+
+    An empty name stands for version 2.
+    """
     return locate(controller, _mounts(), parse_groups(_read("/proc/self/cgroup")))
 
 
@@ -116,7 +119,7 @@ def _mounts() -> list[Mount]:
 
 @lru_cache(maxsize=8)
 def base(controller: str) -> Base | None:
-    """Return where this process may make groups with a controller, or None.
+    """Return where this process may make groups with a controller; None if nowhere.
 
     The result is that of the first call, because a shim enters groups of its own later.
 
@@ -137,13 +140,13 @@ def base(controller: str) -> Base | None:
 
 
 def find_bases() -> None:
-    """Find out now where groups can be made, so that forked shims need not."""
+    """Find out where groups can be made, before shims are forked that need to know it."""
     for controller in ("", *CONTROLLERS):
         base(controller)
 
 
 def enable_controllers() -> None:
-    """Move this process, a node controller, so that groups of version 2 can have controllers.
+    """Arrange that groups (v2) which this node controller makes can use controllers.
 
     Only a group without processes may give controllers to its children. So a controller that is
     alone in its group, like a unit of systemd with `Delegate=yes`, moves into a child of it.
@@ -162,14 +165,14 @@ def enable_controllers() -> None:
 
 
 def available(controller: str) -> bool:
-    """Return whether the group of version 2 in which this process is could use a controller."""
+    """Return whether this process's group of version 2 offers a controller."""
     group = own_group("")
     names = _read(f"{group.folder}/cgroup.controllers").split() if group else []
     return controller in names
 
 
 def _enable(folder: str, controller: str) -> bool:
-    """Let the children of a group of version 2 have a controller; return whether they can."""
+    """Enable a controller for the children of a v2 group; return whether they have it."""
     if controller not in _V2_CONTROLLERS:
         return False
     control = f"{folder}/cgroup.subtree_control"
@@ -178,7 +181,7 @@ def _enable(folder: str, controller: str) -> bool:
 
 
 def write(path: str, text: str) -> bool:
-    """Write to a file of a group; return whether the kernel took it."""
+    """Write to a control file of a group; return whether the kernel accepted it."""
     try:
         with open(path, "w", encoding="ascii") as file:
             file.write(text)

@@ -24,7 +24,7 @@ class Description(NamedTuple):
 
 
 class SlotCpus:
-    """The CPUs of the slots of this node, and those of the processors of the cluster."""
+    """The CPUs of this node's slots, and of the cluster's processors that these slots are."""
 
     def __init__(self, slots: int, cpus: str = "") -> None:
         """Assign CPUs to slots.
@@ -40,12 +40,12 @@ class SlotCpus:
         self.first_processor = 0
 
     def cpus_of(self, processor: int) -> tuple[int, ...]:
-        """Return the CPUs of a processor of the cluster; empty if there is no binding here."""
+        """Return the CPUs of a processor of the cluster; empty if nothing is bound on this node."""
         slot = processor - self.first_processor
         return self._cpus[slot] if 0 <= slot < len(self._cpus) else ()
 
     def union(self, processors: Collection[int]) -> list[int]:
-        """Return the CPUs of several processors together."""
+        """Return all CPUs that belong to some processors."""
         return sorted({cpu for processor in processors for cpu in self.cpus_of(processor)})
 
     def why_not_bound(self) -> str:
@@ -65,7 +65,7 @@ def find_controllers() -> dict[str, str]:
 
 
 def describe(slots: SlotCpus, found: Mapping[str, str], *, bind: bool) -> Description:
-    """Describe what keeps jobs within their shares.
+    """Return texts that tell users what keeps jobs within their shares of this node.
 
     Args:
         slots: the CPUs of the slots.
@@ -96,7 +96,7 @@ _FILES = {
 
 
 def _version(controller: str, files: Collection[str]) -> str:
-    """Return the version of control groups that can enforce a limit here; empty if none can."""
+    """Return the cgroup version that can enforce a limit, such as ``cgroup v2``; empty if none."""
     where = base(controller)
     if where is None:
         return ""

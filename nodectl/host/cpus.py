@@ -60,7 +60,7 @@ def format_cpus(cpus: Iterable[int]) -> str:
 
 
 def places(cpus: Iterable[int], folder: str = _TOPOLOGY) -> list[Place]:
-    """Return package and core of each CPU; with an unknown topology, each CPU counts as a core."""
+    """Return package and core of each CPU; if the topology is unknown, one core for each CPU."""
     return [
         Place(
             _read_id(f"{folder}/cpu{cpu}/topology/physical_package_id", 0),
@@ -80,7 +80,7 @@ def _read_id(path: str, default: int) -> int:
 
 
 def cpus_of_slots(slots: int, available: Sequence[Place]) -> list[tuple[int, ...]]:
-    """Return the CPUs of each slot, or nothing if there are fewer CPUs than slots.
+    """Return the CPUs of each slot; an empty list if there are fewer CPUs than slots.
 
     With as many cores as slots or more, each slot gets the same number of whole cores, with all
     hardware threads that are available; neighbouring slots get neighbouring cores. Cores that are

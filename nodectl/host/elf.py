@@ -56,7 +56,7 @@ class ElfError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Dynamic:
-    """The names in the dynamic section of a program or library."""
+    """The libraries and search folders in the dynamic section of a program or library."""
 
     #: Names of the needed libraries, in their order.
     needed: tuple[str, ...] = ()
@@ -82,11 +82,11 @@ _LAYOUTS = {
 
 
 def read_dynamic(path: str) -> Dynamic:
-    """Return the libraries that a file needs; none if it is linked statically.
+    """Return the libraries that an ELF file needs; none if it is linked statically.
 
     Raises:
-        ElfError: it is damaged, or no ELF file.
-        OSError: it cannot be read.
+        ElfError: the file is damaged, or no ELF file.
+        OSError: the file cannot be read.
     """
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -101,15 +101,15 @@ def read_dynamic(path: str) -> Dynamic:
 
 
 def find_needed(path: str, library_path: str, *, max_files: int = 64) -> Iterator[tuple[str, str]]:
-    """Yield (name, path) of the libraries that a program needs, nearest first.
+    """Yield the libraries that a program needs, directly or through others, nearest first.
 
     Args:
         path: the program.
         library_path: the variable ``LD_LIBRARY_PATH`` of its environment.
-        max_files: of so many files the needed libraries are read.
+        max_files: how many files are read at most.
 
     Yields:
-        The name in the program, and where the library is; empty if it was not found.
+        The name of a library, and its path; the path is empty if it was not found.
     """
     extra = [folder for folder in library_path.split(":") if folder]
     seen: set[str] = set()

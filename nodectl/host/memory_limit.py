@@ -28,7 +28,7 @@ MEBIBYTE = 1 << 20
 
 
 def group_name(job: int, run: int, node: int | os.PathLike[str]) -> str:
-    """Return the name of a job's group.
+    """Return the name of the control group that limits the memory of a job's run.
 
     Args:
         job: its number.
@@ -41,13 +41,15 @@ def group_name(job: int, run: int, node: int | os.PathLike[str]) -> str:
 
 
 def find_group(name: str) -> Base | None:
-    """Return the group of a job; it may not exist if the kernel does not limit memory here."""
+    """Return the path of a job's group; None if the kernel limits no memory here."""
     where = base("memory")
     return where and Base(where.version, f"{where.folder}/{name}")
 
 
 def enter(name: str, limit_bytes: int) -> bool:
-    """Move this process, a shim without ranks, into the group of a job, and set its limit.
+    """Move this process, a shim without ranks, into the memory group of its job.
+
+    ``limit_bytes`` becomes the limit of the group.
 
     Returns:
         Whether the kernel enforces the limit.
@@ -68,7 +70,7 @@ def enter(name: str, limit_bytes: int) -> bool:
 
 
 def change(name: str, limit_bytes: int) -> bool:
-    """Change the limit of a job; return whether the kernel enforces the new one."""
+    """Change the memory limit of a job; return whether the kernel enforces the new one."""
     where = base("memory")
     return where is not None and _set_limit(f"{where.folder}/{name}", where.version, limit_bytes)
 
@@ -96,7 +98,7 @@ def _join(where: Base, job: str) -> bool:
 
 
 def leave(name: str) -> None:
-    """Move this process, a shim whose ranks have ended, out of the group of a job.
+    """Move this process, a shim whose ranks have ended, out of its job's memory group.
 
     The last shim of the job removes the group.
     """
@@ -115,7 +117,7 @@ def leave(name: str) -> None:
 
 
 def _own_group_v2(where: Base) -> tuple[str, str]:
-    """Return the group of version 2 of this shim, and its name."""
+    """Return the path of this shim's group of version 2, and its name."""
     shim = ProcessIdentity.of(os.getpid())
     assert shim is not None
     return cgroup.group_of(where, shim), f"{cgroup.SHIM_PREFIX}{shim.pid}-{shim.start}"

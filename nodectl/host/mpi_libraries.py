@@ -54,13 +54,13 @@ class MpiLibrary:
 
 
 def recognise(name: str, path: str = "") -> MpiLibrary | None:
-    """Return the MPI library that a file name stands for, or None."""
+    """Return the MPI library to which a file name belongs; None if it is no MPI library."""
     family = next((family for pattern, family in _NAMES if pattern.match(name)), None)
     return MpiLibrary(family, name, path) if family is not None else None
 
 
 def linked_library(program: str, environment: Mapping[str, str]) -> MpiLibrary | None:
-    """Return the MPI library with which a program is linked, directly or through other libraries.
+    """Return the MPI library that a program is linked with, directly or through libraries.
 
     None if there is none, as for scripts and interpreters, or if the program cannot be read.
 
@@ -75,9 +75,9 @@ def linked_library(program: str, environment: Mapping[str, str]) -> MpiLibrary |
 
 
 def loaded_library(pid: int) -> MpiLibrary | None:
-    """Return the MPI library that a process has loaded; one that cannot use PMI-1 comes first.
+    """Return the MPI library that a process has loaded; None if it has loaded none.
 
-    Libraries with these names come before their own parts, such as ``libopen-rte.so``.
+    If it has loaded several, one that cannot use PMI-1 comes first.
     """
     paths = {line.split(maxsplit=5)[-1] for line in procfs.maps(pid) if b".so" in line}
     libraries = [recognise(os.path.basename(path), path) for path in map(os.fsdecode, paths)]
@@ -86,9 +86,10 @@ def loaded_library(pid: int) -> MpiLibrary | None:
 
 
 def unlaunched_library(pid: int) -> MpiLibrary | None:
-    """Return a library without PMI-1 in a process or its descendants, and no launcher above it.
+    """Return an MPI library without PMI-1 that a process, or a descendant of it, has loaded.
 
-    Programs that a rank has started by the launcher of Open MPI are none of our business.
+    None if there is none, or if the process that loaded it was started by a launcher of that
+    library, as programs are that a rank starts with ``mpirun``.
     """
     for process in (pid, *procfs.descendants(pid)):
         library = loaded_library(process)
@@ -120,7 +121,7 @@ def find_launcher(library: MpiLibrary, search_path: str) -> str:
 
 
 def _folders_near(path: str) -> Iterator[str]:
-    """Yield the folders ``bin`` of the installation to which a library belongs."""
+    """Yield the ``bin`` folders of the installation that contains a library."""
     folder = os.path.dirname(path)
     while len(folder) > 1:
         yield os.path.join(folder, "bin")

@@ -11,7 +11,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def usable_memory(cgroup_file: str = "/proc/self/cgroup", root: Path = _CGROUPS) -> int:
-    """Return the bytes of memory that processes of this node can use.
+    """Return how many bytes of memory the processes of this node can use.
 
     Args:
         cgroup_file: names the control groups of this process.
@@ -21,7 +21,7 @@ def usable_memory(cgroup_file: str = "/proc/self/cgroup", root: Path = _CGROUPS)
 
 
 def _limits(cgroup_file: str, root: Path) -> Iterator[int]:
-    """Yield the limits of this process's control groups and of those above them."""
+    """Yield the memory limits, in bytes, of this process's control groups and their parents."""
     try:
         lines = Path(cgroup_file).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -24,12 +24,12 @@ OUT_OF_MEMORY = "killed by signal 9: the memory that its control group may have 
 
 
 def out_of_memory(limit_bytes: int, node: str) -> str:
-    """Return the reason of the end of a job that has used up the memory that it asked for."""
+    """Return the reason to report for a job that used more memory than it asked for."""
     return f"out of memory (limit {limit_bytes / (1 << 20):.15g} MiB on node {node})"
 
 
 class MemoryKills:
-    """Remembers the count at the start of a world, to compare it later."""
+    """Tells whether the kernel has killed processes for lack of memory since it was created."""
 
     def __init__(self, limit_bytes: int = 0, node: str = "") -> None:
         """Count from now on.
@@ -48,11 +48,14 @@ class MemoryKills:
         return kill_count(self._counter) > self._before
 
     def reason(self) -> str:
-        """Return why a process was killed that the shim did not kill."""
+        """Return why a process was killed by a signal that the shim did not send."""
         return self._describe() if self.occurred() else UNKNOWN_KILLER
 
     def reason_of_failure(self) -> str:
-        """Return why a process failed that was not killed itself; empty if memory is not why."""
+        """Return that a process failed because one that it had started was killed for memory.
+
+        Empty if no process was killed for memory.
+        """
         if not self.occurred():
             return ""
         return f"a process that it had started was killed: {self._describe()}"
@@ -64,7 +67,7 @@ class MemoryKills:
 
 
 def reason_of_group(group: Base, limit_bytes: int, node: str) -> str:
-    """Return why processes of a job were killed; empty if its group has not run out of memory.
+    """Return that the kernel killed processes of a job for memory; empty if it has not.
 
     Args:
         group: the group of a job, whose shim may be one of the killed processes.
@@ -78,7 +81,7 @@ def reason_of_group(group: Base, limit_bytes: int, node: str) -> str:
 
 
 def kill_count(path: str) -> int:
-    """Return how many processes were killed for memory; 0 if there is no such count."""
+    """Return the number of processes killed for memory, from a cgroup file; 0 without one."""
     try:
         with open(path, encoding="ascii") as file:
             return sum(int(line[len(_LINE) :]) for line in file if line.startswith(_LINE))
@@ -87,7 +90,7 @@ def kill_count(path: str) -> int:
 
 
 def _read_limit(path: str) -> int:
-    """Return the limit of the group that has a file with a count; 0 if it cannot be read."""
+    """Return the memory limit in bytes of the group to which ``path`` belongs; 0 if unknown."""
     for name in _LIMITS:
         file = f"{os.path.dirname(path)}/{name}"
         with suppress(OSError, ValueError), open(file, encoding="ascii") as opened:
@@ -96,6 +99,6 @@ def _read_limit(path: str) -> int:
 
 
 def counter() -> str:
-    """Return the file with the count of the group of this process; empty if there is none."""
+    """Return the path of the file with this process's kill count; empty if there is none."""
     group = own_group("memory") or own_group("")
     return f"{group.folder}/{_FILES[group.version]}" if group is not None else ""

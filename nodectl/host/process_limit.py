@@ -22,7 +22,7 @@ _RESERVED = 64
 
 
 def task_limit(most_processes: int) -> int:
-    """Return how many tasks the part of a job on this node may have.
+    """Return how many threads and processes a job may have on this node.
 
     Args:
         most_processes: processes that a job may have here; 0 means the default.
@@ -34,7 +34,7 @@ def task_limit(most_processes: int) -> int:
 
 
 def reserve_processes() -> None:
-    """Lower the process limit of this rank below that of its account, which daemons share."""
+    """Lower this process's limit on processes, so that daemons of the account can still fork."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY:
         lower = soft - min(_RESERVED, soft // 8)

@@ -41,7 +41,7 @@ class ProcessIdentity(NamedTuple):
         return cls(boot_id(), pid, stat.start) if stat is not None else None
 
     def alive(self) -> bool:
-        """Return whether exactly this process still runs; True if that cannot be found out."""
+        """Return whether exactly this process still runs; also True if that cannot be found out."""
         try:
             stat = read_stat(self.pid, strict=True)
         except OSError:
@@ -72,7 +72,7 @@ def boot_id() -> str:
 
 
 def _read(pid: int, name: str, *, strict: bool = False) -> bytes:
-    """Return a file of a process; empty if the process has ended or is another user's.
+    """Return a file of ``/proc/PID``; empty if the process has ended or is another user's.
 
     If no descriptor is left, return nothing or, with `strict`, raise the error. `os.open` is used
     because `open` touches more memory, which a new fork would have to copy.
@@ -117,7 +117,7 @@ def environment(pid: int) -> frozenset[bytes]:
 
 
 def open_folders(pid: int) -> list[Path]:
-    """Return links to the open folders of a process, which stay valid if a folder is moved."""
+    """Return paths in ``/proc`` of a process's open folders; valid even if a folder is moved."""
     folder = f"/proc/{pid}/fd"
     try:
         handles = [Path(folder, name) for name in os.listdir(folder)]
@@ -127,7 +127,7 @@ def open_folders(pid: int) -> list[Path]:
 
 
 def tasks(pid: int) -> list[int]:
-    """Return the threads of a process; none if it has ended."""
+    """Return the thread ids of a process; empty if it has ended."""
     try:
         return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
     except OSError:
@@ -172,7 +172,7 @@ def maps(pid: int) -> list[bytes]:
 
 
 def proportional_bytes(pid: int) -> int:
-    """Return the memory of a process; shared pages are divided among their processes (Pss)."""
+    """Return the memory of a process in bytes; shared pages count in proportion (Pss)."""
     for line in _read(pid, "smaps_rollup").splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024
@@ -180,7 +180,7 @@ def proportional_bytes(pid: int) -> int:
 
 
 def private_bytes(pid: int) -> int:
-    """Return the resident memory of a process that is neither a file's nor shared memory."""
+    """Return the bytes of a process's resident memory that is neither file nor shared memory."""
     fields = _read(pid, "statm").split()
     return (int(fields[1]) - int(fields[2])) * PAGE_BYTES if len(fields) > 2 else 0
 

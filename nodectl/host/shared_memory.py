@@ -35,14 +35,14 @@ _OFFSET, _PRIME, _MASK = 2166136261, 16777619, 0xFFFFFFFF
 
 
 class Segment(NamedTuple):
-    """A file in /dev/shm that a process had mapped; the inode distinguishes later files."""
+    """A file in /dev/shm that a process mapped; the inode tells it from a later file."""
 
     path: str
     inode: int
 
 
 def mapped_segments(pid: int) -> set[Segment]:
-    """Return the named segments that a process has mapped."""
+    """Return the shared memory files in /dev/shm that a process has mapped."""
     found = set()
     for line in procfs.maps(pid):
         if b" /dev/shm/" not in line or line.endswith(b" (deleted)"):
@@ -55,7 +55,7 @@ def mapped_segments(pid: int) -> set[Segment]:
 
 
 def world_segments(world: str, mapping: str, rank: int) -> set[Segment]:
-    """Return the segment that MPICH names after a world and the node of one of its ranks."""
+    """Return the segment that MPICH creates for a world on one node, if the file exists."""
     value = _OFFSET
     for byte in world.encode():
         value = ((value ^ byte) * _PRIME) & _MASK
@@ -68,7 +68,7 @@ def world_segments(world: str, mapping: str, rank: int) -> set[Segment]:
 
 
 def node_of(mapping: str, rank: int) -> int:
-    """Return the index of a rank's node in a PMI process mapping.
+    """Return the index of the node on which a rank runs, from a PMI process mapping.
 
     Each block is (first node, number of nodes, ranks on each).
     """
@@ -82,7 +82,7 @@ def node_of(mapping: str, rank: int) -> int:
 
 
 def unlink(found: set[Segment]) -> None:
-    """Remove segments that are still there."""
+    """Remove the shared memory files that still exist."""
     for segment in found:
         try:
             if os.lstat(segment.path).st_ino == segment.inode:

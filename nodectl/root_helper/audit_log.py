@@ -38,7 +38,7 @@ class AuditLog:
         self._write(_one_line(text), priority)
 
     def refused(self, refusal: str, text: str) -> None:
-        """Write a line about a refused request, unless there were too many of the same kind."""
+        """Write a line about a refused request, unless there were many of its kind just now."""
         now = self._clock()
         start, count = self._windows.get(refusal, (now, 0))
         if now - start >= _MINUTE_S:

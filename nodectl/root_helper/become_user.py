@@ -36,12 +36,12 @@ class User:
 
     @classmethod
     def from_record(cls, fields: dict[str, Any]) -> User:
-        """Read a user from the message of another process of root."""
+        """Read a user from a message that another process of root has sent."""
         return cls(fields["uid"], fields["gid"], tuple(fields["groups"]), fields["name"])
 
 
 def find_user(uid: int, gid: int) -> User:
-    """Return a user of this host.
+    """Return a user of this host with all groups of the account.
 
     Args:
         uid: of the job, which the caller has checked to be allowed.
@@ -65,12 +65,12 @@ def find_user(uid: int, gid: int) -> User:
 
 
 def leave_session_keyring() -> None:
-    """Join a new, empty session keyring, because that of root may hold keys.
+    """Join a new, empty session keyring, because root's keyring may hold keys.
 
     Call it as root. A keyring of the user would count against the number of keys of this user.
 
     Raises:
-        OSError: there is none. The process must end.
+        OSError: no new keyring can be made. The process must end.
     """
     number = _KEYCTL.get(os.uname().machine)
     if number is None:
@@ -84,10 +84,10 @@ def leave_session_keyring() -> None:
 
 
 def _drop_inheritable_capabilities() -> None:
-    """Clear the capabilities that programs could inherit. A change of the user does not.
+    """Clear the capabilities that executed programs inherit; changing the user keeps them.
 
     Raises:
-        OSError: they are still there. The process must end.
+        OSError: the capabilities could not be cleared. The process must end.
     """
     _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)

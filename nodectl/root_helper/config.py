@@ -33,7 +33,7 @@ _KEYS = {"cluster", "node", "account", "system_users", "cpus", "max_tasks"}
 
 @dataclass(frozen=True, slots=True)
 class HelperConfig:
-    """The settings of the root helper, with the keys and names by which it checks orders."""
+    """The settings of the root helper, and the key with which it verifies launch orders."""
 
     cluster: str
     node: str
@@ -54,12 +54,12 @@ class HelperConfig:
 
     @property
     def socket(self) -> Path:
-        """Return the path of the controller's socket."""
+        """Return the path of the socket on which the helper serves the controller."""
         return self.run / SOCKET
 
     @property
     def shims(self) -> Path:
-        """Return the folder, owned by the controller, in which it listens for shims."""
+        """Return the folder, owned by the controller, that has the socket for shims."""
         return self.run / "shims"
 
 
@@ -90,7 +90,7 @@ def load_config(folder: Path, run: Path, state: Path) -> HelperConfig:
 
 
 def prepare_folders(config: HelperConfig) -> None:
-    """Make the folders of the helper, or check those that are there.
+    """Create the folders of the helper; check those that exist.
 
     Raises:
         HelperConfigError: another account owns a folder, or may change it.
@@ -103,7 +103,7 @@ def prepare_folders(config: HelperConfig) -> None:
 
 
 def _make(path: Path, mode: int, owner: tuple[int, int] = (0, 0)) -> None:
-    """Make a folder under one that only root can change, so that no link can be in its place."""
+    """Create a folder inside a folder that only root can change, so that nobody can replace it."""
     _check_parents(path)
     try:
         os.mkdir(path, 0o700)
@@ -126,7 +126,7 @@ def _make(path: Path, mode: int, owner: tuple[int, int] = (0, 0)) -> None:
 
 
 def _check_parents(path: Path) -> None:
-    """Refuse a path if another account could replace one of the folders in it."""
+    """Check that no other account could replace one of the folders in a path."""
     for parent in path.parents:
         try:
             found = os.lstat(parent)
@@ -173,7 +173,7 @@ def _read_settings(path: Path) -> dict[str, Any]:
 
 
 def _find_account(path: Path, account: object) -> tuple[int, int]:
-    """Return uid and gid of the controller's account, which is a name or a number."""
+    """Return uid and gid of the controller's account, given as a name or a number."""
     try:
         user = pwd.getpwuid(account) if type(account) is int else pwd.getpwnam(str(account))
     except (KeyError, OverflowError):

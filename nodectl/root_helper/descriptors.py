@@ -14,7 +14,7 @@ MAX_MESSAGE_BYTES = 1 << 17
 
 
 def close_all_but(keep: set[int]) -> None:
-    """Close all descriptors of this process, apart from those in ``keep``."""
+    """Close all file descriptors of this process except those in ``keep``."""
     for handle in map(int, os.listdir("/proc/self/fd")):
         if handle not in keep:
             with suppress(OSError):
@@ -22,12 +22,12 @@ def close_all_but(keep: set[int]) -> None:
 
 
 def move_up(handle: int) -> int:
-    """Return a copy of a descriptor with a number above those that programs inherit."""
+    """Duplicate a descriptor to a number that is too high to clash; return the new number."""
     return fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, 64)
 
 
 def receive(sock: socket.socket, max_bytes: int, count: int) -> tuple[bytes, list[int]]:
-    """Receive a message with descriptors, which executed programs do not inherit.
+    """Receive a message with up to ``count`` descriptors, which programs will not inherit.
 
     `socket.recv_fds` ignores its flags in some versions of Python, so `MSG_CMSG_CLOEXEC` is not
     enough.

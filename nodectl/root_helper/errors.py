@@ -10,7 +10,7 @@ class HelperConfigError(PliantError):
 
 
 class HelperRefusalError(PliantError):
-    """The root helper does not do what it was asked for; ``refusal`` says why, for programs."""
+    """The root helper refuses a request; ``refusal`` is the reason as a code for programs."""
 
     def __init__(self, refusal: str, message: str) -> None:
         super().__init__(message)

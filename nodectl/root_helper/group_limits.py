@@ -25,11 +25,14 @@ class GroupLimits:
 
     @classmethod
     def from_record(cls, fields: dict[str, Any]) -> GroupLimits:
-        """Read limits from the message of another process of root."""
+        """Read the limits from a message that another process of root has sent."""
         return cls(**{**fields, "cpus": tuple(fields["cpus"])})
 
     def enter(self) -> None:
-        """Set the limits of this process. The groups belong to root, so no user can change them."""
+        """Move this process into its control groups and set their limits.
+
+        The groups belong to root, so no user can change them.
+        """
         if self.memory_bytes:
             memory_limit.enter(self.job_group, self.memory_bytes)
         shim = ProcessIdentity.of(os.getpid())

@@ -34,14 +34,14 @@ class JobFolders:
         self._cleaned: set[str] = set()
 
     def open(self, name: str, user: User) -> int:
-        """Make the folder of a job, or take the one that the same user already has.
+        """Create the folder of a job, or reuse the one that the same user has; return it opened.
 
         Returns:
             A descriptor of the folder.
 
         Raises:
-            HelperRefusalError: something else, or another user's folder, is in its place.
-            OSError: it cannot be made.
+            HelperRefusalError: the name is taken by something else, or by another user's folder.
+            OSError: the folder cannot be created.
         """
         try:
             os.mkdir(name, 0o700, dir_fd=self._base)

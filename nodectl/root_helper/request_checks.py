@@ -37,7 +37,7 @@ _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_S
 
 @dataclass(frozen=True, slots=True)
 class CheckedLaunch:
-    """A request that has passed all checks, with the values that the checks have read."""
+    """A request to start a world that has passed all checks, with the values read from it."""
 
     order: LaunchOrder
     world: str
@@ -59,7 +59,7 @@ class CheckedLaunch:
 
 
 class RequestVerifier:
-    """Checks requests, and remembers which orders were used."""
+    """Checks requests to start worlds, and remembers which orders have been used."""
 
     def __init__(self, config: HelperConfig, clock: Callable[[], float] = time.time) -> None:
         self._config = config
@@ -69,7 +69,7 @@ class RequestVerifier:
         self._generation = self._read_generation()
 
     def check(self, signed: bytes, content: int) -> CheckedLaunch:
-        """Check a request. Call `use` before it is carried out, so that it cannot be used again.
+        """Check a request to start a world. Call `use` before carrying it out.
 
         Args:
             signed: the launch order with its signature.
@@ -119,11 +119,11 @@ class RequestVerifier:
         return CheckedLaunch(order, covered.world, user, tasks, mapping, ranks, memory, cpus)
 
     def check_cpus(self, value: object) -> tuple[int, ...]:
-        """Return the CPUs that a controller named; if it named none, those that root allows.
+        """Check the CPUs that a controller names; without any, return those that root allows.
 
         Raises:
-            ValueError: they are not a list of numbers.
-            HelperRefusalError: root does not allow one of them.
+            ValueError: the value is not a list of numbers.
+            HelperRefusalError: root does not allow one of the CPUs.
         """
         if not isinstance(value, list) or not all(type(cpu) is int and cpu >= 0 for cpu in value):
             raise ValueError("not a list of CPUs")
@@ -134,12 +134,12 @@ class RequestVerifier:
         return tuple(sorted(set(value) or allowed))
 
     def _max_tasks(self, wanted: int) -> int:
-        """Return the limit of tasks: that of the controller, or a lower one of root."""
+        """Return the controller's limit on threads and processes, or root's if that is lower."""
         limits = [limit for limit in (wanted, self._config.max_tasks) if limit > 0]
         return min(limits, default=0)
 
     def use(self, launch: CheckedLaunch) -> None:
-        """Use up an order. When this returns, no restart makes this helper accept it again.
+        """Record that an order was used, so that it is never accepted again, even after a restart.
 
         Raises:
             HelperRefusalError: it was used before, or its use cannot be recorded.
@@ -165,7 +165,7 @@ class RequestVerifier:
 
 
 def _read_content(handle: int) -> dict[str, Any]:
-    """Return the content of a sealed memory file; only the order's digest makes it trustworthy."""
+    """Read the content of a sealed memory file, which is untrusted until its digest is checked."""
     try:
         seals = fcntl.fcntl(handle, fcntl.F_GET_SEALS)
     except OSError:
@@ -182,7 +182,7 @@ def _read_content(handle: int) -> dict[str, Any]:
 
 
 def content_of(record: dict[str, Any]) -> LaunchContent:
-    """Return the covered part of a request. The shim uses exactly these fields, see `StartRequest`.
+    """Return the part of a request that the signature covers, as the shim will use it.
 
     Values of a wrong type give another digest than any order has, or an error.
     """

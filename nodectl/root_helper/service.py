@@ -54,7 +54,7 @@ _COLLECT_INTERVAL_S, _QUIET_S = 0.5, 0.05
 
 
 class HelperService:
-    """Serves the controller until the process is told to end. What it started keeps running."""
+    """Answers the requests of the node's controller; what it has started outlives it."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class HelperService:
         clock: Callable[[], float] = time.time,
         manager: ServiceManager | None = None,
     ) -> None:
-        """Take over what an earlier helper started.
+        """Lock the helper's files, and continue to serve the worlds of an earlier helper.
 
         Raises:
             HelperConfigError: another helper is running, or a stored file is damaged.
@@ -240,7 +240,7 @@ class HelperService:
     # ------------------------------------------------------------------ what runs here
 
     def _find(self, world: object) -> Started | None:
-        """Return a world that was started here and still runs."""
+        """Return a world that was started on this node and still runs; None if there is none."""
         if not isinstance(world, str) or not WORLD_NAME.fullmatch(world):
             return None
         try:
@@ -274,7 +274,7 @@ class HelperService:
 
 
 def _listen(config: HelperConfig) -> socket.socket:
-    """Listen on the socket of the controller, which replaces that of an earlier helper."""
+    """Listen on the socket for the controller, in place of an earlier helper."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     path = config.socket
     path.unlink(missing_ok=True)

@@ -27,10 +27,10 @@ class Started:
 
     @classmethod
     def from_line(cls, world: str, line: str) -> Started:
-        """Read a record.
+        """Read a world from the line of its record.
 
         Raises:
-            ValueError: it is damaged.
+            ValueError: the record is damaged.
         """
         folder, uid, boot, *numbers = line.split()
         keeper, keeper_start, shim, shim_start = map(int, numbers)
@@ -59,7 +59,7 @@ class Started:
 
 
 def send_signal(who: ProcessIdentity, number: int) -> None:
-    """Signal exactly this process: its number may belong to another one by now."""
+    """Send a signal to exactly this process; do nothing if its number was given to another one."""
     try:
         handle = os.pidfd_open(who.pid)
     except OSError:

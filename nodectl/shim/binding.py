@@ -20,10 +20,10 @@ from pliant.nodectl.spool import StartRequest
 
 
 class Binding:
-    """The CPUs of the ranks of one world on this node."""
+    """Binds the ranks of a world to their CPUs on this node."""
 
     def __init__(self, request: StartRequest, shim: ProcessIdentity) -> None:
-        """Limit the control group of this shim, which has no ranks yet."""
+        """Limit the control group of this shim to the CPUs of the ranks it will start."""
         self._request, self._shim = request, shim
         numbers = [rank for rank, _ in request.ranks]
         self._cpus = {
@@ -34,7 +34,7 @@ class Binding:
         cgroup.limit_cpus(shim, self._group)
 
     def release(self, ranks: Iterable[Rank]) -> None:
-        """Take the CPUs of ranks that have ended from all other processes of the world.
+        """Bar the processes of the world from the CPUs of ranks that have ended.
 
         Called before the exits are reported, because the processors may be given to another job
         from then on. If ranks share their CPUs, the controller decides, see `share`.

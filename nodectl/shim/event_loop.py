@@ -28,7 +28,7 @@ class ScheduledCall:
         self.call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
-        """Make sure that the function is not called; does nothing after the call."""
+        """Prevent the call; does nothing if the function has been called already."""
         self.call = None
 
 
@@ -44,13 +44,13 @@ class EventLoop:
         self._running = True
 
     def after(self, seconds: float, call: Callable[[], None]) -> ScheduledCall:
-        """Call a function after a time."""
+        """Call a function after ``seconds``; return an object that can cancel the call."""
         timer = ScheduledCall(time.monotonic() + seconds, call)
         heapq.heappush(self._timers, (timer.due, next(self._count), timer))
         return timer
 
     def on_signals(self, calls: dict[int, Callable[[], None]]) -> None:
-        """Have the loop call functions when signals arrive."""
+        """Register functions to call in the loop when signals arrive."""
         self._signals = calls
         awake, waker = self._wakeup_sockets = socket.socketpair()
         awake.setblocking(False)
@@ -72,11 +72,11 @@ class EventLoop:
                     timer.call()
 
     def stop(self) -> None:
-        """Return from `run` after the current round."""
+        """Make `run` return after the present round."""
         self._running = False
 
     def close(self) -> None:
-        """Close the descriptors; signals have no effect from now on."""
+        """Close the loop's descriptors; signals are ignored from then on."""
         signal.set_wakeup_fd(-1)
         for sock in self._wakeup_sockets:
             sock.close()
@@ -94,7 +94,7 @@ class EventLoop:
 
 
 class SocketChannel:
-    """One end of a stream socket: sending never blocks, and received data are passed on at once."""
+    """One end of a stream socket; sending never blocks, and received data are passed on at once."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class SocketChannel:
 
     @property
     def open(self) -> bool:
-        """Return whether the connection is open, as far as is known."""
+        """Return whether the connection is open, as far as this side knows."""
         return self._sock is not None
 
     @property
@@ -132,7 +132,7 @@ class SocketChannel:
             self._flush()
 
     def drain(self) -> None:
-        """Receive what has already arrived."""
+        """Receive and pass on the data that have already arrived."""
         while self._sock is not None and self._receive():
             pass
 
@@ -144,7 +144,7 @@ class SocketChannel:
             self._sock = None
 
     def finish(self, seconds: float) -> None:
-        """Send what is left, for a limited time, and close."""
+        """Send the remaining data, for at most ``seconds``, and close the socket."""
         if self._sock is not None and self._backlog:
             self._sock.settimeout(seconds)
             try:
@@ -201,7 +201,7 @@ class LineSplitter:
         self._rest = bytearray()
 
     def __call__(self, data: bytes) -> None:
-        """Add bytes, and pass on the lines that are complete."""
+        """Add received bytes; pass each line that they complete to the handler."""
         self._rest += data
         if b"\n" in data:
             *lines, rest = bytes(self._rest).split(b"\n")
@@ -211,7 +211,7 @@ class LineSplitter:
 
 
 def connect_unix(directory: int, name: str) -> socket.socket:
-    """Connect to a socket in an open folder, whose path may be too long for a socket address."""
+    """Connect to a unix socket in an open folder; its full path may be too long for an address."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
     try:

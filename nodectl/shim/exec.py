@@ -54,7 +54,7 @@ class LaunchError(PliantError):
 
     @classmethod
     def from_os_error(cls, what: str, path: str, error: OSError) -> LaunchError:
-        """Make an error that names a file and what is wrong with it."""
+        """Return an error whose text names ``what``, its path and what is wrong with it."""
         missing = error.errno in {errno.ENOENT, errno.ENOTDIR}
         text = os.strerror(error.errno) if error.errno else str(error)
         if error.errno == errno.ELOOP:
@@ -79,7 +79,7 @@ class LaunchSpec:
 
 
 def become_subreaper() -> None:
-    """Become the parent of orphaned descendants."""
+    """Have orphaned descendants become children of this process."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -89,7 +89,7 @@ def set_process_name(name: bytes) -> None:
 
 
 def start(spec: LaunchSpec) -> int:
-    """Fork and execute a program; return the process id."""
+    """Fork a process that executes the program of a rank; return the process id."""
     if not spec.inherited_cpus:
         return _fork(spec)
     with suppress(OSError):
@@ -126,7 +126,7 @@ def truncate_outputs(request: StartRequest) -> None:
 
 
 def _has_content(path: str) -> bool:
-    """Return whether a file may have to be emptied; True where this user may not look."""
+    """Return whether a file has content that must be removed; True if this user cannot tell."""
     try:
         return os.stat(to_bytes(path)).st_size > 0
     except OSError as error:
@@ -206,14 +206,14 @@ def _report(pipe: int, code: int, reason: str) -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Have the kernel kill this rank if its shim ends, because its exit would not be recorded."""
+    """Have the kernel kill this rank if its shim ends, which alone records how the rank ends."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def _bind(cpus: Sequence[int]) -> None:
-    """Bind this rank before it executes, so that its program finds its CPUs from the beginning."""
+    """Bind this rank to its CPUs before it executes the program, so that the program sees them."""
     if cpus:
         try:
             os.sched_setaffinity(0, cpus)
@@ -255,7 +255,7 @@ def _redirect(request: StartRequest) -> None:
 
 
 def _open_output(what: str, path: str) -> int:
-    """Open for appending: all runs and all ranks of a job write to the same file.
+    """Open an output file for appending, because all runs and ranks of a job write to it.
 
     The file of a new job was emptied before, see `truncate_outputs`.
     """
@@ -263,7 +263,7 @@ def _open_output(what: str, path: str) -> int:
 
 
 def _open(what: str, path: str, flags: int) -> int:
-    """Open a file that the user named, without waiting for the other end of a pipe."""
+    """Open a file that the user named; a named pipe without another end does not block."""
     flags |= os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         handle = os.open(to_bytes(path), flags, 0o666)
@@ -284,7 +284,7 @@ def _inherit(keep: Sequence[int]) -> None:
 
 
 def _reset_signals() -> None:
-    """Reset the signal handlers of Python and the shim, and unblock all signals.
+    """Restore the default signal handlers, and unblock all signals.
 
     The launcher has reset all other signals.
     """
@@ -318,7 +318,7 @@ def _execute(spec: LaunchSpec) -> NoReturn:
 
 
 def program_paths(name: bytes, environment: dict[bytes, bytes]) -> Iterator[bytes]:
-    """Yield the possible paths of a program: in the job's PATH, unless its name is a path."""
+    """Yield the paths at which a program may be: in the job's PATH, or its own name if a path."""
     if b"/" in name:
         yield name
         return

@@ -74,7 +74,7 @@ class ExitTracker:
         self._leaving[rank.rank] = None
 
     def update(self) -> None:
-        """Pass on the exits of ended ranks without leftovers, and end the leftovers of others."""
+        """Report ended ranks without leftovers, and end the leftovers of other ended ranks."""
         done = []
         for number in list(self._leaving):
             left = rank_processes.leftovers(self._ranks.values(), self._ranks[number])
@@ -98,12 +98,12 @@ class ExitTracker:
         self.call_if_done()
 
     def close(self) -> None:
-        """Close the pipe of failed launches."""
+        """Close the pipe through which failed launches report their errors."""
         os.close(self._failures)
         os.close(self.failure_pipe)
 
     def _save(self) -> None:
-        """Save exits in the spool; if that is not possible, keep them and try again later."""
+        """Save exits in the spool; if that fails, keep them and try again later."""
         if not self._unsaved:
             return
         try:
@@ -130,13 +130,13 @@ class ExitTracker:
             self._callbacks.on_done()
 
     def _end_leftovers(self, number: int, left: Iterable[int]) -> None:
-        """Ask the leftovers of a rank to end, and kill them after a grace time."""
+        """Send SIGTERM to the leftovers of a rank, and kill them after a grace time."""
         rank_processes.ask_all_to_end(left)
         grace = min(self._request.grace_s, _LEFTOVER_GRACE_S)
         self._leaving[number] = self._loop.after(grace, lambda: self._kill_leftovers(number))
 
     def _kill_leftovers(self, number: int) -> None:
-        """Kill the leftovers of a rank, again until none is left.
+        """Kill the leftovers of a rank repeatedly until none remains.
 
         A process that was started during one round is found in the next.
         """

@@ -33,9 +33,9 @@ class ForeignMpiError(Exception):
 
 
 def use_own_launcher(request: StartRequest) -> StartRequest:
-    """Return how to start a world: as requested, or by the launcher of the program's MPI library.
+    """Return the request to start a world, changed if its MPI library needs its own launcher.
 
-    The launcher runs on the first processor like a script, and starts the ranks itself.
+    The launcher then runs on the first processor like a script, and starts the ranks itself.
 
     Raises:
         ForeignMpiError: the program needs a launcher, which cannot be used here.
@@ -61,14 +61,14 @@ def use_own_launcher(request: StartRequest) -> StartRequest:
 
 
 def library_without_pmi(request: StartRequest) -> MpiLibrary | None:
-    """Return the MPI library with which a program is linked, if PMI-1 cannot serve it."""
+    """Return the MPI library of a program if PMI-1 cannot serve it; None otherwise."""
     program = _program(request)
     library = mpi_libraries.linked_library(program, request.environment) if program else None
     return library if library is not None and not library.speaks_pmi else None
 
 
 def _program(request: StartRequest) -> str:
-    """Return the path of the program; empty if there is none."""
+    """Return the path of the program that will be executed; empty if it does not exist."""
     environment = {to_bytes(name): to_bytes(value) for name, value in request.environment.items()}
     folder = to_bytes(request.directory)
     for candidate in program_paths(to_bytes(request.argv[0]), environment):
@@ -79,7 +79,10 @@ def _program(request: StartRequest) -> str:
 
 
 class SingletonDetector:
-    """Looks at the libraries of the ranks of a world until one of them uses PMI."""
+    """Detects ranks that start as worlds of one rank each, by the MPI library that they load.
+
+    It looks at the libraries of the ranks until one of them uses PMI.
+    """
 
     def __init__(
         self,
@@ -88,7 +91,7 @@ class SingletonDetector:
         ranks: Mapping[int, Rank],
         on_foreign: Callable[[str], None],
     ) -> None:
-        """Begin to look, if the world has several ranks.
+        """Start to look at the ranks' libraries, if the world has several ranks.
 
         Args:
             loop: calls at the times of the looks.
@@ -112,7 +115,7 @@ class SingletonDetector:
             self._next = None
 
     def verdict(self) -> tuple[int, str] | None:
-        """Return exit code and reason of a rank that ends now without having used PMI.
+        """Return exit code and reason for a rank that ends without having used PMI.
 
         None if it has loaded no MPI library, as far as is known.
         """

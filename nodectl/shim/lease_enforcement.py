@@ -14,12 +14,12 @@ from pliant.nodectl.spool import StartRequest
 
 
 class Lease:
-    """Calls a function once, when no contact was confirmed for too long."""
+    """Calls a function once if the server has not confirmed a contact for too long."""
 
     def __init__(
         self, loop: EventLoop, request: StartRequest, on_expired: Callable[[str], None]
     ) -> None:
-        """Begin with the contact in the order.
+        """Begin with the last contact that the order names.
 
         Args:
             loop: runs the timers.
@@ -31,11 +31,11 @@ class Lease:
         self._lease_s, self._stop_after_s = request.lease_s, request.stop_after_s
 
     def renew(self, at: float) -> None:
-        """Note a confirmed contact, by its time on the monotonic clock."""
+        """Note that the server confirmed a contact at ``at``, in seconds of the monotonic clock."""
         self._at = max(self._at, at)
 
     def expired(self) -> str:
-        """Return why the ranks may not run any longer; empty if they may."""
+        """Return why the ranks must end; empty while they may run."""
         if self._stop_after_s is None:
             return ""
         return expiry_reason(self._lease_s, self._stop_after_s, self._at)

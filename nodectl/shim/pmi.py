@@ -21,7 +21,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """All local ranks are in the barrier; call `release` when those of all nodes are."""
+    """All local ranks have entered the barrier; call `release` when those of all nodes have."""
 
     sequence: int
     pairs: Mapping[str, str]
@@ -47,7 +47,7 @@ Effect = Reply | Barrier | Finalized | Abort
 
 
 class PmiServer:
-    """Answers the local ranks of one world."""
+    """Answers the PMI-1 requests of the ranks of one world on this node."""
 
     def __init__(self, name: str, size: int, local: Iterable[int], mapping: str) -> None:
         self.name = name
@@ -66,14 +66,14 @@ class PmiServer:
         }
 
     def handle(self, rank: int, line: bytes) -> list[Effect]:
-        """Handle one line from a rank, and return what to do."""
+        """Handle one line from a rank, and return the effects that the caller carries out."""
         text = line.decode("utf-8", "replace").strip()
         if rank in self._multi or text.startswith("mcmd="):
             return self._handle_multi(rank, text)
         return self._handle_single(rank, text) if text else []
 
     def release(self, pairs: Mapping[str, str]) -> list[Effect]:
-        """Release the ranks from the barrier, with the pairs that other nodes have put."""
+        """Release the local ranks from the barrier, given the pairs that all nodes have put."""
         self._pairs.update(pairs)
         ranks, self._waiting = self._waiting, []
         return [Reply(rank, b"cmd=barrier_out rc=0\n") for rank in ranks]
@@ -118,7 +118,7 @@ class PmiServer:
         return [Barrier(self._sequence, new)]
 
     def _handle_multi(self, rank: int, text: str) -> list[Effect]:
-        """Refuse the only command with several lines, which spawns processes."""
+        """Refuse the spawn of processes, the only command that has several lines."""
         lines = self._multi.setdefault(rank, [])
         lines.append(text)
         if text != "endcmd":

@@ -60,7 +60,7 @@ class Rank:
 
     @property
     def runs(self) -> bool:
-        """Return whether the process of the rank runs."""
+        """Return whether the rank has a process that runs."""
         return self.live and not self.held
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ def start_ranks(
     failures: int,
     lines: tuple[OnLine, OnLine],
 ) -> dict[int, Rank]:
-    """Start all local ranks.
+    """Start all ranks of a request on this node.
 
     Args:
         loop: serves the sockets of the ranks.
@@ -140,21 +140,24 @@ def start_ranks(
 
 
 def _cpus(request: StartRequest, local: int) -> Sequence[int]:
-    """Return the CPUs of a rank; a script has those of all processors here."""
+    """Return the CPUs of the rank with local index ``local``; a script gets those of all ranks."""
     if request.type == "script":
         return sorted(set(chain.from_iterable(request.cpus)))
     return request.cpus[local] if request.cpus else ()
 
 
 def _devices(request: StartRequest, local: int) -> dict[str, list[int]]:
-    """Return the devices of a rank by kind; a script has those of all processors here."""
+    """Return, by kind, the devices of the rank with local index ``local``.
+
+    A script gets the devices of all ranks on this node.
+    """
     if request.type == "script":
         return {kind: [*chain.from_iterable(every)] for kind, every in request.devices.items()}
     return {kind: every[local] for kind, every in request.devices.items()}
 
 
 def _start(spec: LaunchSpec, rank: int, processor: int) -> Rank:
-    """Start one rank; if there is no process for it, it has ended at once."""
+    """Start one rank; if no process can be forked, return it as already ended with the reason."""
     try:
         return Rank(rank, processor, start(spec))
     except OSError as error:
@@ -165,7 +168,7 @@ def _start(spec: LaunchSpec, rank: int, processor: int) -> Rank:
 def ranks_not_started(
     request: StartRequest, reason: str, *, cut_off: bool = False
 ) -> dict[int, Rank]:
-    """Return ranks that have all ended at once.
+    """Return all ranks of a request as already ended, because they are not started.
 
     Args:
         request: the ranks.
@@ -180,7 +183,7 @@ def ranks_not_started(
 
 
 def exit_of(rank: Rank, failed: Mapping[int, tuple[int, str]], memory: MemoryKills) -> SpooledExit:
-    """Return how a rank has ended.
+    """Return the exit to report for a rank whose process has ended.
 
     Args:
         rank: a rank whose process has ended.
@@ -205,7 +208,7 @@ def exit_of(rank: Rank, failed: Mapping[int, tuple[int, str]], memory: MemoryKil
 
 
 def mpi_variables(request: StartRequest, rank: int, local: int, handle: int) -> dict[str, str]:
-    """Return the PMI variables of a rank, for its MPI library."""
+    """Return the environment variables by which a rank's MPI library finds its PMI server."""
     return {
         "PMI_FD": str(handle),
         "PMI_RANK": str(rank),
@@ -217,7 +220,7 @@ def mpi_variables(request: StartRequest, rank: int, local: int, handle: int) -> 
 
 
 def device_variables(devices: Mapping[str, Sequence[int]]) -> dict[str, str]:
-    """Return the variables that name the devices of a rank.
+    """Return the environment variables that tell a rank which devices it has.
 
     Args:
         devices: indices by kind; a kind of the node of which the rank has none is empty.
@@ -251,10 +254,13 @@ def kill(rank: Rank) -> None:
 
 
 def stop_all(find: Callable[[], Iterable[int]]) -> set[int]:
-    """Stop processes (SIGSTOP) until none of them can start another; return all.
+    """Stop the processes that ``find`` returns (SIGSTOP) until it finds no running one.
 
     Killing them one after the other may never end if the others fork meanwhile. Stopped processes
     do not fork, so each round finds fewer running ones.
+
+    Returns:
+        The ids of all stopped processes.
     """
     found: set[int] = set()
     for _ in range(_MAX_ROUNDS):
@@ -281,13 +287,13 @@ def ask_all_to_end(pids: Iterable[int]) -> None:
 
 
 def kill_all(pids: Iterable[int]) -> None:
-    """Kill processes that may have ended."""
+    """Kill processes; some of them may have ended already."""
     for pid in pids:
         send_signal(pid, signal.SIGKILL)
 
 
 def send_signal(pid: int, number: int) -> bool:
-    """Signal a process that may be ended."""
+    """Send a signal to a process; return False if it has ended."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -305,7 +311,7 @@ def signal_group(pid: int, number: int) -> bool:
 
 
 def leftovers(ranks: Iterable[Rank], ended: Rank) -> list[int]:
-    """Return the running processes that an ended rank left behind; all, if it was the last rank.
+    """Return the running processes that an ended rank has left; after the last rank, all.
 
     A process that lost its parent is a child of this process. Its session tells its rank or, if it
     made its own session, its environment.
@@ -323,7 +329,7 @@ def leftovers(ranks: Iterable[Rank], ended: Rank) -> list[int]:
 
 
 def _running_orphans(live: set[int]) -> dict[int, procfs.Stat]:
-    """Return the running descendants of this process that are neither ranks nor below a rank.
+    """Return the running descendants of this process that belong to no living rank.
 
     If a process ends during a look, its children may become children of this process after these
     were listed. So there are none only if a look finds just processes that had ended before it.

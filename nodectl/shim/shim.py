@@ -59,7 +59,7 @@ _MAX_PATH = 1 << 16
 
 
 class Shim:
-    """Runs one world on this node."""
+    """Runs one world on this node: starts its ranks, serves them, and records their exits."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class Shim:
                     self._abort(rank, code, message.strip())
 
     def _abort(self, rank: int, code: int, message: str) -> None:
-        """End the world on this node, because a rank has called MPI_Abort and waits for that.
+        """End the ranks of this node, because one of them has called MPI_Abort.
 
         All ranks get the exit code of that rank, whichever ends first.
         """
@@ -206,11 +206,11 @@ class Shim:
             self._send({"op": "ready"})
 
     def _ready(self) -> bool:
-        """Return whether this is a first start, or all joining ranks are ready."""
+        """Return whether the world can begin: a first start, or all joining ranks are ready."""
         return self._request.resize == 0 or all(rank.ready for rank in self._ranks.values())
 
     def _scan_segments(self) -> None:
-        """Remember the shared memory of the ranks, because killed ranks cannot remove it."""
+        """Note the shared memory of the ranks, to remove it if they are killed."""
         for rank in self._ranks.values():
             if rank.runs:
                 for pid in (rank.pid, *procfs.descendants(rank.pid)):
@@ -248,15 +248,15 @@ class Shim:
         self._end_held()
 
     def _end_held(self) -> None:
-        """Give up the held processors if the script, which uses them, has ended here."""
+        """Free the processors that a script holds without processes, once the script has ended."""
         if any(not rank.held for rank in self._ranks.values()):
             self._release_held()
 
     def _release_held(self, status: int = 0) -> bool:
-        """Give up the held processors, unless the script still runs on this node.
+        """Free the processors that a script holds, unless the script still runs on this node.
 
         Returns:
-            Whether there were any.
+            Whether any processor was freed.
         """
         held = [rank for rank in self._ranks.values() if rank.live and rank.held]
         if not held or any(rank.runs for rank in self._ranks.values()):
@@ -267,7 +267,7 @@ class Shim:
         return True
 
     def _end_singletons(self, reason: str) -> None:
-        """End ranks that do not form one world, and have the job fail even if they return 0."""
+        """End ranks that are worlds of one rank each; the job fails even if they return 0."""
         if self._singletons is not None:
             self._singletons.stop()
         self._singletons = None
@@ -319,7 +319,7 @@ class Shim:
     # ------------------------------------------------------------------ controller
 
     def _attach(self) -> None:
-        """Connect to the controller and send the current state, or try again later."""
+        """Connect to the controller and send it the present state; try again later if it fails."""
         if self._controller is not None and self._controller.open:
             return
         if self._retry is not None:
@@ -392,7 +392,7 @@ class Shim:
             self._steps.receive(rank, json.loads(packet))
 
     def _confirm(self, ranks: Iterable[int]) -> None:
-        """Note that the controller has saved exits."""
+        """Note that the controller has saved the exits of ``ranks``."""
         self._unconfirmed -= set(ranks)
         self._tracker.call_if_done()
 
@@ -407,7 +407,7 @@ class Shim:
                 rank.control.send(message.encode() + b"\n")
 
     def _remove_shared(self) -> None:
-        """Remove shared memory and secrets, which only running ranks need."""
+        """Remove shared memory and secrets once no rank runs."""
         request = self._request
         if request.is_mpi:
             rank = request.ranks[0][0]
@@ -462,7 +462,7 @@ def _run_world(spool: Spool, identity: procfs.ProcessIdentity) -> None:
 
 @contextmanager
 def _memory_limited(request: StartRequest, node: int) -> Iterator[None]:
-    """Be in the group of the job that limits its memory, if it has a limit."""
+    """Within this context, be in the control group that limits the memory of the job, if any."""
     if not request.memory_bytes:
         yield
         return
@@ -475,7 +475,7 @@ def _memory_limited(request: StartRequest, node: int) -> Iterator[None]:
 
 
 def _relative_to_node(spool: Spool, node: int) -> Spool:
-    """Return the folder of a world by way of the open folder of its node.
+    """Return the folder of a world as a path relative to the open folder ``node``.
 
     The state folder may be moved while ranks run. With its old path the shim could no longer note
     how ranks end. If no controller is connected then, the next one would find no notes and report

@@ -58,7 +58,7 @@ class UserWorldFolder(Spool):
 
     @classmethod
     def make(cls, job: int, world: str, files: dict[str, bytes]) -> UserWorldFolder:
-        """Make the folder with the files that ranks read.
+        """Create the world's folder, with the files that its ranks read.
 
         Args:
             job: descriptor of the job's folder.
@@ -82,11 +82,11 @@ class UserWorldFolder(Spool):
         """Do nothing: the keeper of the world finds its processes."""
 
     def save_exits(self, exits: Iterable[SpooledExit]) -> None:
-        """Do nothing: the controller saves exits."""
+        """Do nothing, because the controller saves the exits of this world."""
 
 
 def connect_to_controller(folder: int, uid: int) -> socket.socket:
-    """Connect to the controller's socket, and check that the controller's account listens.
+    """Connect to the controller's socket, and check that the right account listens there.
 
     Args:
         folder: descriptor of a folder that this account owns.
@@ -128,7 +128,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _read_record() -> dict[str, Any]:
-    """Read the order; the helper has checked that it cannot change."""
+    """Read the order from an inherited file, which the helper has sealed."""
     size = os.fstat(REQUEST_FD).st_size
     record: dict[str, Any] = json.loads(os.pread(REQUEST_FD, size, 0))
     os.close(REQUEST_FD)

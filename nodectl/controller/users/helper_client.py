@@ -41,7 +41,7 @@ class HelperClient:
     """Sends the controller's requests to the root helper, over a unix socket."""
 
     def __init__(self, path: Path, owner: int = 0) -> None:
-        """Remember where the helper listens.
+        """Remember where the helper listens; nothing is opened yet.
 
         Args:
             path: of its socket.
@@ -51,7 +51,7 @@ class HelperClient:
         self._owner = owner
 
     def describe(self) -> dict[str, str]:
-        """Return the node and the cluster of the helper, and the folder of its jobs' folders.
+        """Return the helper's ``node``, ``cluster`` and ``jobs``, the parent of the jobs' folders.
 
         Raises:
             HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
@@ -67,7 +67,7 @@ class HelperClient:
         return {name: str(version) for name, version in found.items()}
 
     def find_problem(self) -> str:
-        """Return why the helper cannot start anything; empty if it answers."""
+        """Return why the root helper does not answer; empty if it does."""
         try:
             self.describe()
         except (HelperUnavailableError, HelperRefusedError) as error:
@@ -75,7 +75,7 @@ class HelperClient:
         return ""
 
     def start(self, order: bytes, content: bytes) -> ProcessIdentity:
-        """Start a world, and return its shim.
+        """Have a world started, and return the process of its shim.
 
         Args:
             order: signed by the server.
@@ -93,7 +93,7 @@ class HelperClient:
         return ProcessIdentity(boot_id(), answer["shim"], answer["start"])
 
     def find(self, world: str) -> ProcessIdentity | None:
-        """Return the shim of a world that the helper started and that still has processes.
+        """Return the shim of a world that still has processes; None if there are none.
 
         Raises:
             HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
@@ -110,7 +110,7 @@ class HelperClient:
         return bool(self._ask({"op": "end", "world": world})["found"])
 
     def limit_cpus(self, world: str, cpus: Sequence[int]) -> bool:
-        """Keep all processes of a world on some CPUs; return whether the kernel enforces that.
+        """Restrict all processes of a world to ``cpus``; return whether the kernel enforces it.
 
         Raises:
             HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
@@ -146,7 +146,7 @@ def encode_content(
     checkpoint_key: bytes,
     access: tuple[str, bytes] | None = None,
 ) -> bytes:
-    """Return the content of a request to start a world, for the helper and the shim.
+    """Return the content of a request to start a world, which helper and shim read.
 
     Args:
         request: to the shim. The launch order covers it, and the next three.

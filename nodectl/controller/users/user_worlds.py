@@ -64,7 +64,7 @@ def find_helper(settings: ControllerSettings) -> HelperClient | None:
 
 
 def describe_mode(helper: HelperClient | None, node: str, user: str) -> str:
-    """Return, for the log, as whom jobs run on this node."""
+    """Return a log line that says as which users jobs run on this node."""
     if helper is None:
         return f"single-user mode: every job runs as {user}"
     try:
@@ -80,12 +80,12 @@ def describe_mode(helper: HelperClient | None, node: str, user: str) -> str:
 
 
 class OnFailed(Protocol):
-    """A function that is called if a world could not be started."""
+    """A function to call if a world could not be started."""
 
     def __call__(
         self, world: LocalWorld, reason: str, *, node_fault: bool = ..., user_refused: bool = ...
     ) -> None:
-        """Report the ranks of a world that was not started as exited.
+        """Report that all ranks of a world have ended because it was not started.
 
         Args:
             world: the world.
@@ -115,7 +115,7 @@ def make_user_worlds(
 
 
 class UserWorlds:
-    """Starts the worlds of users through the helper, and listens for their shims."""
+    """Starts worlds as their users through the root helper, and listens for their shims."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class UserWorlds:
         )
 
     async def open(self) -> None:
-        """Listen for shims; without the folder of the helper, log that none can connect."""
+        """Listen for shims; if the folder of the helper is missing, log that none can connect."""
         try:
             await self._listener.open()
         except OSError as error:
@@ -154,7 +154,7 @@ class UserWorlds:
         await self._listener.close()
 
     def folder(self, job: int, run: int) -> Path:
-        """Return the private folder of a job."""
+        """Return the private folder of one run of a job."""
         return self.helper.path.parent / "jobs" / f"{job}.{run}"
 
     # ------------------------------------------------------------------ starts
@@ -162,7 +162,7 @@ class UserWorlds:
     def start(
         self, world: LocalWorld, order: wire.StartWorld, access: ApplicationAccess | None
     ) -> None:
-        """Start a world; one of the callbacks tells the result."""
+        """Start a world in the background; ``on_started`` or ``on_failed`` tells the result."""
         files = (access.address, access.roots) if access is not None else None
         task = asyncio.create_task(self._start(world, order, files))
         self._tasks.add(task)
@@ -200,7 +200,7 @@ class UserWorlds:
             )
 
     async def find_shim(self, world: LocalWorld) -> None:
-        """Look for the shim of a world that an earlier controller asked the helper to start."""
+        """Look for the shim of a world whose start an earlier controller requested."""
         shim = await self._find_within(world.name, _POLL_S)
         if shim is not None:
             self._note_shim(world, shim)
@@ -211,7 +211,10 @@ class UserWorlds:
             world.spool.claim(shim)
 
     async def _find_within(self, world: str, seconds: float) -> ProcessIdentity | None:
-        """Return the shim of a world once the helper answers; None if it does not, or has none."""
+        """Wait until the helper answers, and return the shim of a world.
+
+        None if it has none, or if the helper does not answer within ``seconds``.
+        """
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -276,7 +279,7 @@ def _is_shim_of(world: LocalWorld, pid: int, uid: int) -> bool:
 
 
 def clean_message(world: LocalWorld, sent: dict[str, Any], pid: int) -> dict[str, Any]:
-    """Return those fields of a shim's message that a user's shim may send, with checked types.
+    """Return the fields of a message that a user's shim may send, with checked types.
 
     Raises:
         ValueError, TypeError, KeyError: a value is wrong; the shim is disconnected.
@@ -319,7 +322,7 @@ def _clean_fence(sent: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _clean_exits(world: LocalWorld, records: Any) -> list[dict[str, Any]]:
-    """Return exits of ranks of this world. A shim of a user cannot claim a fault of this node."""
+    """Return checked exits of ranks of this world; a user's shim cannot blame this node."""
     places = dict(world.request.ranks)
     if not isinstance(records, list) or len(records) > len(places):
         raise ValueError("more exits than ranks")

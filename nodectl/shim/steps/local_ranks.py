@@ -22,16 +22,16 @@ _LEFTOVERS_INTERVAL_S = 0.05
 
 
 class StepEvents(Protocol):
-    """Gets what happens to the ranks of a step on one node."""
+    """Receives the events of a step's ranks on one node."""
 
     def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
-        """All local ranks are in a barrier, and have put these pairs."""
+        """Handle that all local ranks have entered a barrier, and which pairs they have put."""
 
     def on_failure(self, code: int, number: int, reason: str) -> None:
-        """A rank has failed: its exit code, signal and reason."""
+        """Handle that a rank has failed, with its exit code, signal number and reason."""
 
     def on_gone(self) -> None:
-        """All local ranks have ended without leftovers."""
+        """Handle that all local ranks have ended without leftovers."""
 
 
 class LocalRanks:
@@ -67,7 +67,7 @@ class LocalRanks:
         loop.after(0, self._check)  # if no rank could be forked
 
     def reap(self, pid: int, status: int) -> bool:
-        """Note that a process has ended; return whether it was one of these ranks."""
+        """Handle that a process has ended; return whether it was one of these ranks."""
         for rank in self._ranks.values():
             if rank.runs and rank.pid == pid:
                 self._on_exit(rank, status)
@@ -81,7 +81,7 @@ class LocalRanks:
                 rank_processes.send_signal(rank.pid, number)
 
     def end(self) -> None:
-        """Ask the ranks to end, and kill them after the grace time."""
+        """Send SIGTERM to the ranks, and kill them after the grace time."""
         if self._is_ending:
             return
         self._is_ending = True
@@ -92,7 +92,7 @@ class LocalRanks:
                 rank.kill_at = self._loop.after(self._request.grace_s, kill)
 
     def release(self, pairs: Mapping[str, str]) -> None:
-        """Release the ranks from a barrier, with the pairs of all nodes."""
+        """Release the ranks from a barrier, given the pairs that all nodes have put."""
         self._apply(self._pmi.release(pairs))
 
     # ------------------------------------------------------------------ ranks
@@ -181,7 +181,7 @@ class LocalRanks:
         self._check()
 
     def _check(self) -> None:
-        """Report the end when all processes have ended."""
+        """Report that the step has ended here if no process is left."""
         if self._is_gone or any(rank.runs for rank in self._ranks.values()):
             return
         self._stop_looking()

@@ -42,7 +42,7 @@ _MAX_OUTPUT_BACKLOG = 1 << 20
 
 
 class StepManager:
-    """Runs the steps of a script on the processors of its job."""
+    """Runs the steps of a script: programs that it starts on processors of its own job."""
 
     def __init__(
         self,
@@ -75,18 +75,18 @@ class StepManager:
         self._count = 0
 
     def reap(self, pid: int, status: int) -> None:
-        """Note that a child of this process has ended, if it is a rank of a step."""
+        """Handle that a child of this process has ended; it may be a rank of a step."""
         for step in self._running.values():
             if step.local is not None and step.local.reap(pid, status):
                 return
         any(remote.reap(pid, status) for remote in list(self._remote.values()))
 
     def receive(self, rank: int, packet: dict[str, Any]) -> None:
-        """Handle a packet of the shim of another node."""
+        """Handle a packet from the shim of another node."""
         self._relay.receive(rank, packet)
 
     def close(self) -> None:
-        """Stop listening; the processes of steps have ended."""
+        """Stop listening for requests; called when all processes of steps have ended."""
         if self._socket is not None:
             self._socket.close()
         self._relay.close()
@@ -98,7 +98,7 @@ class StepManager:
     # ------------------------------------------------------------------ requests
 
     def _on_request(self, sent: dict[str, Any], stdio: list[int]) -> Callable[..., None]:
-        """Read a request; return the function that takes the client's connection."""
+        """Read a client's request, and return the function that takes over its connection."""
         self._count += 1
         step = Step(self._count, self._request, stdio, self._loop, self._on_step_ended)
         return partial(self._on_client, step, self._read(step, sent))
@@ -118,7 +118,7 @@ class StepManager:
         self._start_waiting()
 
     def _read(self, step: Step, sent: dict[str, Any]) -> str:
-        """Take over the values of a request; return why it is refused, or an empty text."""
+        """Copy the values of a request into a step; return why it is refused, else empty."""
         ours, most = self._request, len(self._processors)
         argv = [str(word) for word in sent["argv"]]
         size = int(sent["size"]) or most
@@ -206,7 +206,7 @@ class StepManager:
             step.end(again=True)
 
     def _leader(self, node: int) -> int:
-        """Return the lowest rank on a node, by which its shim is named."""
+        """Return the lowest rank on a node; packets address a shim by this rank."""
         mapping = self._request.mapping
         return next(r for r in range(len(self._processors)) if node_of(mapping, r) == node)
 
@@ -267,6 +267,6 @@ class StepManager:
 
 
 def _mapping(counts: list[int]) -> str:
-    """Return the PMI process mapping of nodes that have so many ranks each, in rank order."""
+    """Return the PMI process mapping for nodes with ``counts`` ranks each, in rank order."""
     blocks = ",".join(f"({node},1,{ranks})" for node, ranks in enumerate(counts))
     return f"(vector,{blocks})"

@@ -26,7 +26,7 @@ OnMessage = Callable[[int, dict[str, Any]], bool]
 
 @dataclass(slots=True)
 class _Peer:
-    """The exchange with one other node."""
+    """The state of the exchange with one other node."""
 
     #: The number of the first message in `unacknowledged`.
     first: int = 1
@@ -36,7 +36,7 @@ class _Peer:
 
 
 class Relay:
-    """Exchanges messages with the other nodes of a world, which are named by their lowest rank."""
+    """Exchanges messages with the shims of a world on other nodes, addressed by lowest rank."""
 
     def __init__(
         self, loop: EventLoop, send: Send, on_message: OnMessage, on_room: Callable[[], None]
@@ -55,7 +55,7 @@ class Relay:
         self._timer: ScheduledCall | None = None
 
     def send(self, rank: int, message: dict[str, Any]) -> None:
-        """Send a message; it arrives unless one of the two shims ends before."""
+        """Send a message to another node; it arrives unless one of the two shims ends before."""
         peer = self._peers.setdefault(rank, _Peer())
         peer.unacknowledged.append(message)
         waiting = len(peer.unacknowledged)
@@ -65,12 +65,12 @@ class Relay:
         self._arm()
 
     def has_room(self, rank: int) -> bool:
-        """Return whether few messages to a node wait for their acknowledgement."""
+        """Return whether another message to a node may be sent, given those unacknowledged."""
         peer = self._peers.get(rank)
         return peer is None or len(peer.unacknowledged) < WINDOW
 
     def receive(self, rank: int, packet: dict[str, Any]) -> None:
-        """Handle a packet of another node."""
+        """Handle a packet from another node."""
         peer = self._peers.setdefault(rank, _Peer())
         self._acknowledged(rank, peer, int(packet["ack"]))
         number = packet.get("number")
@@ -81,7 +81,7 @@ class Relay:
         self._transmit(rank, {"ack": peer.expected})
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending and repeating messages."""
         if self._timer is not None:
             self._timer.cancel()
 

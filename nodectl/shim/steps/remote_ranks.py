@@ -30,10 +30,15 @@ Report = Callable[[dict[str, Any]], None]
 
 
 class RemoteRanks:
-    """The ranks of a step on another node, for the manager."""
+    """The ranks of a step on another node, as the step manager on the script's node sees them."""
 
     def __init__(self, send: Callable[[dict[str, Any]], None], request: StartRequest) -> None:
-        """Order the start of the ranks in a request, whose processors are those of that node."""
+        """Send the order to start the requested ranks to the shim of the other node.
+
+        Args:
+            send: sends an order to that shim.
+            request: the ranks, with the processors that they have on that node.
+        """
         self._send = send
         send(
             {
@@ -50,7 +55,7 @@ class RemoteRanks:
         )
 
     def signal(self, number: int) -> None:
-        """Send a signal to the ranks."""
+        """Have signal ``number`` sent to the ranks."""
         self._send({"order": "signal", "number": number})
 
     def end(self) -> None:
@@ -58,12 +63,12 @@ class RemoteRanks:
         self._send({"order": "end"})
 
     def release(self, pairs: Mapping[str, str]) -> None:
-        """Release the ranks from a barrier."""
+        """Have the ranks released from a barrier, with the pairs that all nodes have put."""
         self._send({"order": "release", "pairs": dict(pairs)})
 
 
 class RemoteStep:
-    """Carries out the orders for one step on this node, and reports to the manager."""
+    """One step's ranks on this node, for a step manager that runs on another node."""
 
     def __init__(
         self,
@@ -74,15 +79,15 @@ class RemoteStep:
         has_room: Callable[[], bool],
         on_gone: Callable[[], None],
     ) -> None:
-        """Start the ranks of an order.
+        """Start the ranks that the manager's order names.
 
         Args:
             loop: of the shim.
             world: the request of the world on this node, which holds its processors.
-            order: ``start``.
-            report: sends a report.
-            has_room: whether output may be sent now.
-            on_gone: called when all is over.
+            order: the order ``start``.
+            report: sends a report to the manager.
+            has_room: returns whether output may be sent now.
+            on_gone: called when all ranks have ended and all output was sent.
         """
         self._loop, self._report, self._has_room, self._on_gone = loop, report, has_room, on_gone
         self._pipes: dict[int, int] = {}  # the kind of output by descriptor
@@ -101,7 +106,7 @@ class RemoteStep:
             os.close(writer)
 
     def carry_out(self, order: dict[str, Any]) -> None:
-        """Carry out a later order."""
+        """Carry out an order of the manager to ranks that were started: signal, end or release."""
         match order["order"]:
             case "signal":
                 self._ranks.signal(int(order["number"]))
@@ -111,11 +116,11 @@ class RemoteStep:
                 self._ranks.release(order["pairs"])
 
     def reap(self, pid: int, status: int) -> bool:
-        """Note that a process has ended; return whether it was a rank of this step."""
+        """Handle that a process has ended; return whether it was a rank of this step."""
         return self._ranks.reap(pid, status)
 
     def resume(self) -> None:
-        """Read output again, because there is room for more messages."""
+        """Read the ranks' output again, because messages can be sent again."""
         while self._paused and self._has_room():
             reader = self._paused.pop()
             call = partial(self._read, reader)
@@ -124,15 +129,15 @@ class RemoteStep:
     # ------------------------------------------------------------------ events of the ranks
 
     def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
-        """Report that the local ranks are in a barrier."""
+        """Report to the manager that all local ranks have entered a barrier."""
         self._report({"report": "barrier", "sequence": sequence, "pairs": pairs})
 
     def on_failure(self, code: int, number: int, reason: str) -> None:
-        """Report that a rank has failed."""
+        """Report to the manager that a rank has failed."""
         self._report({"report": "failure", "code": code, "signal": number, "reason": reason})
 
     def on_gone(self) -> None:
-        """Report the end, after the output."""
+        """Report to the manager that all ranks have ended, after their last output."""
         self._ranks_are_gone = True
         self._finish_if_done()
 
@@ -163,7 +168,7 @@ class RemoteStep:
 
 
 def _local_request(world: StartRequest, order: dict[str, Any]) -> StartRequest:
-    """Return the request of the ranks of an order; variables of this node stay."""
+    """Return the request for the ranks that an order names, with this node's own variables."""
     here = {
         name: value
         for name, value in world.environment.items()
@@ -190,7 +195,7 @@ def _local_request(world: StartRequest, order: dict[str, Any]) -> StartRequest:
 def place_on(
     request: StartRequest, world: StartRequest, ranks: list[tuple[int, int]]
 ) -> StartRequest:
-    """Return a request with ranks on processors that a world has on this node."""
+    """Return a copy of a request with ``ranks`` on processors that a world has on this node."""
     places = {processor: place for place, (_, processor) in enumerate(world.ranks)}
     mine = [places[processor] for _, processor in ranks]
     return replace(

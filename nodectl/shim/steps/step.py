@@ -20,14 +20,14 @@ class StepRanks(Protocol):
         """Send a signal to the ranks."""
 
     def end(self) -> None:
-        """End the ranks."""
+        """End the ranks: SIGTERM, and SIGKILL after the grace time."""
 
     def release(self, pairs: Mapping[str, str]) -> None:
         """Release the ranks from a barrier."""
 
 
 class Step:
-    """One step of a script."""
+    """One step of a script, with its client and its ranks on all nodes."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Step:
         loop: EventLoop,
         on_end: Callable[[Step], None],
     ) -> None:
-        """Prepare a step, which waits for processors.
+        """Prepare a step that waits for processors.
 
         Args:
             number: counts the steps of the script, from 1.
@@ -67,11 +67,11 @@ class Step:
         return self.client.backlog if self.client is not None else 0
 
     def events_of(self, node: int) -> NodeEvents:
-        """Return the object that gets what happens to the ranks of a node."""
+        """Return the object that passes events of the ranks on ``node`` to this step."""
         return NodeEvents(self, node)
 
     def tell(self, **message: Any) -> None:
-        """Send a message to the client, which may have gone."""
+        """Send a message to the client, unless it has disconnected."""
         if self.client is not None:
             self.client.send(json.dumps(message).encode() + b"\n")
 
@@ -82,7 +82,7 @@ class Step:
         self.stdio = []
 
     def end(self, *, again: bool = False) -> None:
-        """End all ranks.
+        """End all ranks of the step on all nodes.
 
         Args:
             again: repeat this for ranks that were started meanwhile.
@@ -94,7 +94,7 @@ class Step:
             part.end()
 
     def on_barrier(self, node: int, sequence: int, pairs: dict[str, str]) -> None:
-        """Note that the ranks of a node are in a barrier; release all when all are."""
+        """Note that the ranks of a node are in a barrier; release all ranks after the last node."""
         parts = self._barriers.setdefault(sequence, {})
         parts[node] = pairs
         if len(parts) == len(self.parts):
@@ -104,7 +104,7 @@ class Step:
                 part.release(merged)
 
     def on_failure(self, code: int, number: int, reason: str) -> None:
-        """Note the first failure of a rank, and end the others."""
+        """Note a rank's failure, if it is the first one, and end all other ranks."""
         if self._failure is None and not self.is_ending:
             self._failure = code, number, reason
         self.end()
@@ -120,19 +120,19 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvents:
-    """Passes on what happens to the ranks of a step on one node."""
+    """Passes the events of a step's ranks on one node to the step."""
 
     step: Step
     node: int
 
     def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
-        """See `Step.on_barrier`."""
+        """Tell the step that the ranks of this node are in a barrier; see `Step.on_barrier`."""
         self.step.on_barrier(self.node, sequence, pairs)
 
     def on_failure(self, code: int, number: int, reason: str) -> None:
-        """See `Step.on_failure`."""
+        """Tell the step that a rank of this node has failed; see `Step.on_failure`."""
         self.step.on_failure(code, number, reason)
 
     def on_gone(self) -> None:
-        """See `Step.on_gone`."""
+        """Tell the step that all ranks of this node have ended; see `Step.on_gone`."""
         self.step.on_gone(self.node)
