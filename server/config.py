@@ -138,11 +138,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def users_folder(self) -> Path | None:
-        """Return the folder of the socket for all users, None if there is no such socket."""
+        """Return the folder of the socket for all users; None if there is no such socket."""
         return Path(self.users_dir) if self.users == "all" else None
 
     def read_roles(self) -> Roles:
-        """Return who is an operator or an administrator.
+        """Read which users are operators or administrators.
 
         Raises:
             RolesFileError: if the roles file cannot be used, or an operator does not exist.
@@ -168,14 +168,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> Address:
-        """Return the address of nodes and applications without TLS."""
+        """Return the address on which nodes and applications connect without TLS."""
         if not self.listen or self.uses_tls:
             return UnixAddress(self.run / GRPC_SOCKET)
         return parse_address(self.listen)
 
     @property
     def tls_addresses(self) -> tuple[TcpAddress, TcpAddress]:
-        """Return where nodes and where applications connect over TLS."""
+        """Return the TLS addresses: first the one for nodes, then the one for applications."""
         nodes = _tcp_address(self.listen)
         if self.listen_applications:
             return nodes, _tcp_address(self.listen_applications)
@@ -183,14 +183,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def joining_address(self) -> TcpAddress:
-        """Return where hosts join that have no certificate yet."""
+        """Return the address at which hosts without a certificate join the cluster."""
         if self.listen_joining:
             return _tcp_address(self.listen_joining)
         nodes = _tcp_address(self.listen)
         return TcpAddress(nodes.host, nodes.port and nodes.port + 2)
 
     def shares(self) -> Shares:
-        """Return the settings of fair order."""
+        """Return the settings of fair-share scheduling."""
         return parse_shares(self.fairshare)
 
     def limits_of_users(self) -> UserLimits:
@@ -233,7 +233,7 @@ def load_config(path: Path | None, **overrides: object) -> Config:
 
 
 def parse_options(words: Sequence[str]) -> dict[str, str] | None:
-    """Return the options of the strategy from the command line, each given as ``name=value``.
+    """Parse strategy options of the command line, each written ``name=value``.
 
     Returns:
         The values by name, None if there are no options.
@@ -262,7 +262,7 @@ def _add_options(settings: dict[str, object], given: dict[str, object]) -> None:
 
 
 def check_config(settings: dict[str, object]) -> Config:
-    """Return the configuration with these settings.
+    """Check settings, and return the configuration that they make.
 
     Raises:
         ConfigError: if a key is unknown or a value is wrong.
@@ -294,7 +294,7 @@ def _read(path: Path) -> dict[str, object]:
 
 
 def _readable(text: str) -> str:
-    """``Expected `float`, got `str` - at `$.lease_s` `` -> ``lease_s: expected float, got str``."""
+    """Turn "Expected `float`, got `str` - at `$.lease_s`" into "lease_s: expected float, ..."."""
     match = re.fullmatch(r"(.*) - at `\$\.?(.*)`", text)
     message, key = (match[1], match[2]) if match else (text, "")
     message = message.replace("`", "")
@@ -375,7 +375,7 @@ def _check_users(config: Config) -> None:
 
 
 def has_identity(state: Path) -> bool:
-    """Return whether a state folder has the identity of a cluster, without reading it."""
+    """Return whether a state folder contains a cluster's identity; its files are not read."""
     return (state / IDENTITY_DIRECTORY / _IDENTITY_FILE).exists()
 
 
@@ -407,7 +407,7 @@ def _check_listen(key: str, text: str, config: Config) -> None:
 
 
 def _is_loopback(key: str, host: str) -> bool:
-    """Return whether a host is this one; refuse a host that is not an address."""
+    """Return whether an IP address belongs to this host only; ConfigError if it is no address."""
     if host == "localhost":
         return True
     try:
@@ -417,7 +417,7 @@ def _is_loopback(key: str, host: str) -> bool:
 
 
 def _check_ports(config: Config) -> None:
-    """Refuse addresses of applications and of joining hosts that the server could not use."""
+    """Check that the addresses for applications and joining hosts can be used together."""
     for key in ("listen_applications", "listen_joining", "listen_users"):
         if getattr(config, key) and not config.uses_tls:
             missing = "listen" if not config.listen else "an identity (`pliant cluster init`)"

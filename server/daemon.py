@@ -102,12 +102,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check_strategy(config: Config) -> None:
-    """Load the strategy once, to find mistakes in its name and options.
+    """Load the configured strategy once to find mistakes in its name and options.
 
     A strategy that is not part of Pliant is loaded in a process of its own.
 
     Raises:
-        ConfigError: if it is unknown, or an option of it is wrong.
+        ConfigError: the strategy is unknown, or one of its options is wrong.
     """
     from pliant.server.config import ConfigError
     from pliant.server.execution.strategy_process import (
@@ -138,10 +138,10 @@ def _check_strategy(config: Config) -> None:
 
 
 def _check_identity(config: Config) -> None:
-    """Read the identity of the cluster if other hosts may connect.
+    """Check that the identity of the cluster can be used, if other hosts may connect.
 
     Raises:
-        ConfigError: if it cannot be used.
+        ConfigError: the identity cannot be used.
     """
     if not config.uses_tls:
         return
@@ -260,7 +260,7 @@ def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
 
 
 def _startup_error_message(config: Config, error: Exception) -> object:
-    """Return a message for the administrator about a failed start, or None for an internal bug."""
+    """Return a message for the administrator about a failed start; None for an internal error."""
     import sqlite3
 
     from sqlalchemy.exc import SQLAlchemyError

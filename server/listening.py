@@ -112,7 +112,7 @@ class Services:
     """The services for nodes and applications, on the addresses of a configuration."""
 
     def __init__(self, parts: ServiceParts, config: Config, generation: int, secret: str) -> None:
-        """Read the identity of the cluster if the configuration needs it.
+        """Prepare the services; read the identity of the cluster if the configuration needs it.
 
         Raises:
             StoredIdentityError, UntrustedPathError, OSError: the identity cannot be used.
@@ -157,7 +157,7 @@ class Services:
         return Listening(str(by_name["local"]), tls, ports)
 
     def stop_joining(self) -> None:
-        """Let no host join any more."""
+        """Stop admitting hosts that join the cluster."""
         if self._joining is not None:
             self._joining.stop()
 
@@ -275,7 +275,7 @@ def _candidates(address: Address, last_port: str | None) -> list[Address]:
 
 
 def _address_for_nodes(applications: Address, nodes: TcpAddress) -> str:
-    """Return where applications connect, as nodes are told.
+    """Return the address of applications in the form that nodes are told.
 
     The host is left out if it is that of the nodes' address: a node may know it by another name.
     """

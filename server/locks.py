@@ -29,7 +29,7 @@ class ServerLock:
         self._held: list[int] = []
 
     def acquire(self) -> None:
-        """Take the locks without waiting.
+        """Take both locks; does not wait.
 
         Raises:
             AlreadyRunningError: if another server holds one of them.
@@ -69,12 +69,18 @@ class RunLock:
     def __init__(
         self, run: Path, state: Path, setting: str = "--run-dir or PLIANT_RUN_DIR"
     ) -> None:
-        """Name the folder of the sockets, that of the database, and how to choose the first."""
+        """Prepare a lock on the folder ``run`` for the server whose state folder is ``state``.
+
+        Args:
+            run: folder of the sockets.
+            state: folder of the database, which the file names.
+            setting: the options that choose another run folder, for the error.
+        """
         self._run, self._state, self._setting = run, state, setting
         self._held: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock without waiting.
+        """Take the lock; does not wait.
 
         Raises:
             AlreadyRunningError: if another server holds it.

@@ -32,18 +32,18 @@ _MAX_SHOWN = 80
 
 
 def is_reloaded(key: str) -> bool:
-    """Return whether a running server can change a key of its configuration."""
+    """Return whether a change of a configuration key takes effect without a restart."""
     # The server and the processes on the nodes count leases and must agree on their length.
     return key in _RELOADED or (key in Timeouts.__dataclass_fields__ and key != "lease_s")
 
 
 class Reload:
-    """Handles SIGHUP in the main thread."""
+    """Reloads configuration and log file on SIGHUP, in the main thread."""
 
     def __init__(
         self, config: Config, read: Callable[[], Config], apply: Callable[[Config], None]
     ) -> None:
-        """Remember the configuration in force.
+        """Remember the configuration that is in force.
 
         Args:
             config: the configuration that the server started with.

@@ -119,7 +119,7 @@ class Server:
         self._build(config)
 
     def _load_signer(self) -> OrderSigner | None:
-        """Return what signs orders to nodes, or None if the cluster has no identity."""
+        """Return the signer of orders to nodes; None if the cluster has no identity."""
         directory = self._config.identity
         if not directory.exists():
             return None
@@ -128,7 +128,7 @@ class Server:
         return load_signer(directory, self._generation)
 
     def _build(self, config: Config) -> None:
-        """Make the parts that need the database, each after the parts that it uses."""
+        """Create all parts that need the database, each after the parts that it uses."""
         self._status, self._connections, self._rpc = StatusCache(), Connections(), GrpcServer()
         self._tokens = AppTokens(bytes.fromhex(self._meta["key"]))
         short = self._meta["cluster"].replace("-", "")[:8]
@@ -207,7 +207,7 @@ class Server:
     # ---------------------------------------------------------------- start
 
     def start(self) -> None:
-        """Take over the stored state, start all threads, and publish the address."""
+        """Restore the stored state, start all threads, and publish the server's address."""
         commands = self._take_over()
         self._writer.start(self._on_fault)
         self.address = self._listen()
@@ -244,7 +244,7 @@ class Server:
         self._engine.dispose()
 
     def reload(self, config: Config) -> None:
-        """Use those settings of another configuration that a running server can change.
+        """Apply the settings of another configuration that may change while running.
 
         Called in the main thread.
         """
@@ -294,7 +294,7 @@ class Server:
         return {**meta, **fresh}
 
     def _take_over(self) -> Sequence[Command]:
-        """Hand the stored state to the parts; return what the core wants done first."""
+        """Give the stored state to all parts; return the core's commands to carry out first."""
         stored = self._stored
         open_jobs = [job for job, _ in stored.open_jobs]
         last, first_run = parse_two_ids(self._meta.get(RUNS_FROM, "0 0"))

@@ -24,12 +24,12 @@ class ShutdownPipe:
         self._on_hangup: Callable[[], None] | None = None
 
     def on_hangup(self, call: Callable[[], None]) -> None:
-        """Call a function on each SIGHUP. It is called in the main thread, inside `wait`."""
+        """Register a function to call on each SIGHUP; `wait` calls it in the main thread."""
         self._on_hangup = call
         signal.signal(signal.SIGHUP, lambda *_: None)
 
     def stop_on(self, *signals: signal.Signals) -> None:
-        """Stop when one of these signals arrives. Must be called in the main thread."""
+        """Make `wait` return when one of these signals arrives. Call this in the main thread."""
         signal.set_wakeup_fd(self._writes, warn_on_full_buffer=False)
         for number in signals:
             signal.signal(number, lambda *_: None)

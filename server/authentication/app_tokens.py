@@ -12,21 +12,21 @@ import hmac
 
 
 class AppTokens:
-    """Derives and verifies the secrets of applications from the key of the cluster."""
+    """Derives the secrets of applications from the key of the cluster, and verifies them."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
     def token(self, job: int, run: int) -> bytes:
-        """Return the token of a run, as ASCII text without white space."""
+        """Return the secret of one run of a job, as ASCII text without white space."""
         return self._sign(self._key, f"application {job} {run}").encode("ascii")
 
     def verify(self, token: bytes, job: int, run: int) -> bool:
-        """Return whether a token is that of a run, in constant time."""
+        """Return whether a token is the secret of a run; takes the same time for all tokens."""
         return hmac.compare_digest(token, self.token(job, run))
 
     def join_secret(self, job: int, run: int, resize: int) -> str:
-        """Return the secret that joining ranks of a resize show at the rendezvous."""
+        """Return the secret that joining ranks of a resize prove to know at the rendezvous."""
         return self._sign(self.token(job, run), str(resize))
 
     def checkpoint_key(self, job: int) -> bytes:

@@ -41,7 +41,7 @@ def load_secret(path: Path) -> str:
 
 
 def _make(path: Path) -> None:
-    """Write a new secret, private from the start and complete when it gets its name."""
+    """Create a file with a new secret that only its owner can read, in one step."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

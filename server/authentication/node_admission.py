@@ -60,7 +60,7 @@ class NodeAdmission:
     """Checks nodes with certificates against the list of admitted nodes."""
 
     def __init__(self, files: TlsFiles, clock: Callable[[], float] = time.time) -> None:
-        """Use the list in the directory of the cluster's identity.
+        """Check nodes against the list in the directory of the cluster's identity.
 
         Args:
             files: of the cluster's identity.
@@ -75,13 +75,13 @@ class NodeAdmission:
         self._read: Mapping[str, AdmittedNode] = {}
 
     def identify(self, peer: Mapping[str, Sequence[bytes]]) -> CertifiedNode:
-        """Return the node at the other end of a stream.
+        """Return the node that has opened a stream, from its certificate.
 
         Args:
-            peer: what gRPC knows about it, its `auth_context`.
+            peer: what gRPC knows about the other end, its `auth_context`.
 
         Raises:
-            NodeNotAdmittedError: it is no node of this cluster, or it may not connect.
+            NodeNotAdmittedError: the peer is no node of this cluster, or it may not connect.
         """
         if list(peer.get("ssl_tls_version", ())) != [_TLS_1_3]:
             raise NodeNotAdmittedError("a stream does not use TLS 1.3")
@@ -117,7 +117,7 @@ class NodeAdmission:
         return node
 
     def refusal(self, node: CertifiedNode) -> str:
-        """Return why a node may not be connected; empty if it may.
+        """Return why a node may not stay connected; empty if it may.
 
         Raises:
             StoredIdentityError, UntrustedPathError, OSError: the list cannot be read.
@@ -125,7 +125,7 @@ class NodeAdmission:
         return _refusal(node, self._admitted().get(node.name))
 
     def has_earlier_certificates(self, node: CertifiedNode) -> bool:
-        """Return whether the node's earlier certificates are still accepted.
+        """Return whether older certificates of a node, no longer needed, are still accepted.
 
         The node has connected with its newest one, so the earlier ones are not needed any more.
         """
@@ -136,10 +136,9 @@ class NodeAdmission:
         return entry is not None and node.serial in entry.serials[1:]
 
     def has_joined(self, name: str) -> bool:
-        """Return whether a node of this name has joined, so that it must show its certificate.
+        """Return whether a node of this name has joined the cluster and must show its certificate.
 
-        Returns:
-            True also if the list of nodes cannot be read, which is the safe answer.
+        If the list of nodes cannot be read, the answer is True, which is the safe one.
         """
         try:
             return name in self._admitted()

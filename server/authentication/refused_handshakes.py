@@ -19,7 +19,7 @@ class RefusedHandshakes:
     """Counts the handshakes of a port, and the streams that followed them."""
 
     def __init__(self, port: str) -> None:
-        """Count for a port, which is named in the log."""
+        """Start to count the handshakes on ``port``, which log lines name."""
         self._port = port
         self._begun = self._followed = 0
         #: Handshakes that had begun at the last look, and when that was.
@@ -27,15 +27,15 @@ class RefusedHandshakes:
         self._logged = 0
 
     def begin(self) -> None:
-        """Count a handshake that begins. Called by a thread of gRPC."""
+        """Count a TLS handshake that begins; called by a thread of gRPC."""
         self._begun += 1
 
     def follow(self) -> None:
-        """Count a stream of a client whose handshake has succeeded."""
+        """Count a stream that was opened, which shows that its client's handshake succeeded."""
         self._followed += 1
 
     def look(self, now: float) -> None:
-        """Log how many connections were refused, at most once in `INTERVAL_S`.
+        """Log how many handshakes failed since the last log line, at most once in `INTERVAL_S`.
 
         Args:
             now: on a monotonic clock.

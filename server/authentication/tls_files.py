@@ -49,7 +49,7 @@ class TlsFiles:
     """The identity of the cluster as it is on disk now. May be used by any thread."""
 
     def __init__(self, directory: Path) -> None:
-        """Read the files.
+        """Read the server's keys and certificates from ``directory``.
 
         Raises:
             StoredIdentityError, UntrustedPathError, OSError: as `load_identity`.
@@ -61,7 +61,7 @@ class TlsFiles:
 
     @property
     def current(self) -> ServerTls:
-        """Return the newest usable content of the files."""
+        """Return the content of the files as last read successfully."""
         with self._lock:
             self._refresh()
             return self._current
@@ -69,7 +69,7 @@ class TlsFiles:
     def credentials(
         self, *, clients_have_certificates: bool, on_handshake: Callable[[], None] | None = None
     ) -> grpc.ServerCredentials:
-        """Return the credentials of a port, which follow changes of the files.
+        """Return gRPC credentials for a port; they change when the files change.
 
         Args:
             clients_have_certificates: whether TLS refuses clients without a certificate of this
@@ -92,7 +92,7 @@ class TlsFiles:
         )
 
     def problems(self, now: float) -> list[str]:
-        """Return what is wrong with the time of the server's certificate and of its issuer.
+        """Return why the server's certificate or its issuer's is not valid now or expires soon.
 
         Args:
             now: in seconds since the epoch.

@@ -45,7 +45,7 @@ class Roles:
 
 
 def read_roles(path: str, operators: Sequence[str] = ()) -> Roles:
-    """Return the roles.
+    """Read which users and groups are operators or administrators.
 
     Args:
         path: of the roles file; empty if there is none.

@@ -24,7 +24,7 @@ ONE_USER = (
 
 @dataclass(frozen=True, slots=True)
 class SubmissionRules:
-    """What the configuration says about users."""
+    """The settings that decide which users may submit jobs."""
 
     #: Whether all users of this host may connect (key ``users``).
     for_all_users: bool = False

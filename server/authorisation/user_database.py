@@ -30,7 +30,7 @@ class UserAccount:
 
 
 class UserDatabase:
-    """Finds users by their id. Used in one event loop."""
+    """Finds users by their id, and remembers answers for a minute. Used in one event loop."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="users")
@@ -54,7 +54,7 @@ class UserDatabase:
 
 
 def look_up(uid: int) -> UserAccount:
-    """Ask the user database about a user."""
+    """Return a user from the user database of this host; this may take seconds."""
     try:
         found = pwd.getpwuid(uid)
         groups = os.getgrouplist(found.pw_name, found.pw_gid)

@@ -37,11 +37,11 @@ _REPLACED = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", COMMITS, GENERATION
 
 
 def read_backup(file: Path) -> tuple[Mapping[str, Any], Mapping[str, bytes]]:
-    """Return the manifest and the files of a backup, after a check of their digests.
+    """Read the manifest and the files of a backup, and check their digests.
 
     Raises:
-        BackupError: it is no backup, damaged, or of a newer version.
-        OSError: it cannot be read.
+        BackupError: the file is no backup, is damaged, or has a newer format.
+        OSError: the file cannot be read.
     """
     try:
         with tarfile.open(file, "r:") as archive:
@@ -70,7 +70,7 @@ def read_backup(file: Path) -> tuple[Mapping[str, Any], Mapping[str, bytes]]:
 def restore_backup(
     file: Path, state: Path, *, replace: bool = False, clock: Callable[[], float] = time.time
 ) -> tuple[Mapping[str, Any], Path | None]:
-    """Make a state folder from a backup.
+    """Write the state folder of a server from a backup.
 
     Args:
         file: the backup.

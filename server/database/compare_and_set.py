@@ -16,7 +16,7 @@ from pliant.server.database.statements import RowVersion, Write, update_job
 
 
 class RowVersions:
-    """The expected version of each open job's row, once all pending writes are done."""
+    """The expected version of each open job's row in the database, to detect foreign changes."""
 
     def __init__(self, jobs: Iterable[Job] = ()) -> None:
         """Remember jobs as they were read from the database, before they change."""
@@ -25,7 +25,7 @@ class RowVersions:
             self.remember(job)
 
     def remember(self, job: Job) -> None:
-        """Expect, at the next update, that the row of a job is as ``job`` is now."""
+        """Remember the present state of a job as the version that its row now has."""
         self._rows[job.id] = RowVersion.of(job)
 
     def remember_submitted(self, spec: JobSpec, *, held: bool) -> None:
@@ -33,7 +33,10 @@ class RowVersions:
         self.remember(Job(spec, JobState.HELD if held else JobState.PENDING))
 
     def compare_and_set(self, job: Job) -> Write:
-        """Return the write that updates the row of a job, and expect the new version from then."""
+        """Return the write that updates a job's row if it still has the expected version.
+
+        The new version is expected from then on.
+        """
         was = self._rows[job.id]
         self.remember(job)
         return update_job(job, was)

@@ -28,7 +28,7 @@ _ROOM_BYTES = 1 << 18
 
 
 def disk_full_error() -> sqlite3.OperationalError:
-    """Return the error that SQLite raises when the disk is full."""
+    """Return an error like the one that SQLite raises when the disk is full."""
     error = sqlite3.OperationalError("database or disk is full")
     error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_FULL, "SQLITE_FULL"
     return error
@@ -48,7 +48,7 @@ def is_disk_full(error: BaseException, folder: Path) -> bool:
 
 
 def has_free_space(folder: Path) -> bool:
-    """Return whether a file can be written in a folder, within free space and quota."""
+    """Return whether free space and quota allow writing a file in a folder."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, _ROOM_BYTES)

@@ -79,7 +79,7 @@ def check_values(path: Path, meta: Mapping[str, str]) -> None:
 
 
 def unusable_error(path: Path, error: BaseException) -> DatabaseUnusableError:
-    """Return the error for a server that cannot start with a database, with a remedy.
+    """Return the error to raise if a server cannot start with a database; it names a remedy.
 
     Args:
         path: the file.
@@ -101,7 +101,7 @@ def unusable_error(path: Path, error: BaseException) -> DatabaseUnusableError:
 
 
 def no_space_error(folder: Path) -> DatabaseUnusableError:
-    """Return the error for a start on a full disk."""
+    """Return the error to raise if a server starts on a full disk."""
     return DatabaseUnusableError(
         f"no room on the device of {folder}: make room there, then start again"
     )
@@ -160,7 +160,7 @@ def _engine(path: Path, begin: str, locked_s: float) -> Engine:
 
 
 def _writing(_cursor: object, statement: str, *_others: object) -> None:
-    """Raise the error of a full disk at a write, if a failpoint orders it."""
+    """Before a write, raise the error of a full disk if a failpoint demands it."""
     if statement.startswith(_CHANGES):
         try:
             writing()
@@ -169,7 +169,7 @@ def _writing(_cursor: object, statement: str, *_others: object) -> None:
 
 
 def _check(connection: Connection, path: Path) -> None:
-    """Check the integrity before anything is written, because SQLite ignores zeroed pages."""
+    """Check that the file is undamaged before anything is written; SQLite ignores zeroed pages."""
     found = [row[0] for row in connection.exec_driver_sql("PRAGMA quick_check(5)")]
     if found != ["ok"]:
         raise DatabaseUnusableError(f"{path} is damaged: {found[0]}; {_recovery(path)}")

@@ -89,7 +89,7 @@ def _skip_lost_ids(meta: Mapping[str, str], generation: int, last_job: int) -> d
 
 
 def read_used(path: Path) -> int:
-    """Return the last generation that was used, 0 if there was none.
+    """Return the last generation that was used; 0 if there was none.
 
     Raises:
         OSError: if the file cannot be read or is damaged.
@@ -106,5 +106,5 @@ def read_used(path: Path) -> int:
 
 
 def write_used(path: Path, generation: str) -> None:
-    """Write the generation durably and atomically, before it is used."""
+    """Store a generation durably, in one step, before it is used."""
     write_whole(path, f"{generation}\n")

@@ -43,7 +43,10 @@ class StoredWorld:
 
 @dataclass(frozen=True)
 class PhaseQuery:
-    """Which phases of jobs are wanted. None stands for all."""
+    """Which phases of jobs to return; None in a field selects all.
+
+    A phase is a time in which a job had the same processors.
+    """
 
     jobs: Sequence[int] = ()
     #: The owner.
@@ -56,7 +59,7 @@ class PhaseQuery:
     limit: int = MAX_HISTORY_LINES
 
     def selects(self, phase: AllocationPhase) -> bool:
-        """Return whether a phase is wanted."""
+        """Return whether this query wants a phase."""
         return (
             (not self.jobs or phase.job in self.jobs)
             and self.uid in (None, phase.uid)
@@ -68,7 +71,7 @@ class PhaseQuery:
 
 
 class Reader:
-    """The queries of the server. Every method may be called from any thread.
+    """The read-only queries of the server. Every method may be called from any thread.
 
     Methods that read records raise ``UnreadableRowError`` for a damaged row.
     """
@@ -102,9 +105,10 @@ class Reader:
         ]
 
     def open_jobs(self) -> list[tuple[Job, Summary]]:
-        """Return open jobs in order of submission.
+        """Return all jobs that have not ended, in order of submission.
 
-        Their programs are checked, too, so that damage is found when the server starts.
+        The records of their programs are parsed as well, so that damage is found when the server
+        starts.
         """
         still = tables.job.c.state.not_in(_FINAL)
         query = select(tables.job.c.id, tables.job.c.program).where(
@@ -115,7 +119,7 @@ class Reader:
         return self._jobs(still)
 
     def program_sizes(self) -> dict[JobId, int]:
-        """Return the bytes of the arguments and environment of each job that has not ended."""
+        """Return the bytes of arguments and environment of each job that has not ended."""
         table = tables.job.c
         parts = (func.json_extract(table.program, f"$.{name}") for name in ("argv", "env"))
         size = sum((func.coalesce(func.length(part), 0) for part in parts), literal(0))
@@ -123,7 +127,7 @@ class Reader:
         return {JobId(row.id): int(row.size) for row in self._rows(query)}
 
     def last_event_time(self) -> float | None:
-        """Return the time of the latest event, None if no job is open."""
+        """Return the time of the latest event (seconds since the epoch); None if no job is open."""
         table = tables.job
         if not self._rows(select(table.c.id).where(table.c.state.not_in(_FINAL)).limit(1)):
             return None
@@ -132,15 +136,15 @@ class Reader:
         return float(rows[0].time) if rows else None
 
     def recent_jobs(self, since: float) -> list[tuple[Job, Summary]]:
-        """Return jobs that ended after a time."""
+        """Return the jobs that ended after ``since``, in seconds since the epoch."""
         return self._jobs(tables.job.c.state.in_(_FINAL), tables.job.c.end >= since)
 
     def ended_jobs(
         self, selection: JobSelection, before: float, most: int
     ) -> list[tuple[Job, Summary]]:
-        """Return the newest ``most`` jobs of the wanted users and states that ended before a time.
+        """Return the newest ``most`` jobs that ended before a time and match a selection.
 
-        Their names are not compared.
+        Users and states of the selection are compared, names are not.
         """
         table = tables.job.c
         wanted = [
@@ -215,13 +219,13 @@ class Reader:
         }
 
     def usage(self) -> list[Usage]:
-        """Return the stored usage of all users, sorted by account and user."""
+        """Return the stored processor usage of all users, sorted by account and user."""
         table = tables.usage.c
         query = select(tables.usage).order_by(table.account, table.user)
         return [Usage(row.account, row.user, row.seconds, row.at, 0) for row in self._rows(query)]
 
     def phases(self, wanted: PhaseQuery) -> list[AllocationPhase]:
-        """Return stored phases in order of their start, at most ``wanted.limit``."""
+        """Return the stored phases that a query wants, in order of start, up to its limit."""
         table = tables.phase.c
         query = select(tables.phase).order_by(table.start, table.seq).limit(wanted.limit)
         if wanted.jobs:
@@ -300,9 +304,9 @@ class Reader:
         return [line for line in found if uid is None or line["data"].get("uid") == uid]
 
     def audit(self, uid: int | None, since: float, most: int) -> list[dict[str, Any]]:
-        """Return submissions, changes and refusals of a user, or of all users if None.
+        """Return the newest ``most`` submissions, changes and refusals, oldest first.
 
-        At most the newest ``most`` are returned, oldest first.
+        ``uid`` selects those of one user; None selects all.
         """
         event, job = tables.job_event, tables.job
         columns = (event, job.c.user.label("owner"), job.c.uid.label("owner_uid"))
@@ -335,7 +339,7 @@ class Reader:
         ]
 
     def _in(self, query: Any, column: Any, values: Sequence[Any]) -> list[Any]:
-        """Query in slices, because a statement may have a limited number of variables."""
+        """Query for many values in slices, because a statement's number of variables is limited."""
         rows: list[Any] = []
         for start in range(0, len(values), 5000):
             rows += self._rows(query.where(column.in_(values[start : start + 5000])))

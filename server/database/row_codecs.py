@@ -28,27 +28,27 @@ class UnreadableRowError(PliantError):
 
 
 def parse_job(text: str) -> Job:
-    """Return the job that a record describes."""
+    """Parse the stored record of a job."""
     return job_from_record(json.loads(text))
 
 
 def parse_node(text: str) -> Node:
-    """Return the node that a record describes."""
+    """Parse the stored record of a node."""
     return node_from_record(json.loads(text))
 
 
 def parse_processors(text: str) -> tuple[int, ...]:
-    """Return the processors of a world."""
+    """Parse the stored processors of a world."""
     return tuple(map(int, json.loads(text)))
 
 
 def parse_mapping(text: str) -> dict[str, Any]:
-    """Return the pairs of a barrier, or the data of an event."""
+    """Parse the stored pairs of a barrier, or the stored data of an event."""
     return dict(json.loads(text))
 
 
 def parse_names(text: str) -> list[str]:
-    """Return the names of the nodes of a phase."""
+    """Parse the stored names of a phase's nodes."""
     names = json.loads(text)
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError(text)
@@ -70,7 +70,7 @@ _TEXTS: Mapping[str, tuple[str, Mapping[str, Callable[[str], object]]]] = {
 
 
 def read_column(table: str, row: Row, column: str, how: Callable[[str], T]) -> T:
-    """Return the parsed value of a column.
+    """Parse one column of a row with ``how``; if that fails, name table, row and column.
 
     Args:
         table: the name of the table.
@@ -97,18 +97,18 @@ def unreadable_row(table: str, row: Row, column: str) -> UnreadableRowError:
 
 
 def check_row(table: str, row: Row) -> None:
-    """Parse all JSON columns of a row.
+    """Parse all JSON columns of a row to find damage.
 
     Raises:
-        UnreadableRowError: if one is damaged.
-        NewerRecordError: if a later version of Pliant wrote one.
+        UnreadableRowError: a column is damaged.
+        NewerRecordError: a later version of Pliant wrote a column.
     """
     for column, how in _TEXTS.get(table, ("", {}))[1].items():
         read_column(table, row, column, how)
 
 
 def rebuild(table: str, row: Row) -> Row | None:
-    """Return a row with its damaged record rebuilt from the other columns.
+    """Return a row whose damaged record is rebuilt from its other columns; None if impossible.
 
     Only a node can be rebuilt. Its columns and its next registration hold all values except the
     reason for which an operator drained it.

@@ -28,7 +28,7 @@ _OF_A_TREE = (5, 13)
 
 
 class Recovered(NamedTuple):
-    """The result of a recovery."""
+    """What a recovery did: where the damaged file is now, rows copied, and lines to show."""
 
     #: The path of the damaged file after the recovery.
     kept: Path
@@ -77,10 +77,10 @@ def recover(path: Path) -> Recovered:
 
 
 def is_intact(path: Path) -> bool:
-    """Return whether a database is undamaged. The check does not change the database.
+    """Return whether a database is undamaged; the check does not change it.
 
-    It is undamaged if SQLite finds no fault, every row can be read and holds no zeroed page, and
-    the table ``meta`` and all JSON columns are valid.
+    A database is undamaged if SQLite finds no fault, every row can be read and holds no zeroed
+    page, and the table ``meta`` and all JSON columns are valid.
     """
     try:
         with closing(_open_read_only(path)) as source:
@@ -145,7 +145,7 @@ def _write_private(path: Path, content: bytes | bytearray) -> None:
 def _read(
     source: sqlite3.Connection, target: sqlite3.Connection, table: str, damaged: list[_Damaged]
 ) -> int:
-    """Copy the readable rows of a table; return their number."""
+    """Copy the readable rows of a table to another database; return how many were copied."""
     names = [column.name for column in metadata.tables[table].columns]
     places = ", ".join("?" * len(names))
     insert = f'INSERT OR IGNORE INTO "{table}" ({_listed(names)}) VALUES ({places})'
@@ -168,7 +168,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _rows(source: sqlite3.Connection, table: str) -> Iterator[row_codecs.Row]:
-    """Yield readable rows, one query for each.
+    """Yield the readable rows of a table, with one query for each.
 
     A longer query reads ahead, and would lose the row before a damaged page.
     """
@@ -197,7 +197,7 @@ def _next(source: sqlite3.Connection, select: str, last: int) -> tuple[Any, ...]
 
 
 def _next_readable(source: sqlite3.Connection, select: str, last: int) -> int | None:
-    """Return the row number after which rows can be read again, None if there is none."""
+    """Return the row number after which rows are readable again; None if none is."""
     for power in range(MAX_ROWID_BITS):
         if _readable(source, select, last + (1 << power)):
             break
@@ -222,14 +222,17 @@ def _readable(source: sqlite3.Connection, select: str, last: int) -> bool:
 
 
 def _delete_orphans(target: sqlite3.Connection) -> None:
-    """Delete rows of lost jobs, because the number of a lost job may be used again."""
+    """Delete rows that belong to lost jobs, whose numbers may be used again."""
     target.execute("DELETE FROM world WHERE job NOT IN (SELECT id FROM job)")
     for table in ("rank_exit", "fence"):
         target.execute(f"DELETE FROM {table} WHERE world NOT IN (SELECT name FROM world)")
 
 
 def _reserve_job_ids(target: sqlite3.Connection, jobs: Sequence[int]) -> None:
-    """Keep the numbers of left-out jobs from reuse, because they have events and processes."""
+    """Make sure that the numbers of jobs left out are not used again.
+
+    These jobs still have events, and perhaps processes.
+    """
     known = dict(target.execute("SELECT key, value FROM meta WHERE key = ?", [LAST_JOB_ID]))
     if given := [number for number in jobs if number <= MAX_ID]:
         last = max(*given, int(known.get(LAST_JOB_ID, "0")))
@@ -237,7 +240,7 @@ def _reserve_job_ids(target: sqlite3.Connection, jobs: Sequence[int]) -> None:
 
 
 def _replace_file(path: Path, fresh: Path) -> Path:
-    """Replace the old database by the new one, and return the new path of the old one."""
+    """Put the new database in place of the old one; return where the old one is now."""
     number = 1
     while (kept := path.with_name(f"{path.name}.damaged{number}")).exists():
         number += 1

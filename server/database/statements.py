@@ -31,7 +31,7 @@ class Write(NamedTuple):
 
 
 class RowVersion(NamedTuple):
-    """The columns by which a changed row of a job is recognised."""
+    """The columns that tell whether the row of a job has changed."""
 
     state: str
     run: int
@@ -39,7 +39,7 @@ class RowVersion(NamedTuple):
 
     @classmethod
     def of(cls, job: Job) -> RowVersion:
-        """Return the version of the row once the job is stored."""
+        """Return the version that a job's row has once the job is stored."""
         return cls(job.state.value, job.run, job.epoch)
 
 
@@ -126,7 +126,7 @@ def _job_values(job: Job) -> dict[str, Any]:
 
 
 def insert_job(job: Job, program: Program, key: str | None) -> Write:
-    """Return the write of a job that was just accepted.
+    """Return the write that stores a newly accepted job.
 
     Args:
         job: the job.
@@ -152,14 +152,14 @@ def insert_job(job: Job, program: Program, key: str | None) -> Write:
 
 
 def update_job(job: Job, was: RowVersion) -> Write:
-    """Return the write of a job's state, which fails unless its row has the version ``was``."""
+    """Return the write of a job's state; it fails unless the row has the version ``was``."""
     values = {f"new_{name}": value for name, value in _job_values(job).items()}
     before = {f"was_{name}": value for name, value in was._asdict().items()}
     return Write(_UPDATE_JOB, {"which": job.id, **before, **values})
 
 
 def put_node(node: Node) -> Write:
-    """Return the write of a node's state."""
+    """Return the write that stores a node."""
     return Write(
         _PUT_NODE,
         {
@@ -174,17 +174,17 @@ def put_node(node: Node) -> Write:
 
 
 def drop_node(name: str) -> Write:
-    """Return the deletion of a node."""
+    """Return the write that deletes a node."""
     return Write(_DROP_NODE, {"which": name})
 
 
 def put_meta(key: str, value: str) -> Write:
-    """Return the write of a value in the table ``meta``."""
+    """Return the write that sets a value in the table ``meta``."""
     return Write(_PUT_META, {"key": key, "value": value})
 
 
 def add_note(note: Note) -> Write:
-    """Return the write of one line of the history."""
+    """Return the write that adds one line to the history."""
     return Write(
         _INSERT_NOTE,
         {
@@ -198,18 +198,21 @@ def add_note(note: Note) -> Write:
 
 
 def add_phase(phase: AllocationPhase) -> Write:
-    """Return the write of a phase of a job that has ended."""
+    """Return the write that adds a phase of a job to the accounting."""
     return Write(_INSERT_PHASE, {**phase._asdict(), "nodes": json.dumps(phase.nodes)})
 
 
 def put_usage(usage: Usage) -> Write:
-    """Return the write of the usage of a user."""
+    """Return the write that stores the processor usage of a user."""
     values = {"account": usage.account, "user": usage.user}
     return Write(_PUT_USAGE, {**values, "seconds": usage.seconds, "at": usage.at})
 
 
 def drop_requests(kind: str, kept: int) -> Write:
-    """Return the deletion of all requests of a kind, `REFUSED` or `DONE`, but the newest."""
+    """Return the write that deletes all but the newest ``kept`` requests of a kind.
+
+    ``kind`` is `REFUSED` or `DONE`.
+    """
     return Write(_DROP_REFUSALS, {"refused": kind, "one": 1, "kept": kept})
 
 
@@ -229,7 +232,10 @@ def add_world(world: World) -> Write:
 
 
 def add_exit(world: str, rank: int, end: tuple[int, int, int, str, float]) -> Write:
-    """Return the write of a process exit: processor, exit code, signal, reason and time."""
+    """Return the write that stores how a rank ended.
+
+    ``end`` has its processor, exit code, signal, reason and time.
+    """
     processor, code, signal, reason, at = end
     return Write(
         _ADD_EXIT,
@@ -253,17 +259,17 @@ def add_barrier(world: str, sequence: int, pairs: Mapping[str, str]) -> Write:
 
 
 def drop_passed_barriers(world: str, last: int) -> Write:
-    """Return the deletion of the barriers of a world before the last complete one."""
+    """Return the write that deletes the barriers of a world before number ``last``."""
     return Write(_DROP_PASSED_BARRIERS, {"which": world, "last": last})
 
 
 def drop_barriers(worlds: Sequence[World]) -> list[Write]:
-    """Return the deletions of all barriers of worlds that have ended."""
+    """Return the writes that delete all barriers of worlds that have ended."""
     return [Write(_DROP_BARRIERS, {"which": world.name}) for world in worlds if world.spans_nodes]
 
 
 def _plain(value: object) -> object:
-    """Convert a value in the data of an event that JSON does not know."""
+    """Convert a value of an event to one that JSON can represent."""
     if isinstance(value, set | frozenset):
         return sorted(value)
     if isinstance(value, Mapping):

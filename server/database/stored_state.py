@@ -16,7 +16,7 @@ from pliant.server.registry.job_program import Summary
 
 @dataclass(frozen=True)
 class StoredState:
-    """The state that the last server left."""
+    """The state that the previous server left in the database."""
 
     nodes: Sequence[Node]
     open_jobs: Sequence[tuple[Job, Summary]]
@@ -35,7 +35,7 @@ class StoredState:
 
 
 def read_state(reader: Reader, ended_since: float) -> StoredState:
-    """Read the state.
+    """Read the state that the previous server left.
 
     Args:
         reader: of the database.

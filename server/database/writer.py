@@ -42,7 +42,7 @@ class _Item(NamedTuple):
 
 
 class Writer:
-    """Commits writes from any thread. A commit is atomic, and durable when its future is done."""
+    """Commits writes for all threads; a commit is atomic, and durable once its future is done."""
 
     def __init__(self, engine: Engine, guard: CommitGuard | None = None) -> None:
         self._engine, self._guard = engine, guard
@@ -84,7 +84,7 @@ class Writer:
                     return
 
     def _next_group(self) -> tuple[list[_Item], bool]:
-        """Wait for a transaction and return it with all others that have been queued.
+        """Wait for a transaction; return it with all others that are queued, to commit together.
 
         The second value is False if the writer must end after them.
         """
@@ -166,7 +166,7 @@ class Prepared(NamedTuple):
 
 @lru_cache(maxsize=64)
 def prepare(statement: Executable, dialect: Dialect, names: tuple[str, ...]) -> Prepared:
-    """Compile a statement once.
+    """Compile a statement into text that the driver can execute repeatedly.
 
     Executing it through SQLAlchemy each time would cost more than the work of SQLite itself.
     """

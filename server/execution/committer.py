@@ -32,7 +32,7 @@ class StateLostError(ReportedError):
 
 
 class _PendingCommit:
-    """A commit that was not waited for yet."""
+    """A commit for which nobody has waited yet."""
 
     def __init__(self, rows: Sequence[Write], then: Callable[[], object]) -> None:
         self.rows, self.then = rows, then
@@ -40,7 +40,7 @@ class _PendingCommit:
         self._over = threading.Event()
 
     def ended(self, future: Future[None]) -> None:
-        """Note the result of the commit; called in the writer's thread."""
+        """Store the result of the commit; called in the writer's thread."""
         try:
             if future.exception() is None:
                 self.durable = True
@@ -63,7 +63,7 @@ class Committer:
         stopping: Callable[[], bool],
         delayed: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Commit through a writer.
+        """Commit through ``writer``.
 
         Args:
             writer: of the database.
@@ -76,7 +76,9 @@ class Committer:
         self._pending: _PendingCommit | None = None
 
     def commit(self, rows: Sequence[Write]) -> bool:
-        """Commit rows after all earlier ones, retrying while the error is transient.
+        """Commit rows after all earlier ones, and wait until they are durable.
+
+        An error that may pass, such as a full disk, is retried.
 
         Returns:
             True if they are durable, False if the server stops before that.
@@ -89,11 +91,14 @@ class Committer:
         return self.wait_pending() and self._commit(rows)
 
     def commit_later(self, rows: Sequence[Write], then: Callable[[], object]) -> bool:
-        """Commit without waiting, once the commit that is still pending is durable.
+        """Start a commit without waiting for it; first wait for an earlier one that is pending.
 
         Args:
             rows: what to write.
-            then: called when it is durable, in the writer's thread or in `wait_pending`.
+            then: called when they are durable, in the writer's thread or in `wait_pending`.
+
+        Returns:
+            False if the server stops before the earlier commit is durable.
 
         Raises:
             StateLostError: as `commit`, for the earlier commit.
@@ -105,7 +110,7 @@ class Committer:
         return True
 
     def wait_pending(self) -> bool:
-        """Wait for the pending commit, if there is one.
+        """Wait until the pending commit, if any, is durable.
 
         Returns:
             True if nothing is pending any more, False if the server stops before that.

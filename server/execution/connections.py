@@ -35,7 +35,7 @@ class Stream(Generic[M]):
         self.last_beat = 0
 
     def send(self, message: M) -> None:
-        """Queue a message. May be called from any thread."""
+        """Queue a message for the peer. May be called from any thread."""
         self._from_anywhere(message)
 
     def close(self) -> None:
@@ -44,11 +44,11 @@ class Stream(Generic[M]):
 
     @property
     def is_closed(self) -> bool:
-        """Return whether nothing more is sent. Called in the gRPC loop."""
+        """Return whether the stream sends nothing more. Called in the gRPC loop."""
         return self._closed
 
     def end_with(self, message: M) -> None:
-        """End the stream at once with a message, in place of those that wait. In the gRPC loop."""
+        """Send a last message at once, without those that are queued. Called in the gRPC loop."""
         if not self._closed:
             self._drop_waiting()
             self._put(message)
@@ -88,7 +88,7 @@ NodeStream = Stream[node_pb2.NodeOrder]
 
 @dataclass(slots=True)
 class AppSession:
-    """The stream of an application's coordinator, and values from its Hello message."""
+    """The stream of an application's coordinator (its rank 0), with values that it sent first."""
 
     job: JobId
     run: int
@@ -114,7 +114,7 @@ class Connections:
     # ---------------------------------------------------------------- nodes
 
     def attach_node(self, name: NodeName, stream: NodeStream) -> None:
-        """Send this node's orders to this stream; close the stream that it replaces."""
+        """Make a stream the one that carries a node's orders; close the stream that it replaces."""
         with self._lock:
             before = self._nodes.get(name)
             self._nodes[name] = stream
@@ -139,7 +139,10 @@ class Connections:
             stream.close()
 
     def send_to_node(self, name: NodeName, order: node_pb2.NodeOrder) -> bool:
-        """Send an order; False if the node is not connected and must be told when it registers."""
+        """Send an order to a node; False if the node is not connected.
+
+        A node that is not connected gets its orders when it registers again.
+        """
         with self._lock:
             stream = self._nodes.get(name)
         if stream is None:
@@ -149,7 +152,7 @@ class Connections:
         return True
 
     def close_all(self) -> None:
-        """End every stream because the server stops. Peers will look for the next server."""
+        """End every stream, because the server stops."""
         with self._lock:
             nodes, sessions = list(self._nodes.values()), list(self._coordinators.values())
         for stream in nodes:
@@ -160,7 +163,7 @@ class Connections:
     # ---------------------------------------------------------------- applications
 
     def attach_coordinator(self, session: AppSession) -> None:
-        """Use this session for a job from now on, and close the session that it replaces."""
+        """Make a session the one of its job, and close the session that it replaces."""
         key = (session.job, session.run)
         with self._lock:
             before = self._coordinators.get(key)
@@ -169,7 +172,7 @@ class Connections:
             before.stream.close()
 
     def detach_coordinator(self, session: AppSession) -> bool:
-        """Drop a session; return False if another one has replaced it."""
+        """Drop a session; return False if it was replaced before."""
         key = (session.job, session.run)
         with self._lock:
             if self._coordinators.get(key) is not session:
@@ -186,7 +189,7 @@ class Connections:
             session.stream.close()
 
     def send_to_coordinator(self, job: JobId, run: int, order: app_pb2.AppOrder) -> bool:
-        """Send to a job's coordinator; False if it is not connected."""
+        """Send a message to a job's coordinator; False if it is not connected."""
         with self._lock:
             session = self._coordinators.get((job, run))
         if session is None:
@@ -196,7 +199,7 @@ class Connections:
         return True
 
     def rendezvous(self, job: JobId, run: int) -> str:
-        """Return where the job's coordinator awaits joining ranks; empty if unknown."""
+        """Return the address at which a job's coordinator awaits joining ranks; else empty."""
         with self._lock:
             session = self._coordinators.get((job, run))
         return session.rendezvous if session else ""

@@ -35,7 +35,10 @@ log = logging.getLogger(__name__)
 
 
 class CommandDispatcher:
-    """Turns commands of the core into messages. Runs in the execute thread."""
+    """Turns commands of the core into messages to nodes and applications.
+
+    Runs in the execute thread.
+    """
 
     def __init__(
         self,
@@ -65,13 +68,13 @@ class CommandDispatcher:
         }
 
     def prepare(self, command: commands.Command) -> Sequence[Write]:
-        """Return rows to store before dispatch, in addition to the state of the core."""
+        """Return the rows that a command needs in the database before it is carried out."""
         if not isinstance(command, commands.Launch):
             return ()
         return [add_world(self._world(command))]
 
     def dispatch(self, command: commands.Command) -> None:
-        """Send the messages of a command.
+        """Send the messages that a command requires.
 
         A peer that is not connected gets them when it registers again.
         """
@@ -119,7 +122,7 @@ class CommandDispatcher:
                 self._connections.send_to_node(node, node_pb2.NodeOrder(start_world=order))
 
     def _sign(self, order: node_pb2.StartWorld, node: NodeName, uid: int) -> None:
-        """Sign an order if the cluster has an identity; a node refuses one without a signature."""
+        """Sign an order to start processes, if the cluster has an identity; nodes demand that."""
         if self._signer is not None and not self._signer.sign(order, node, uid):
             log.error("job %d: user %d has no account on this host", order.job, uid)
 

@@ -112,7 +112,7 @@ class CoreLoop:
     # ---------------------------------------------------------------- any thread
 
     def post(self, *events: Event) -> None:
-        """Queue events for the core, in this order; does not wait."""
+        """Queue events for the core in this order, without waiting."""
         self._put(*map(CoreInput, events))
 
     def commit(
@@ -121,7 +121,7 @@ class CoreLoop:
         changes: Sequence[Write] = (),
         read: Callable[[Core], Any] | None = None,
     ) -> Future[Any]:
-        """Queue an event; the future is done when the result is durable.
+        """Queue an event for the core; return a future that is done when its result is durable.
 
         Args:
             event: for the core.
@@ -133,7 +133,7 @@ class CoreLoop:
         return future
 
     def call(self, read: Callable[[Core], Any], *, uncommitted_ok: bool = False) -> Future[Any]:
-        """Call a function with the core between two events, and return its result as a future.
+        """Have ``read`` called with the core between two events; the future gets its result.
 
         With ``uncommitted_ok`` the function is called even while the state cannot be stored.
         """
@@ -142,7 +142,7 @@ class CoreLoop:
         return future
 
     def ask(self, event: UserEvent) -> Future[AnswerUser]:
-        """Queue a request of a user; the future holds the core's answer.
+        """Queue a request of a user; return a future of the core's answer.
 
         The future fails with StorageDelayedError if the state cannot be stored in time.
         """
@@ -159,7 +159,7 @@ class CoreLoop:
     # ---------------------------------------------------------------- life
 
     def start(self, commands: Sequence[Command], on_fault: Callable[[str], None]) -> None:
-        """Start the thread, which first carries out the core's commands after a restart."""
+        """Start the thread; first it carries out ``commands``, the core's after a restart."""
 
         def run() -> None:
             result = self._new_result()
@@ -189,12 +189,15 @@ class CoreLoop:
 
     @staticmethod
     def _throttle_submissions(entries: list[CoreInput], spent: float) -> None:
-        """Pause after a round of submissions, so that more of them share the next plan."""
+        """Pause after a long round of submissions, so that more of them share the next plan."""
         if spent > LONG_ROUND_S and all(isinstance(e.event, JobSubmitted) for e in entries):
             time.sleep(min(spent, MAX_PAUSE_S))
 
     def _gather(self) -> list[CoreInput] | None:
-        """Wait for entries or due timers and return them; return None to end the thread."""
+        """Wait until events have arrived or timers are due, and return them.
+
+        None means that the server stops and nothing is left, so that the thread ends.
+        """
         with self._flag:
             while True:
                 self._manager.alive()
@@ -213,9 +216,10 @@ class CoreLoop:
                     self._timers.extend(late, self._clock.now())
 
     def _wait_s(self) -> float | None:
-        """Return how many seconds the loop may sleep; None for any time.
+        """Return how many seconds the loop may sleep; None if nothing limits the time.
 
-        It ends with the next timer, the next commit, or the next sign of life for the manager.
+        The sleep ends with the next timer, with the next deferred commit, or when the service
+        manager expects to hear that this thread is alive.
         """
         now, due = self._clock.now(), self._timers.next_time()
         waits = [] if self._manager.interval_s is None else [self._manager.interval_s]
@@ -233,7 +237,7 @@ class CoreLoop:
         return result
 
     def _handle(self, entries: list[CoreInput], result: RoundResult) -> None:
-        """Pass the events to the core: as one batch up to the next query, or one by one."""
+        """Pass the entries to the core; events between two queries are handled as one batch."""
         run: list[CoreInput] = []
         for entry in entries:
             result.changes += entry.changes
@@ -248,7 +252,7 @@ class CoreLoop:
         self._handle_run(run, result)
 
     def _handle_run(self, run: list[CoreInput], result: RoundResult) -> None:
-        """Handle events. If the core fails on one, fail its entry and continue with the others."""
+        """Have the core handle events; one on which it fails does not prevent the others."""
         waiting = iter(run)
         current: list[CoreInput] = []
 
@@ -283,7 +287,7 @@ class CoreLoop:
                 entry.error = error
 
     def _sort_commands(self, commands: Sequence[Command], result: RoundResult) -> None:
-        """Put each command of the core where it belongs: rows, plan, timers, or dispatch."""
+        """Sort the core's commands into rows to store, a plan, timers, and messages to send."""
         for command in commands:
             match command:
                 case Store():
@@ -312,7 +316,7 @@ class CoreLoop:
         self._pending_plan = result.plan
 
     def _finish(self, result: RoundResult, entries: list[CoreInput]) -> None:
-        """Plan, send proposals, commit, publish, dispatch, answer, in this order.
+        """Finish a round: plan, send proposals, commit, publish, dispatch, answer, in this order.
 
         Only proposals in negotiations are sent before the commit, so that the application can work
         on its answer meanwhile. They commit neither side before GO. If the server dies, both sides
@@ -365,7 +369,11 @@ class CoreLoop:
             self._on_jobs_ended(ended)
 
     def _defer_commit(self, result: RoundResult, entries: list[CoreInput]) -> bool:
-        """Defer a result that nobody relies on and return True; else add the deferred one to it."""
+        """Return True if the commit of this round's result is deferred to a later round.
+
+        Otherwise, add a result that was deferred before to this one. Only a result on which no
+        other process relies may be deferred.
+        """
         deferred, self._deferred = self._deferred, None
         if deferred is not None:
             result.absorb(deferred)
@@ -415,7 +423,7 @@ class CoreLoop:
 
 
 def _request(entry: CoreInput) -> int:
-    """Return the number of a user's request, 0 for any other entry."""
+    """Return the number of a user's request; 0 for any other entry."""
     number: int = getattr(entry.event, "request", 0)
     return number
 

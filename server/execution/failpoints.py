@@ -1,6 +1,7 @@
-"""The failpoints that a round of the execute thread passes, by the steps in its result.
+"""Trigger the failpoints of the execute thread, at which fault tests stop or delay the server.
 
-The names are written out, because a test compares them with the list of all failpoints.
+Which failpoints a round triggers depends on the steps in its result. Their names are written out,
+because a test compares them with the list of all failpoints.
 """
 
 from __future__ import annotations
@@ -48,22 +49,22 @@ _NOTES = {
 
 
 def before_commit(result: RoundResult) -> None:
-    """Pass the failpoints before the commit, when no message has been sent."""
+    """Trigger the failpoints that lie before the commit and before any message is sent."""
     _reach(result, _BEFORE)
 
 
 def proposed(result: RoundResult) -> None:
-    """Pass the failpoints before the commit, when proposals have been sent."""
+    """Trigger the failpoints that lie after sending proposals and before the commit."""
     _reach(result, _PROPOSED)
 
 
 def after_commit(result: RoundResult) -> None:
-    """Pass the failpoints after the commit, before other messages are sent."""
+    """Trigger the failpoints that lie after the commit and before messages are sent."""
     _reach(result, _AFTER)
 
 
 def sent(result: RoundResult) -> None:
-    """Pass the failpoints after all messages were sent."""
+    """Trigger the failpoints that lie after all messages were sent."""
     _reach(result, _SENT)
 
 

@@ -13,7 +13,7 @@ MAX_CACHED_PROGRAMS = 512
 
 
 class ProgramCache:
-    """The programs of jobs between submission and start."""
+    """Keeps the programs of jobs in memory between submission and start."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

@@ -24,7 +24,7 @@ LIFETIME_S = 240
 
 
 class OrderSigner:
-    """Signs orders with the key of the cluster."""
+    """Signs orders to start processes with the key of the cluster."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class OrderSigner:
         self._clock = clock
 
     def sign(self, order: node_pb2.StartWorld, node: NodeName, uid: int) -> bool:
-        """Add the signed order to the order for a node, which must not change any more.
+        """Add a signature to the order for a node; the order must not change afterwards.
 
         Args:
-            order: complete but for this.
-            node: that gets it.
+            order: complete except for the signature.
+            node: the node that gets it.
             uid: of the user of the job.
 
         Returns:
@@ -75,7 +75,7 @@ class OrderSigner:
 
 
 def load_signer(directory: Path, generation: int) -> OrderSigner | None:
-    """Return what signs orders, or None if the cluster has no identity.
+    """Return the signer of orders; None if the cluster has no identity.
 
     Raises:
         IdentityError, OSError: the identity is damaged, or others could change it.

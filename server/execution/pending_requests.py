@@ -41,13 +41,13 @@ class StorageDelayedError(Exception):
     """The result of a request cannot be stored yet. The message is the reason."""
 
     def __init__(self, why: str, *, taken: bool) -> None:
-        """Set ``taken`` if the core has handled the request; else the request was withdrawn."""
+        """Make the error; ``taken`` tells whether the core has handled the request already."""
         super().__init__(why)
         self.taken = taken
 
 
 class RequestTable:
-    """Pending requests by number. Every method may be called from any thread."""
+    """Users' requests that wait for an answer, by number. May be used from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,7 +63,7 @@ class RequestTable:
             return self._last, future
 
     def answer(self, answer: AnswerUser) -> None:
-        """Set the answer to a request, unless the user was told before that it is delayed."""
+        """Set the answer to a request, unless its user was told that it is delayed."""
         with self._lock:
             future = self._waiting.pop(answer.request, None)
         if future is not None:
@@ -77,7 +77,7 @@ class RequestTable:
             future.set_exception(error)
 
     def delay(self, withdrawn: Collection[int], why: str) -> None:
-        """Let all pending requests fail with StorageDelayedError.
+        """Make all waiting requests fail with StorageDelayedError.
 
         Args:
             withdrawn: numbers of the requests that the core has not seen.

@@ -53,7 +53,7 @@ class Planner:
         self._faults_before = 0
 
     def run(self, order: RunStrategy) -> PlanReady | PlanFailed:
-        """Ask for a plan. Every error becomes PlanFailed."""
+        """Ask the strategy for a plan; every error becomes `PlanFailed`."""
         begin = time.monotonic()
         try:
             plan, fault = self._plan(order)
@@ -71,7 +71,7 @@ class Planner:
         return self._failed(order.cycle, str(fault))
 
     def reject_plan(self, cycle: CycleId, fault: str) -> PlanFailed:
-        """Count the last plan as a fault because the core could not carry it out."""
+        """Count a failure of the strategy, because the core could not carry out its last plan."""
         self._faults = self._faults_before
         return self._failed(cycle, fault)
 
@@ -81,7 +81,7 @@ class Planner:
         return PlanFailed(cycle, fault)
 
     def _plan(self, order: RunStrategy) -> tuple[object, str | None]:
-        """Ask the strategy for a plan. Return the plan, and what is wrong with it or None."""
+        """Return the strategy's plan, and what is wrong with it; None if nothing is."""
         view = order.view
         if self._process is not None:
             plan = self._process.plan(view, self._deadline_s, order.outcomes)
@@ -97,7 +97,7 @@ class Planner:
         return own, find_fault(view, own)
 
     def close(self) -> None:
-        """End the child process of the strategy, if the strategy runs in one."""
+        """End the strategy's process, if it has one."""
         if self._process is not None:
             self._process.close()
             self._process = None

@@ -50,7 +50,7 @@ FILE_TIME_GRANULARITY_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class LaunchSettings:
-    """Settings of this server that every start needs."""
+    """Settings of this server that go into every order to start processes."""
 
     application_address: str
     address_file: str
@@ -72,7 +72,7 @@ def start_orders(
     *,
     may_grow: bool,
 ) -> Mapping[NodeName, node_pb2.StartWorld]:
-    """Build the order for each node of a world.
+    """Return the order for each node that starts its ranks of a world.
 
     Args:
         world: to start.
@@ -111,7 +111,7 @@ def start_orders(
 
 
 def _name_files(order: node_pb2.StartWorld, program: Program, node: str, number: int) -> None:
-    """Put the name and the number of a node into the names of files."""
+    """Replace the marks for a node's name and number in the names of output files."""
     values = node_marks(node, number)
     order.stdin = os.fsencode(expand(program.stdin, values))
     order.stdout = os.fsencode(expand(program.stdout, values))
@@ -130,7 +130,7 @@ def _truncate_before(world: World) -> float:
 def end_when_cut_off(
     orders: Iterable[node_pb2.StartWorld], stop_after_s: float | None, settings: LaunchSettings
 ) -> None:
-    """Order nodes to end the processes when they lose the server for so long.
+    """Tell nodes after how long without contact to the server they must end the processes.
 
     Args:
         orders: of all nodes.
@@ -143,7 +143,7 @@ def end_when_cut_off(
 
 
 def add_share(order: node_pb2.StartWorld, share: NodeShare | None) -> None:
-    """Name the memory and the devices that the processes may use on the node of an order."""
+    """Add the memory and devices that the processes may use on a node to its order."""
     if share is None:
         return
     order.memory_bytes = share.memory_bytes

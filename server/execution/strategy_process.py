@@ -82,16 +82,16 @@ class StrategyProcess:
     # ---------------------------------------------------------------- asking
 
     def check(self, within_s: float = LOAD_TIMEOUT_S) -> None:
-        """Wait until the strategy is loaded.
+        """Wait until the child has loaded the strategy.
 
         Raises:
-            StrategyRefusedError: if its name or an option is wrong.
-            StrategyProcessError: if the child ended or was too slow.
+            StrategyRefusedError: its name or an option is wrong.
+            StrategyProcessError: the child ended or was too slow.
         """
         self._with_deadline(self._await_ready, within_s)
 
     def plan(self, view: View, within_s: float, outcomes: Sequence[Outcome] = ()) -> Plan:
-        """Ask for a plan.
+        """Ask the strategy for a plan.
 
         Args:
             view: the state to plan for.
@@ -104,7 +104,7 @@ class StrategyProcess:
         return self._convert(Plan, self._answer("plan", (view, tuple(outcomes)), within_s))
 
     def availability(self, job: WaitingJob, view: View, within_s: float) -> Availability:
-        """Ask whether a job could be accepted.
+        """Ask the strategy whether it would accept a job now.
 
         Raises:
             StrategyProcessError: if no answer came within ``within_s`` seconds, or it is invalid.
@@ -112,7 +112,7 @@ class StrategyProcess:
         return self._convert(Availability, self._answer("availability", (view, job), within_s))
 
     def _answer(self, kind: str, question: Question, within_s: float) -> object:
-        """Ask the child and return the data of its answer, which must be of a kind."""
+        """Send a question to the child, and return the data of its answer of kind ``kind``."""
         try:
             answer = self._with_deadline(lambda deadline: self._ask(question, deadline), within_s)
         except StrategyRefusedError as error:
@@ -152,7 +152,7 @@ class StrategyProcess:
     # ---------------------------------------------------------------- one exchange
 
     def _with_deadline(self, exchange: Callable[[float], Any], within_s: float) -> Any:
-        """Run an exchange with a deadline; restart the child after any error."""
+        """Call ``exchange`` with a deadline; if it fails, restart the child."""
         try:
             return exchange(time.monotonic() + within_s)
         except StrategyRefusedError:
@@ -208,7 +208,7 @@ class StrategyProcess:
                 raise _PipeClosedError from None
 
     def _receive(self, deadline: float) -> Any:
-        """Return the next message, which may consist of plain data only."""
+        """Return the child's next message, which may contain plain data only."""
         length = int.from_bytes(self._read_bytes(LENGTH_BYTES, deadline))
         if length > MAX_ANSWER_BYTES:
             raise ValueError("too long")

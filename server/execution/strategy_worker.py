@@ -94,7 +94,7 @@ def _say(answers: BinaryIO, *message: object) -> int:
 
 
 def _read(requests: BinaryIO, questions: queue.SimpleQueue[Question]) -> None:
-    """Queue questions as they arrive; end the process at the end of the input."""
+    """Put the server's questions into a queue; end this process when the input ends."""
     while True:
         head = requests.read(LENGTH_BYTES)
         data = requests.read(int.from_bytes(head))
@@ -107,7 +107,7 @@ def _read(requests: BinaryIO, questions: queue.SimpleQueue[Question]) -> None:
 def _answer(
     strategy: Strategy, view: View, what: tuple[Outcome, ...] | WaitingJob
 ) -> tuple[object, ...]:
-    """Return a plan, an availability or a fault, as a message."""
+    """Return the strategy's answer as a message: a plan, an availability, or an error."""
     try:
         if isinstance(what, WaitingJob):
             found: object = strategy.is_available(what, view)

@@ -30,7 +30,7 @@ MAX_STALE_ENTRIES = 1000
 
 
 class Timers:
-    """A heap of timers. Setting a timer again moves it."""
+    """The timers that the core has set, with their times. Setting a timer again moves it."""
 
     def __init__(self) -> None:
         self._times: dict[Timer, float] = {}
@@ -38,7 +38,7 @@ class Timers:
         self._order = count()
 
     def set(self, timer: Timer, at: float) -> None:
-        """Set or move a timer to a time."""
+        """Set a timer to a time (seconds since the epoch), or move it there."""
         self._times[timer] = at
         heapq.heappush(self._heap, (at, next(self._order), timer))
         if len(self._heap) > 2 * len(self._times) + MAX_STALE_ENTRIES:
@@ -72,7 +72,7 @@ class Timers:
         return fired
 
     def next_time(self) -> float | None:
-        """Return the time of the next timer, None if none is set."""
+        """Return the time of the next timer; None if none is set."""
         while self._heap and self._times.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None

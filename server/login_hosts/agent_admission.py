@@ -30,7 +30,7 @@ class AgentRefusedError(PliantError):
 
 
 class AgentAdmission:
-    """Checks login agents against the list of those that have joined."""
+    """Checks login agents against the list of agents that have joined the cluster."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
@@ -48,7 +48,7 @@ class AgentAdmission:
         return self._context
 
     def renew(self, name: str, certificate: bytes | None, request: bytes) -> RenewalAnswer:
-        """Issue a new certificate to a login agent. Called in another thread: it writes a file.
+        """Issue a new certificate to a login agent. Called in another thread, as it writes a file.
 
         The earlier certificate stays valid until it expires, because the answer may get lost.
 
@@ -84,7 +84,7 @@ class AgentAdmission:
         return found.st_mtime_ns, found.st_ino
 
     def identify(self, certificate: bytes | None) -> str:
-        """Return the name of the login agent with a certificate that TLS has verified.
+        """Return the name of the login agent to which a certificate belongs.
 
         Args:
             certificate: in DER form.

@@ -51,7 +51,7 @@ _REQUIRED = "TLS 1.3 with a certificate of this cluster"
 
 @dataclass(frozen=True, slots=True)
 class RemoteUser:
-    """A user of a login host, as the agent says and the user database confirms."""
+    """A user of a login host: named by the login agent, confirmed by the user database."""
 
     account: UserAccount
     agent: str
@@ -63,7 +63,7 @@ Refuse = Callable[[asyncio.StreamWriter, str], Awaitable[None]]
 
 
 class LoginHosts:
-    """The port for login agents: accepts their connections and finds out which user each serves."""
+    """The port for login agents: accepts connections, and finds out which user each serves."""
 
     def __init__(self, admission: AgentAdmission, addresses: Sequence[TcpAddress]) -> None:
         """Listen on the first free address.
@@ -114,7 +114,7 @@ class LoginHosts:
             task.add_done_callback(self._tasks.discard)
 
     async def _close_revoked(self) -> None:
-        """Close the connections of agents that are revoked while they are connected."""
+        """Close the connections of agents whose certificates were revoked meanwhile."""
         seen = self._admission.stamp()
         while True:
             await asyncio.sleep(WATCH_S)

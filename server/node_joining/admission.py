@@ -58,7 +58,10 @@ class Admission:
         self._load()
 
     def refresh(self) -> None:
-        """Use renewed certificates. If they cannot be read, log it and keep the earlier ones."""
+        """Read the certificates again, which may have been renewed.
+
+        If they cannot be read, that is logged and the earlier ones stay in use.
+        """
         times = self._times()
         if times == self._seen:
             return
@@ -69,7 +72,7 @@ class Admission:
             log.error("the certificates for joining nodes stay as they were: %s", error)
 
     def ending_soon(self) -> list[str]:
-        """Return which certificates of the server should be renewed, as lines for its log."""
+        """Return log lines about certificates of the server that should be renewed."""
         now, lines = self._clock(), []
         for what, certificate, command in (
             ("the root", self._identity.roots[-1], "pliant cluster roll-over start"),
@@ -88,13 +91,13 @@ class Admission:
         return self._context
 
     def greeting(self) -> bytes:
-        """Return the line that the server sends first to every host."""
+        """Return the line that the server sends first to every connecting host."""
         return Greeting(
             self._identity.cluster, self._clock(), self._roots, self._certificates
         ).encode()
 
     def admit(self, line: bytes, peer: str, reached: str) -> bytes:
-        """Return the answer to the request of a host that becomes a node.
+        """Decide on the request of a host to join; return the answer, with its certificate.
 
         The token is used up only if the node has been listed.
 
@@ -143,7 +146,7 @@ class Admission:
         ).encode()
 
     def _check_not_revoked(self, token: StoredToken) -> None:
-        """Refuse a used token if its node has been revoked since."""
+        """Check that the node of a used token has not been revoked since."""
         if not token.used_by:
             return
         node = self._admitted[Role(token.role)].find(token.node)
@@ -177,9 +180,10 @@ class Admission:
 
 
 def _load_into(context: ssl.SSLContext, key_and_certificates: bytes) -> None:
-    """Use a key and its certificates. Python reads them from a file only; this one is in memory.
+    """Make a TLS context use a key and certificates that are in memory.
 
-    Reading the stored files again could find a new key with an old certificate.
+    Python can load them only from a file, so they are written to one in memory. Reading the stored
+    files again could find a new key with an old certificate.
     """
     descriptor = os.memfd_create("pliant-server", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "wb") as file:

@@ -14,9 +14,10 @@ _MAX_PEERS = 4096
 
 
 def network_of(host: str) -> str:
-    """Return what counts as one peer: an IPv4 address, or the /64 network of an IPv6 address.
+    """Return the address or network that counts as one peer.
 
-    One host may use any number of addresses of an IPv6 network.
+    An IPv4 address is one peer. Of IPv6, the /64 network is one, because a host may use any number
+    of its addresses.
     """
     try:
         address = ip_address(host.partition("%")[0])

@@ -60,7 +60,7 @@ class JoiningListener:
         self._started = threading.Event()
 
     def start(self, addresses: Sequence[TcpAddress], on_fault: Callable[[str], None]) -> TcpAddress:
-        """Listen on the first free address, and return it with its actual port.
+        """Listen on the first free address; return it with the port actually used.
 
         Raises:
             OSError: no address is free.
@@ -125,7 +125,7 @@ class JoiningListener:
             task.add_done_callback(self._tasks.discard)
 
     def _refuses(self, network: str) -> str:
-        """Return why a connection is closed at once; empty if it is served."""
+        """Return why a connection is closed without an answer; empty if it is served."""
         if self._open.total() >= MAX_CONNECTIONS:
             return f"more than {MAX_CONNECTIONS} connections"
         if self._open[network] >= MAX_PER_PEER:
@@ -179,7 +179,7 @@ class JoiningListener:
             return JoinRefusal(reason).encode()
 
     def _fail(self, host: str, network: str, error: Exception) -> None:
-        """Log why a host does not join, and count it."""
+        """Log why a host could not join, and count the failure."""
         self._failures.count(network, time.monotonic())
         if isinstance(error, JoinTokenError | StoredIdentityError):
             log.warning("refused joining host %s: %s", host, error)
@@ -189,7 +189,7 @@ class JoiningListener:
             )
 
     async def _finish(self, writer: asyncio.StreamWriter) -> None:
-        """Send the bytes that were written, and close the connection."""
+        """Wait until all written bytes are sent, then close the connection."""
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(_CLOSE_LIMIT_S):
                 await writer.drain()

@@ -21,11 +21,11 @@ class CheckpointDirs:
     """The checkpoint folders of one cluster. Other clusters may use the same base folder."""
 
     def __init__(self, base: Path, cluster: str) -> None:
-        """Use folders below ``base``, which need not exist, named after ``cluster`` and the job."""
+        """Use folders below ``base``, which need not exist; their names contain cluster and job."""
         self._base, self._cluster = base, cluster
 
     def path_of(self, job: int) -> Path:
-        """Return the folder of a job."""
+        """Return the path of a job's checkpoint folder, which may not exist."""
         return self._base / f"{self._cluster}.j{job}"
 
     def on_jobs_closed(self, jobs: Sequence[int], _: object = ()) -> None:
@@ -34,7 +34,7 @@ class CheckpointDirs:
             self._remove(self.path_of(job))
 
     def sweep(self, open_jobs: Collection[JobId]) -> None:
-        """Remove checkpoints of all jobs that are not open.
+        """Remove the checkpoints of all jobs that are not among ``open_jobs``.
 
         An earlier server may have stopped before it could remove them.
         """

@@ -17,7 +17,7 @@ class JobIdAllocator:
     """Allocates consecutive job numbers. Every method may be called from any thread."""
 
     def __init__(self, stored: int, last: int = 0) -> None:
-        """Continue after the last number.
+        """Continue after the highest number that may have been used.
 
         Args:
             stored: the highest number in the database.
@@ -36,13 +36,13 @@ class JobIdAllocator:
         return self._last
 
     def next(self) -> int:
-        """Return the next job number, which is never given to another job."""
+        """Return a new job number, which is never given to another job."""
         with self._lock:
             self._last += 1
             return self._last
 
     def on_node_registered(self, event: NodeRegistered) -> None:
-        """Log an error for each job that a node knows and the database has lost."""
+        """Log an error for each job that a registering node knows and the database has lost."""
         for world in event.worlds:
             if self.adopt_unknown(world.job):
                 log.error(
@@ -54,7 +54,7 @@ class JobIdAllocator:
                 )
 
     def adopt_unknown(self, number: int) -> bool:
-        """Note that a node knows a job of this number, so that the number is not given again.
+        """Reserve a job number that a node names, so that no new job gets it.
 
         A number far above the last one at the start was never allocated; it is ignored.
 

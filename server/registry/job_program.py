@@ -68,7 +68,7 @@ class Program:
         return Summary(self.stdout, self.cwd, shlex.join(self.argv)[:COMMAND_SHOWN])
 
     def environment(self, **defaults: str) -> list[bytes]:
-        """Return ``NAME=value`` for each variable, in bytes.
+        """Return the variables for the job's processes as ``NAME=value`` in bytes.
 
         The job's own variables take precedence over the defaults. Empty defaults are left out.
         """
@@ -81,13 +81,13 @@ NODE_MARKS = frozenset({"%N", "%n"})
 
 
 def names_node(pattern: str) -> bool:
-    """Return whether the name of a file has a mark that each node replaces."""
+    """Return whether a file name contains a mark that each node replaces, such as ``%N``."""
     pieces = pattern.split("%%")
     return any(mark in piece for piece in pieces for mark in NODE_MARKS)
 
 
 def job_marks(job: int, name: str, user: str) -> dict[str, str]:
-    """Return the values of the marks in names of files that are the same on all nodes."""
+    """Return the values of marks in file names that are the same on all nodes."""
     # A name with a slash must not lead to another folder.
     return {
         "%j": str(job),
@@ -98,7 +98,7 @@ def job_marks(job: int, name: str, user: str) -> dict[str, str]:
 
 
 def node_marks(node: str, number: int) -> dict[str, str]:
-    """Return the values of the marks of a node.
+    """Return the values of marks in file names that differ from node to node.
 
     Args:
         node: its name.

@@ -20,7 +20,7 @@ _FINAL = frozenset(state.value for state in FINAL_STATES)
 
 @dataclass(frozen=True, slots=True)
 class JobSelection:
-    """Which jobs are wanted. An empty set stands for all."""
+    """Which jobs a request is about. An empty set stands for all."""
 
     users: frozenset[str] = frozenset()
     states: frozenset[str] = frozenset()
@@ -37,16 +37,16 @@ class JobSelection:
 
     @property
     def wants_all(self) -> bool:
-        """Return whether users, states and names do not matter."""
+        """Return whether this selection has no condition on users, states and names."""
         return not (self.users or self.states or self.names)
 
     @property
     def final_states(self) -> frozenset[str]:
-        """Return the wanted states of jobs that have ended."""
+        """Return those of the selected states in which a job has ended."""
         return _FINAL & self.states if self.states else _FINAL
 
     def selects(self, info: Mapping[str, Any], patterns: Iterable[re.Pattern[str]]) -> bool:
-        """Return whether a job is wanted.
+        """Return whether a job matches this selection.
 
         Args:
             info: as the users' socket shows it.
@@ -65,7 +65,7 @@ class JobSelection:
 
 
 class JobIndex:
-    """The numbers of jobs by user and by state. The caller holds a lock."""
+    """Finds the numbers of jobs by user and by state. The caller holds a lock."""
 
     def __init__(self) -> None:
         self._places: dict[JobId, tuple[str, str]] = {}
@@ -91,7 +91,7 @@ class JobIndex:
             _discard(self._states, place[1], job)
 
     def candidates(self, selection: JobSelection, known: Mapping[JobId, object]) -> list[JobId]:
-        """Return the numbers of jobs among which all wanted ones are, in order.
+        """Return the numbers of all jobs that may match a selection, in ascending order.
 
         Args:
             selection: which jobs are wanted.

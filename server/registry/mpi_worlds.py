@@ -16,7 +16,7 @@ from pliant.core.values.ids import JobId, NodeName, ResizeId
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The ranks that were started together."""
+    """Ranks that were started together, and the processors and nodes on which they run."""
 
     name: str
     job: JobId
@@ -29,12 +29,12 @@ class World:
 
     @property
     def spans_nodes(self) -> bool:
-        """Return whether ranks are on several nodes, so that barriers need the server."""
+        """Return whether the ranks are on several nodes; the server then merges their barriers."""
         return len(self.nodes) > 1
 
 
 class WorldRegistry:
-    """The worlds of all open jobs that still have ranks. Safe to use from any thread."""
+    """The worlds of all open jobs that still have ranks. May be used from any thread."""
 
     def __init__(self, cluster: str) -> None:
         #: Short name of this cluster, so that two clusters on one host never use the same name.
@@ -55,7 +55,7 @@ class WorldRegistry:
             self._by_name[world.name] = world
 
     def drop(self, world: World) -> None:
-        """Drop a world whose last rank has exited. Its job may continue."""
+        """Remove a world whose last rank has exited; its job may continue in other worlds."""
         with self._lock:
             self._by_name.pop(world.name, None)
             if world.job in self._by_job:
@@ -63,11 +63,11 @@ class WorldRegistry:
                 self._by_job[world.job] = others
 
     def get(self, name: str) -> World | None:
-        """Return a world by its name, None if it is unknown."""
+        """Return a world by its name; None if it is unknown."""
         return self._by_name.get(name)
 
     def of_job(self, job: JobId, run: int) -> tuple[World, ...]:
-        """Return the worlds of a run, oldest first."""
+        """Return the worlds of one run of a job, oldest first."""
         return tuple(world for world in self._by_job.get(job, ()) if world.run == run)
 
     def nodes(self, job: JobId, run: int) -> set[NodeName]:
@@ -75,7 +75,7 @@ class WorldRegistry:
         return {name for world in self.of_job(job, run) for name in world.nodes}
 
     def latest(self, job: JobId, run: int, processor: int) -> tuple[World, int] | None:
-        """Return the world and the rank that were last started on a processor, None if none was."""
+        """Return the world and rank that were last started on a processor; None if none was."""
         for world in reversed(self.of_job(job, run)):
             if processor in world.processors:
                 return world, world.processors.index(processor)

@@ -29,7 +29,7 @@ class NodeMap:
 
     @classmethod
     def of(cls, hosts: Iterable[Host]) -> NodeMap:
-        """Return the map of hosts in any order."""
+        """Return the map that consists of these hosts, given in any order."""
         made = cls()
         made._take(hosts)
         return made
@@ -53,13 +53,14 @@ class NodeMap:
         raise KeyError(processor)
 
     def names(self, processors: ProcessorMap) -> list[NodeName]:
-        """Return the nodes that have at least one of these processors, in processor order."""
+        """Return the names of the nodes that have any of these processors, in processor order."""
         return [name for name, _ in self.split(processors)]
 
     def split(self, processors: ProcessorMap) -> list[tuple[NodeName, ProcessorMap]]:
-        """Return the processors by node, in order; processors of no node are left out.
+        """Return which of these processors each node has, in order.
 
-        The time depends on the number of nodes that have some of them, not on all nodes.
+        Processors of unknown nodes are left out. The time depends on the number of nodes that have
+        some of the processors, not on the number of all nodes.
         """
         parts = []
         while processors:

@@ -39,7 +39,7 @@ class NodeStatusCache:
         self._checkpoint_folders: dict[NodeName, str] = {}
 
     def publish_containment(self, node: NodeName, texts: Mapping[str, str]) -> None:
-        """Set what enforces the share of each job on a node."""
+        """Set the texts that say what keeps jobs on a node within their shares."""
         with self._lock:
             self._containment[node] = texts
 
@@ -49,7 +49,7 @@ class NodeStatusCache:
             self._checkpoint_folders[node] = text
 
     def publish(self, nodes: Iterable[Node], gone: Iterable[NodeName] = ()) -> None:
-        """Replace the rows of these nodes, and drop the nodes in ``gone``."""
+        """Publish the state of these nodes, and remove the nodes in ``gone``."""
         with self._lock:
             for name in gone:
                 self._forget(name)
@@ -84,14 +84,14 @@ class NodeStatusCache:
 
     @property
     def processors(self) -> int:
-        """Return the number of processors of all known nodes except spare ones.
+        """Return the number of processors of all known nodes, without spare ones.
 
         No job can be larger.
         """
         return self._processors
 
     def views(self) -> list[NodeView]:
-        """Return the nodes on which jobs could run, also those that are lost or drained at present.
+        """Return the nodes on which jobs could run, including those that are lost or drained.
 
         Spare nodes are left out.
         """
@@ -101,11 +101,11 @@ class NodeStatusCache:
 
     @property
     def up(self) -> int:
-        """Return how many nodes take new work."""
+        """Return how many nodes accept new work at present."""
         return self._up
 
     def host(self, name: NodeName) -> Host | None:
-        """Return the unchanging properties of a node, None if it is unknown."""
+        """Return the properties of a node that never change; None if the node is unknown."""
         return self._hosts.get(name)
 
     @property
@@ -121,7 +121,7 @@ class NodeStatusCache:
         holders: Sequence[tuple[JobId, ProcessorMap]],
         idle_memory: Mapping[NodeName, int],
     ) -> list[dict[str, Any]]:
-        """Return all nodes in the order of their processors, with their use by jobs.
+        """Return a description of every node for users, in the order of their processors.
 
         Args:
             holders: jobs that hold processors, with these processors.

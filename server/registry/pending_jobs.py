@@ -18,7 +18,10 @@ _NOT_STARTED = frozenset({JobState.PENDING.value, JobState.HELD.value})
 
 
 class PendingJobs:
-    """Counts of jobs and bytes for each user. Every method may be called from any thread."""
+    """Counts, per user, the jobs that have not started and the bytes of their programs.
+
+    Every method may be called from any thread.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,12 +36,12 @@ class PendingJobs:
         self._buckets: dict[str, TokenBucket] = {}
 
     def restore(self, sizes: Mapping[JobId, int]) -> None:
-        """Set the bytes of stored jobs, before these are published."""
+        """Set the bytes of jobs that are in the database when the server starts."""
         with self._lock:
             self._bytes.update(sizes)
 
     def admit(self, user: str, size: int, now: float, *, exempt: bool) -> str:
-        """Return why a user may not submit another job, or an empty text.
+        """Return why a user may not submit another job now; empty if the user may.
 
         Args:
             user: who submits it.
@@ -75,13 +78,13 @@ class PendingJobs:
         return ""
 
     def add(self, job: JobId, user: str, size: int) -> None:
-        """Count a job that is being stored."""
+        """Count a new job, before it is stored."""
         with self._lock:
             self._bytes[job] = size
             self._count(job, user)
 
     def update(self, job: JobId, user: str, state: str) -> None:
-        """Count a job in its present state."""
+        """Count a job while its ``state`` is one before the start; otherwise stop counting it."""
         with self._lock:
             if state in _NOT_STARTED:
                 self._count(job, user)
@@ -89,7 +92,7 @@ class PendingJobs:
                 self._drop(job)
 
     def forget(self, job: JobId) -> None:
-        """Drop a job that has ended, or that was not stored."""
+        """Stop counting a job that has ended or was never stored."""
         with self._lock:
             self._drop(job)
             self._bytes.pop(job, None)

@@ -39,7 +39,7 @@ _LIVE = frozenset({"progress", "memory_bytes", "major_faults"})
 
 @dataclass(frozen=True, slots=True)
 class JobEntry:
-    """A job as lists show it, and what the server needs to find and check it."""
+    """A job as lists show it, with the values by which the server finds and checks it."""
 
     info: Info
     uid: int
@@ -60,7 +60,7 @@ class MemoryUse:
 
 
 class StatusCache:
-    """Jobs and nodes as of the last commit. Every method may be called from any thread."""
+    """Jobs and nodes as of the last commit, for queries. May be used from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -87,12 +87,12 @@ class StatusCache:
     # ---------------------------------------------------------------- publish
 
     def publish_summary(self, job: JobId, summary: Summary) -> None:
-        """Set paths and command of a job. Must be called before the job is published."""
+        """Set the paths and the command of a job. Call this before the job is published."""
         with self._lock:
             self._summaries[job] = summary
 
     def publish_nodes(self, nodes: Iterable[Node], gone: Iterable[NodeName] = ()) -> None:
-        """Publish the state of these nodes, and drop the nodes in ``gone``."""
+        """Publish the state of these nodes, and remove the nodes in ``gone``."""
         self._nodes.publish(nodes, gone)
 
     def publish_jobs(self, jobs: Iterable[Job]) -> list[JobId]:
@@ -100,7 +100,7 @@ class StatusCache:
         return self.publish(self.snapshot(jobs))
 
     def snapshot(self, jobs: Iterable[Job]) -> dict[JobId, JobEntry]:
-        """Return the present state of some jobs. It is published later, after the commit."""
+        """Return the present state of some jobs, to be published after the commit."""
         return {job.id: self._entry(job) for job in jobs}
 
     def publish(self, snapshots: Mapping[JobId, JobEntry]) -> list[JobId]:
@@ -129,13 +129,13 @@ class StatusCache:
             self._progress[job] = (progress, time.monotonic())
 
     def publish_usage(self, node: NodeName, idle: int, usage: Mapping[JobId, MemoryUse]) -> None:
-        """Set the free memory of a node and the use by each job, as last reported."""
+        """Set the free memory of a node, and what each job uses there, as last reported."""
         with self._lock:
             self._idle_memory[node] = idle
             self._usage[node] = usage
 
     def publish_containment(self, node: NodeName, texts: Mapping[str, str]) -> None:
-        """Set what enforces the share of each job on a node, as its controller reported."""
+        """Set the texts in which a node says what keeps jobs within their shares."""
         self._nodes.publish_containment(node, texts)
 
     def publish_checkpoint_folder(self, node: NodeName, text: str) -> None:
@@ -143,7 +143,7 @@ class StatusCache:
         self._nodes.publish_checkpoint_folder(node, text)
 
     def drop_old(self, now: float) -> None:
-        """Drop jobs that ended more than ``ENDED_JOBS_KEPT_S`` ago."""
+        """Remove jobs that ended more than ``ENDED_JOBS_KEPT_S`` seconds ago."""
         with self._lock:
             while self._ended and self._ended[0][0] < now - ENDED_JOBS_KEPT_S:
                 _, job = heapq.heappop(self._ended)
@@ -159,12 +159,12 @@ class StatusCache:
         return self._nodes.processors
 
     def node_views(self) -> list[NodeView]:
-        """Return the nodes on which jobs could run, also those that cannot take work at present."""
+        """Return the nodes on which jobs could run, even if they accept no work at present."""
         return self._nodes.views()
 
     @property
     def nodes_up(self) -> int:
-        """Return how many nodes take new work."""
+        """Return how many nodes accept new work at present."""
         return self._nodes.up
 
     @property
@@ -173,11 +173,11 @@ class StatusCache:
         return self._nodes.map
 
     def host(self, name: NodeName) -> Host | None:
-        """Return the unchanging properties of a node, None if it is unknown."""
+        """Return the properties of a node that never change; None if the node is unknown."""
         return self._nodes.host(name)
 
     def node_in_use(self, name: NodeName) -> bool:
-        """Return whether jobs hold processors of a node."""
+        """Return whether any job holds processors of a node."""
         host = self.host(name)
         if host is None:
             return False
@@ -186,7 +186,7 @@ class StatusCache:
             return any(entry.held & mine for entry in self._open.values())
 
     def entry(self, job: JobId) -> JobEntry | None:
-        """Return a job, None if it is not in the cache."""
+        """Return the entry of a job; None if it is not in the cache."""
         return self._jobs.get(job)
 
     def is_open(self, job: JobId, run: int) -> bool:
@@ -195,7 +195,10 @@ class StatusCache:
         return entry is not None and not entry.final and entry.run == run
 
     def progress(self, job: JobId) -> Mapping[str, Any] | None:
-        """Return the progress that an application last reported, with its age as of now."""
+        """Return the progress that an application last reported, with its present age.
+
+        None if the application has reported none.
+        """
         with self._lock:
             found = self._progress.get(job)
         if found is None:
@@ -206,14 +209,14 @@ class StatusCache:
         return {**progress, "safe_point_age_s": age + since if age >= 0 else age}
 
     def job(self, job: JobId) -> Info | None:
-        """Return a job as the users' socket shows it, None if it is not in the cache."""
+        """Return a job as users see it; None if it is not in the cache."""
         entry = self._jobs.get(job)
         if entry is None:
             return None
         return self.info(entry)
 
     def info(self, entry: JobEntry, fields: Collection[str] | None = None) -> Info:
-        """Return a job as the users' socket shows it.
+        """Return the job of an entry as users see it.
 
         Args:
             entry: of the job.
@@ -232,7 +235,7 @@ class StatusCache:
         }
 
     def entries(self, *, ended_since: float | None) -> list[JobEntry]:
-        """Return jobs that have not ended, and those that ended after a time, by number.
+        """Return the jobs that are open or ended since ``ended_since``, by number.
 
         No container is made for each job. Allocating 50,000 of them would trigger a full garbage
         collection, which stops all threads for 0.1 s.
@@ -245,7 +248,7 @@ class StatusCache:
         return [e for e in entries if not e.final or (e.end or 0) > ended_since]
 
     def candidates(self, selection: JobSelection) -> list[JobEntry]:
-        """Return jobs among which all are that a selection wants, by number.
+        """Return all jobs that may match a selection, by number.
 
         They are the jobs with the wanted users or states, whichever are fewer, so that a short
         answer does not take long because there are many other jobs.
@@ -255,7 +258,7 @@ class StatusCache:
             return [known[job] for job in self._index.candidates(selection, known)]
 
     def jobs(self, *, ended_since: float | None) -> list[Info]:
-        """Return the same jobs as `entries`, as the users' socket shows them."""
+        """Return the same jobs as `entries`, as users see them."""
         return [self.info(entry) for entry in self.entries(ended_since=ended_since)]
 
     def nodes(self) -> list[Info]:
@@ -268,7 +271,7 @@ class StatusCache:
         return [{**row, "root_helper": row["name"] in helpers} for row in rows]
 
     def note_root_helper(self, node: NodeName, has_one: bool) -> None:
-        """Note whether a node starts jobs as their users. Nodes say so when they register."""
+        """Note whether a node starts jobs as their users; it says so when it registers."""
         with self._lock:
             if has_one:
                 self._root_helpers.add(node)
@@ -288,7 +291,7 @@ class StatusCache:
         }
 
     def describe_stored(self, job: Job, summary: Summary) -> Info:
-        """Return a job from the database as the users' socket shows it."""
+        """Return a job that was read from the database as users see it."""
         return {
             **_info(job, summary, self._where(job)),
             "progress": None,
@@ -297,7 +300,7 @@ class StatusCache:
         }
 
     def _where(self, job: Job) -> list[NodeName]:
-        """Return the nodes of a job; of an ended job, the last ones that it had."""
+        """Return the nodes on which a job runs; if it has ended, those on which it ran last."""
         return self.node_map.names(job.allocation if job.final else job.occupied)
 
     def _entry(self, job: Job) -> JobEntry:
@@ -352,7 +355,7 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
 
 
 def _ends(job: Job) -> dict[str, float]:
-    """Return when the estimate and the time limit of a job with processors are used up."""
+    """Return the times at which a running job's estimate and time limit are used up."""
     if job.start is None or job.final:
         return {}
     ends = {"expected_end": job.expected_end if job.size else None}
@@ -362,7 +365,7 @@ def _ends(job: Job) -> dict[str, float]:
 
 
 def _contract(job: Job) -> dict[str, Any]:
-    """Return the terms of a job's contract and its expected end; empty without a contract.
+    """Return a job's contract and its expected end; empty if it has no contract.
 
     It is empty so that jobs without a contract do not make the answer to `jobstat` longer.
     """

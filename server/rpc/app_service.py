@@ -122,7 +122,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
                 self._core_loop.post(ApplicationLeft(session.job, session.run))
 
     async def _hello(self, context: Any, reports: Any) -> app_pb2.AppReport | None:
-        """Return the first message of an application, None if it does not prove its token."""
+        """Return the first message of an application; None if it cannot prove its token."""
         subject = subject_of(context.invocation_metadata())
         if not subject:  # an older version sends the token itself
             first: app_pb2.AppReport = await anext(reports)
@@ -138,7 +138,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         return first if own else None
 
     def _refusal(self, first: app_pb2.AppReport) -> str | None:
-        """Return why a session is refused, None if it is accepted."""
+        """Return why a session is refused; None if it is accepted."""
         if first.WhichOneof("body") != "hello":
             return "the first message must be Hello"
         hello = first.hello
@@ -152,10 +152,10 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         return None
 
     async def _read(self, session: AppSession, hello: app_pb2.Hello, reports: Any) -> str:
-        """Handle messages until the stream ends.
+        """Handle the application's messages until the stream ends.
 
         Returns:
-            Why the application exceeded its rate limit, empty if it did not.
+            A text if the application exceeded its rate limit; empty if it did not.
         """
         try:
             self._take_hello(session, hello)
@@ -182,7 +182,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         return excess
 
     def handle_report(self, session: AppSession, report: app_pb2.AppReport) -> None:
-        """Turn one report of an application into an event; its times are in server time."""
+        """Turn one report of an application into an event; convert its times to server time."""
         job, run = session.job, session.run
         match report.WhichOneof("body"):
             case "answer":
@@ -230,7 +230,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         self._core_loop.post(suspension_from_proto(hello))
 
     def _is_former(self, hello: app_pb2.Hello) -> bool:
-        """Return whether a Hello is from before the last resize, so from a former coordinator."""
+        """Return whether a first message is from a coordinator that a resize has replaced."""
         entry = self._status.entry(JobId(hello.job))
         return entry is not None and hello.epoch < entry.info["epoch"]
 

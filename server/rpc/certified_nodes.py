@@ -54,7 +54,7 @@ class _OpenStream:
 
 
 class CertifiedNodes:
-    """Knows which streams are open with which certificate. Used in the gRPC loop only."""
+    """Knows which node has opened which stream with which certificate. Used in the gRPC loop."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class CertifiedNodes:
 
     @contextmanager
     def connected(self, node: CertifiedNode, stream: NodeStream) -> Iterator[None]:
-        """Watch a stream inside the ``with`` block, and tell its node what it should trust."""
+        """Within this context, watch a stream, and send its node the roots it should trust."""
         task = asyncio.current_task()
         assert task is not None
         opened = _OpenStream(node, node, stream, task)
@@ -97,7 +97,7 @@ class CertifiedNodes:
             self._open.discard(opened)
 
     def greet(self, stream: NodeStream) -> None:
-        """Send a node that was welcomed the roots, which may have changed while it was away."""
+        """Send the root certificates to a node that has just registered; it may have old ones."""
         for opened in self._open:
             if opened.stream is stream:
                 self._send_roots(opened, self._files.current)
@@ -111,7 +111,7 @@ class CertifiedNodes:
                 self._start(self._renew(opened, request))
 
     async def watch(self) -> None:
-        """Look at the files until cancelled."""
+        """Check the files of the cluster's identity regularly until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             self.look()
@@ -128,7 +128,7 @@ class CertifiedNodes:
                 log.warning("%s", problem)
 
     def look(self) -> None:
-        """End the streams of nodes that may not be connected any more, and send new roots."""
+        """End the streams of nodes that were revoked, and send changed roots to the others."""
         try:
             if (stamp := self._admission.stamp()) != self._stamp:
                 self._end_revoked()
@@ -177,7 +177,7 @@ class CertifiedNodes:
             opened.stream.send(node_pb2.NodeOrder(certificates=answer))
 
     def _issue(self, node: CertifiedNode, request: bytes) -> tuple[CertifiedNode, bytes]:
-        """Sign a request of a connected node. Called in another thread, because it writes a file.
+        """Issue a certificate for a node's request. Called in another thread, as it writes a file.
 
         Raises:
             PliantError, OSError: the request is refused, or the files cannot be used.

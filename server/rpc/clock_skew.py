@@ -6,7 +6,7 @@ from pliant.protos import app_pb2
 
 
 def to_server_time(report: app_pb2.AppReport, now: float) -> app_pb2.AppReport:
-    """Shift all times in a report by the difference of both clocks, in place, and return it.
+    """Convert all times in a report to the server's clock, in place, and return the report.
 
     Args:
         report: carries the time at which it was sent; without it nothing is shifted.

@@ -58,7 +58,7 @@ STOP_GRACE_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address on which some of the services listen."""
+    """An address on which some of the services listen, with its TLS credentials."""
 
     #: The first one that is free is used.
     addresses: Sequence[Address]
@@ -72,7 +72,7 @@ class Endpoint:
 
 
 class GrpcServer:
-    """The gRPC servers of all endpoints, in one loop in one thread, with all streams."""
+    """The gRPC servers of all endpoints, which share one loop in one thread."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -89,7 +89,7 @@ class GrpcServer:
         on_fault: Callable[[str], None],
         background: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> list[Address]:
-        """Listen, and return the address of each endpoint, with its actual port.
+        """Start to listen; return the address of each endpoint with its actual port.
 
         Args:
             endpoints: where to listen.
@@ -108,7 +108,7 @@ class GrpcServer:
         return self._addresses
 
     def stop(self) -> None:
-        """End every stream. Controllers and applications will connect to the next server."""
+        """End every stream, and the thread. Peers then look for the next server."""
         if self._loop is not None and self._stop is not None and self._thread is not None:
             try:
                 self._loop.call_soon_threadsafe(self._stop.set)
@@ -182,7 +182,7 @@ def application_service(apps: AppService) -> grpc.GenericRpcHandler:
 def _streams(
     service: str, method: str, serve: Callable[..., Any], report: type[Message]
 ) -> grpc.GenericRpcHandler:
-    """Return the handler of a streaming method. It also gets messages that cannot be decoded."""
+    """Return the handler of a streaming method; it is also told of undecodable messages."""
 
     def read(data: bytes) -> Message | UnreadableMessage:
         try:
@@ -199,7 +199,7 @@ def _streams(
 
 
 def max_connections() -> int:
-    """Return how many connections gRPC may have: three quarters of the descriptors of this process.
+    """Return how many connections gRPC may have: three quarters of this process's descriptors.
 
     The others are for users and the database. gRPC closes further connections at once. Without
     this bound, strangers could take all descriptors through a TCP port.

@@ -42,7 +42,7 @@ class HeartbeatLeases:
         self._leases[node] = _Lease(now)
 
     def beat(self, node: NodeName, now: float) -> Health | None:
-        """Record a heartbeat; return the health of the node before it, None if it has no lease."""
+        """Record a heartbeat; return the node's health before it, None if it has no lease."""
         lease = self._leases.get(node)
         if lease is None:
             return None
@@ -52,7 +52,7 @@ class HeartbeatLeases:
         return before
 
     def lose(self, node: NodeName) -> None:
-        """End the lease of a node, if it has one: it must register again."""
+        """End the lease of a node, if it has one; the node must register again."""
         if lease := self._leases.get(node):
             lease.health = Health.LOST
 
@@ -62,7 +62,7 @@ class HeartbeatLeases:
             lease.heard = min(lease.heard + seconds, now)
 
     def overdue(self, now: float) -> list[tuple[NodeName, Health]]:
-        """Return nodes whose health has just become worse."""
+        """Update the health of all nodes; return those whose health became worse."""
         changes: list[tuple[NodeName, Health]] = []
         for node, lease in self._leases.items():
             health = self._judge(now - lease.heard)
@@ -77,7 +77,7 @@ class HeartbeatLeases:
         return lease is None or now - lease.heard >= self._suspect_s
 
     def next_deadline(self) -> float | None:
-        """When the next node will be overdue if it stays silent."""
+        """Return when the next node will be overdue if it stays silent; None if there is none."""
         times = [
             lease.heard + (self._suspect_s if lease.health is Health.GOOD else self._lease_s)
             for lease in self._leases.values()

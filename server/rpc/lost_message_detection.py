@@ -28,7 +28,7 @@ class LostMessageDetector:
         self._due = 0
 
     def missing(self, beat: node_pb2.Beat, sent: int, now: float) -> str:
-        """Return which messages are lost according to a heartbeat, empty if none.
+        """Return a text about messages that a heartbeat shows to be lost; empty if none are.
 
         Args:
             beat: the heartbeat. If it states no numbers of messages, nothing is lost.

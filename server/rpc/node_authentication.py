@@ -20,33 +20,33 @@ NEEDS_SECRET = (
 
 
 class NodePeer(Protocol):
-    """A node that has proved that it may connect."""
+    """The node at the other end of a stream, after it has proved that it may connect."""
 
     @property
     def certified(self) -> CertifiedNode | None:
-        """Return the node in its certificate; None if it has proved to know the secret."""
+        """Return the node that the certificate names; None if it used the shared secret."""
 
     def refusal(self, name: str, slots: int) -> str:
         """Return why the node may not register with this name and slots; empty if it may."""
 
 
 class NodeAuthenticator(Protocol):
-    """Finds out who has opened a stream."""
+    """Finds out which node has opened a stream."""
 
     @property
     def certified(self) -> CertifiedNodes | None:
-        """Return where streams with certificates are watched; None for other streams."""
+        """Return the object that watches streams with certificates; None if there are none."""
 
     async def authenticate(self, context: Any, reports: AsyncIterator[Any]) -> NodePeer | None:
-        """Return the node, or None if it does not prove that it belongs to the cluster.
+        """Return the node that opened a stream; None if it cannot prove to be of this cluster.
 
         Raises:
-            NodeNotAdmittedError: it belongs to the cluster but may not connect.
+            NodeNotAdmittedError: the node belongs to the cluster but may not connect.
         """
 
 
 class SecretAuthenticator:
-    """Nodes on the host of the server, which share its secret."""
+    """Authenticates nodes on the server's own host, by the secret that they share with it."""
 
     certified: CertifiedNodes | None = None
 
@@ -55,7 +55,7 @@ class SecretAuthenticator:
         self._admission = admission
 
     async def authenticate(self, context: Any, reports: AsyncIterator[Any]) -> NodePeer | None:
-        """Let both sides prove that they know the secret."""
+        """Have both sides prove that they know the secret; return None if the node does not."""
         if subject_of(context.invocation_metadata()) != NODE:
             return None
         if not await verify_peer(context, reports, self._secret):
@@ -64,18 +64,18 @@ class SecretAuthenticator:
 
 
 class CertificateAuthenticator:
-    """Nodes of all hosts, each with a certificate, which TLS has verified."""
+    """Authenticates nodes of any host by their certificates, which TLS has verified."""
 
     def __init__(self, admission: NodeAdmission, certified: CertifiedNodes) -> None:
         self._admission, self._certified = admission, certified
 
     @property
     def certified(self) -> CertifiedNodes | None:
-        """Return where the streams are watched."""
+        """Return the object that watches the open streams."""
         return self._certified
 
     async def authenticate(self, context: Any, reports: AsyncIterator[Any]) -> NodePeer | None:
-        """Return the node of the certificate with which the stream was opened."""
+        """Return the node whose certificate was used to open a stream."""
         self._certified.handshakes.follow()
         return _CertifiedPeer(self._admission.identify(context.auth_context()))
 
@@ -87,7 +87,7 @@ class _SecretPeer:
         self._admission = admission
 
     def refusal(self, name: str, slots: int) -> str:
-        """Refuse a name whose node has a certificate: only the certificate may use the name."""
+        """Return why a node without certificate may not use this name; empty if it may."""
         if self._admission is None or not self._admission.has_joined(name):
             return ""
         return (
@@ -102,9 +102,9 @@ class _CertifiedPeer:
 
     @property
     def certified(self) -> CertifiedNode | None:
-        """Return the node in its certificate."""
+        """Return the node that the certificate names."""
         return self._node
 
     def refusal(self, name: str, slots: int) -> str:
-        """Keep a node to the name in its certificate and the slots that it may offer."""
+        """Return why the certificate does not cover this name and these slots; empty if it does."""
         return self._node.check_registration(name, slots)

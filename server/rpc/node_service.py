@@ -51,7 +51,7 @@ _ARRIVED = {
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """What the server tells the nodes that it welcomes, and how it finds out who they are."""
+    """What the server tells nodes about itself, and how it authenticates them."""
 
     generation: int
     #: Random id of this start. A server on a copy of the database may have the same generation.
@@ -143,7 +143,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                     yield order
 
     def _watched(self, peer: NodePeer, stream: NodeStream) -> AbstractContextManager[None]:
-        """End the stream if the node's certificate is revoked inside the ``with`` block."""
+        """Return a context in which the stream ends if the node's certificate is revoked."""
         if self._certified is None or peer.certified is None:
             return nullcontext()
         return self._certified.connected(peer.certified, stream)
@@ -151,7 +151,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
     async def _serve(
         self, event: NodeRegistered, stream: NodeStream, reports: AsyncIterator[Any]
     ) -> AsyncGenerator[Any, None]:
-        """Welcome a node, and yield its orders until either side ends the stream."""
+        """Accept a node's registration, and yield its orders until either side ends the stream."""
         # Attached before the core handles the registration, so that its orders wait in the stream.
         self._connections.attach_node(event.name, stream)
         self._nodelist.watch(event.name)
@@ -194,7 +194,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         )
 
     async def _read(self, node: NodeName, reports: Any, stream: NodeStream) -> None:
-        """Handle reports until the controller ends the stream or sends something invalid."""
+        """Handle reports until the controller ends the stream or sends an invalid one."""
         delivery = LostMessageDetector()
         try:
             async for report in reports:
@@ -219,7 +219,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
     def handle_report(
         self, node: NodeName, report: node_pb2.NodeReport, delivery: LostMessageDetector
     ) -> None:
-        """Turn one report of a registered node into an event, or pass it on.
+        """Turn one report of a registered node into an event, or pass it to the right part.
 
         Args:
             node: the node that sent the report.
@@ -264,7 +264,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                 self._exits(node, report.ranks_exited)
 
     def _pass_on(self, node: NodeName, message: node_pb2.Relay) -> None:
-        """Pass on a message between shims of a world. If it gets lost, it is sent again."""
+        """Send a message from one shim of a world to another; the sender repeats a lost one."""
         target = self._validator.relay_target(node, message)
         if target is not None:
             self._connections.send_to_node(target, node_pb2.NodeOrder(relay=message))
@@ -291,7 +291,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
 
 
 def _confirm_beat(beat: node_pb2.Beat, stream: NodeStream) -> None:
-    """Record a heartbeat, and confirm it if the node asks so.
+    """Record a heartbeat, and confirm it if the node asks for that.
 
     A node needs to know when its lease started if jobs on it stop when it is isolated.
     """
@@ -308,7 +308,7 @@ def _find_lost_messages(
 
 
 def _wrong_version(register: node_pb2.Register) -> node_pb2.NodeOrder | None:
-    """Return the refusal of a controller with an incompatible version, None if it is compatible."""
+    """Return the refusal of a controller with an incompatible version; None if it fits."""
     who = f"the controller of node {register.name[:MAX_NAME_SHOWN]}"
     reason = versions.peer_mismatch(who, register.protocol, register.oldest_reader)
     if not reason:

@@ -30,7 +30,7 @@ SHORTEST_SLEEP_S = 0.05
 
 
 def stale(own: tuple[int, str], obeyed: tuple[int, str]) -> str | None:
-    """Return why a node must not obey this server, None if it may.
+    """Return why a node must not follow this server; None if it may.
 
     Args:
         own: generation and instance id of this server.
@@ -48,7 +48,7 @@ def stale(own: tuple[int, str], obeyed: tuple[int, str]) -> str | None:
 
 
 class NodeList:
-    """Watches the leases of all nodes.
+    """Watches the leases of all nodes in a thread, and reports nodes that are lost.
 
     A node is lost when its lease expires. A closed stream alone does not mean that a node is lost.
     """
@@ -77,7 +77,7 @@ class NodeList:
                 self._leases.open(node.name, time.monotonic())
 
     def refusal(self, event: NodeRegistered, stale: str | None) -> str | None:
-        """Return why a controller may not register, None if it may.
+        """Return why a controller may not register; None if it may.
 
         Args:
             event: its registration.
@@ -106,7 +106,7 @@ class NodeList:
         return None
 
     def lose(self, node: NodeName, reason: str) -> None:
-        """Give up a node that may not come back, without waiting for the end of its lease."""
+        """Report a node as lost at once, without waiting until its lease expires."""
         with self._flag:
             self._leases.lose(node)
         self._core_loop.post(NodeLost(node, reason))
@@ -121,7 +121,7 @@ class NodeList:
                 self._flag.notify()
 
     def publish_containment(self, node: NodeName, register: node_pb2.Register) -> None:
-        """Show users what the host of a node allows, as its controller has found out."""
+        """Publish for users what keeps jobs on a node within their shares."""
         fields = register.containment.ListFields()
         texts = {field.name: sanitize_text(text) for field, text in fields}
         self._status.publish_containment(node, texts)
@@ -131,7 +131,7 @@ class NodeList:
         self._status.publish_checkpoint_folder(node, text)
 
     def beat(self, node: NodeName, beat: node_pb2.Beat) -> bool:
-        """Note a sign of life and what the node says of its jobs; False: it has no lease now."""
+        """Record a heartbeat and the usage in it; return False if the node has no lease now."""
         with self._flag:
             before = self._leases.beat(node, time.monotonic())
         if before is Health.SUSPECT:
@@ -175,7 +175,7 @@ class NodeList:
             self.look()
 
     def look(self) -> None:
-        """Check all leases, and report nodes that are suspected or lost."""
+        """Check all leases; report nodes that are now suspected or lost."""
         with self._flag:
             overdue = self._leases.overdue(time.monotonic())
         for node, health in overdue:

@@ -9,20 +9,20 @@ from pliant.server.registry.status_cache import StatusCache
 
 
 class ReportValidator:
-    """Compares reports of nodes with the worlds, so that a wrong report affects only its node."""
+    """Checks nodes' reports against the worlds, so that a wrong one affects only its own node."""
 
     def __init__(self, worlds: WorldRegistry, status: StatusCache) -> None:
         self._worlds, self._status = worlds, status
 
     def reject_ready(self, node: NodeName, message: node_pb2.WorldReady) -> str | None:
-        """Return why a report that a world is ready is wrong, None if it is right."""
+        """Return why a report that a world is ready is wrong; None if it is right."""
         world = self._worlds.get(message.world)
         if world is None:
             return "this world is unknown"
         return _foreign(node, world, (message.job, message.run, message.resize))
 
     def reject_exits(self, node: NodeName, message: node_pb2.RanksExited) -> str | None:
-        """Return why a report of exits is wrong, None if it is right."""
+        """Return why a report of exits is wrong; None if it is right."""
         world = self._worlds.get(message.world)
         if world is None or node not in world.nodes:
             # The world has ended, or was started on other nodes. The core only learns from the
@@ -40,7 +40,7 @@ class ReportValidator:
         return None
 
     def relay_target(self, node: NodeName, message: node_pb2.Relay) -> NodeName | None:
-        """Return the node that gets a message between shims, None if it must be dropped.
+        """Return the node to which a message between shims goes; None if it must be dropped.
 
         Both ranks must belong to the world, and the first of them to the node of the sender.
         """

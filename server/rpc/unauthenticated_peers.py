@@ -19,11 +19,11 @@ _MAX_KINDS = 1024
 
 
 class UnreadableMessage:
-    """Represents a message that cannot be decoded, for which gRPC would log a traceback."""
+    """Stands for a message that cannot be decoded; gRPC itself would log a traceback."""
 
 
 async def readable(messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    """Yield messages as they arrive.
+    """Yield messages as they arrive; raise CodecError at one that cannot be decoded.
 
     Raises:
         CodecError: if one of them cannot be decoded.
@@ -46,10 +46,10 @@ class UnauthenticatedPeers:
 
     @contextmanager
     def admit(self) -> Iterator[None]:
-        """Count a stream as unauthenticated inside the ``with`` block.
+        """Within this context, count a stream as unauthenticated.
 
         Raises:
-            TooManyStrangersError: there are as many as may be.
+            TooManyUnauthenticatedPeersError: there are as many as are allowed.
         """
         if self._count >= self._limit:
             raise TooManyUnauthenticatedPeersError(
@@ -63,7 +63,7 @@ class UnauthenticatedPeers:
 
 
 class PeerWarnings:
-    """Logs warnings that peers can cause at will, at most one of a kind in 10 s."""
+    """Logs warnings that peers can cause at will; of each kind at most one in 10 s."""
 
     def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._logger, self._clock = logger, clock
@@ -71,7 +71,7 @@ class PeerWarnings:
         self._written: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def warning(self, text: str, *values: object, kind: str = "") -> None:
-        """Log a warning, unless one of its kind was logged a moment ago.
+        """Log a warning, unless one of the same kind was logged within the last 10 s.
 
         Args:
             text: as for a logger.

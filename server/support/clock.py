@@ -36,7 +36,7 @@ class HybridClock:
         return time.time() - self.now()
 
     def record(self, boot: str) -> str:
-        """Return the text from which the next server can continue this time.
+        """Return a text from which the next server can continue this clock.
 
         It names the boot, because the monotonic clock starts again at each boot.
         """
@@ -44,7 +44,7 @@ class HybridClock:
 
 
 def resume_clock(meta: Mapping[str, str], boot: str, last: float | None) -> HybridClock:
-    """Return the clock for a server that starts.
+    """Return the clock for a starting server, which continues the last one if jobs are open.
 
     Args:
         meta: the table ``meta`` of the database.

@@ -14,7 +14,7 @@ LOG_INTERVAL_S = 60.0
 
 
 class OneLineFormatter(logging.Formatter):
-    """Escapes control characters in messages, because names and reasons come from users."""
+    """A log formatter that escapes control characters, because names come from users."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the escaped message, without its traceback."""
@@ -22,7 +22,7 @@ class OneLineFormatter(logging.Formatter):
 
 
 def escape_control(text: str) -> str:
-    """Return a text with control characters and undecodable bytes replaced by escapes."""
+    """Return a text in which control characters and undecodable bytes are escaped."""
     if text.isprintable():
         return text
     return "".join(
@@ -35,7 +35,7 @@ class RateLimitedLog:
     """Logs a repeated problem at once, and then once a minute with the number of repetitions."""
 
     def __init__(self, write: Callable[..., None]) -> None:
-        """Log by ``write``, a method of a logger."""
+        """Log with ``write``, a method of a logger such as ``log.warning``."""
         self._write = write
         self._shown: dict[str, float] = {}
         self._left_out: dict[str, int] = {}
@@ -56,7 +56,7 @@ class RateLimitedLog:
         self._write(text, f"{cause} ({more} more times since the last line)" if more else cause)
 
     def reset(self) -> None:
-        """Log the next message at once, because the problem is solved."""
+        """Log the next message at once, because the present problem is solved."""
         self._shown.clear()
         self._left_out.clear()
 

@@ -39,7 +39,7 @@ class TokenBucket:
 
 
 class RateLimiter:
-    """The token buckets of all runs.
+    """Limits the messages of each run of a job, with one token bucket per run.
 
     Only the gRPC loop calls its methods, except ``forget``, which any thread may call.
     """
@@ -54,7 +54,7 @@ class RateLimiter:
         self._rate, self._most = rate, burst
 
     def exceeded(self, job: int, run: int, now: float) -> str:
-        """Count a message; return why it is one too many, or an empty text if it is allowed.
+        """Count a message; return why it exceeds the limit, or an empty text.
 
         Args:
             job: the job that sent it.

@@ -17,10 +17,10 @@ CATCH_UP_S = 2.0
 
 
 def wait_measuring_stall(flag: threading.Condition, seconds: float | None) -> float:
-    """Wait for a notification or a timeout.
+    """Wait for a notification or a timeout, and measure whether this process was stalled.
 
     Returns:
-        By how many seconds the wait overran its timeout, 0.0 if it was no stall.
+        By how many seconds the wait overran its timeout; 0.0 if it was no stall.
     """
     if seconds is None:
         flag.wait()

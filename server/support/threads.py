@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class ReportedError(PliantError, code="reported"):
-    """Ends a thread. The cause was logged where it was found, so no traceback is needed."""
+    """An error that ends a thread and was logged already, so that no traceback is needed."""
 
 
 def uncancellable_future() -> Future[Any]:
@@ -32,7 +32,7 @@ def uncancellable_future() -> Future[Any]:
 def start_thread(
     name: str, work: Callable[[], None], on_fault: Callable[[str], None]
 ) -> threading.Thread:
-    """Start a daemon thread.
+    """Start a daemon thread with a name that ``ps -T`` shows.
 
     Args:
         name: of the thread, also in the kernel, where ``ps -T`` shows it.

@@ -19,7 +19,7 @@ async def open_tls_stream(
     handshake_s: float,
     shutdown_s: float,
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Do the server's side of a TLS handshake, and return the streams of the connection.
+    """Perform the server's side of a TLS handshake on a socket; return its streams.
 
     The transport closes the socket in the end. If the handshake fails, the caller closes it.
 
@@ -47,7 +47,7 @@ async def open_tls_stream(
 
 
 def failure_text(error: Exception, required: str) -> str:
-    """Return why a connection failed, for the log.
+    """Return a log text that says why a TLS connection failed.
 
     Args:
         error: the error that ended the connection.

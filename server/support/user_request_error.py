@@ -20,6 +20,6 @@ class UserRequestError(PliantError, code="user-request"):
         self.kind, self.field = kind, field
 
     def answer(self) -> dict[str, Any]:
-        """Return the error as the users' socket shows it."""
+        """Return the error as the JSON object that is sent to the user."""
         error = {"kind": self.kind, "field": self.field, "message": str(self)}
         return {"ok": False, "error": error}

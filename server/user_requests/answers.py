@@ -19,13 +19,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Objects:
-    """An array of an answer whose objects are created when they are sent, which is once."""
+    """An array in an answer; its objects are created once, while the answer is sent."""
 
     def __init__(self, values: Iterable[object]) -> None:
         self._values = iter(values)
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the JSON of the objects, with commas between the pieces, without the brackets."""
+        """Yield the JSON text of the objects in pieces, without the brackets around them."""
         comma = b""
         while some := list(islice(self._values, OBJECTS_AT_ONCE)):
             yield comma + encode(some)[1:-1]
@@ -42,7 +42,7 @@ def encode(value: object) -> bytes:
 
 
 def encode_pieces(answer: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield an answer as one line of JSON, in pieces between which others may be served.
+    """Yield an answer as one line of JSON, in pieces between which other users are served.
 
     Arrays of `Objects` come last, wherever their key is in the answer.
     """

@@ -55,14 +55,14 @@ class _Question:
 
 
 class AvailabilityQueries:
-    """Answers availability queries by the strategy in force.
+    """Answers the question whether a job would be accepted, by asking the active strategy.
 
     Args:
         core_loop: owns the state.
         submissions: checks jobs.
-        planner: knows the strategy in force.
+        planner: knows the active strategy.
         clock: of the server.
-        deadline_s: time for an answer of the strategy, seconds.
+        deadline_s: time for an answer of the strategy, in seconds.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class AvailabilityQueries:
     async def answer(
         self, raw: Any, user: str, uid: int, *, may_see_all: bool = True
     ) -> dict[str, Any]:
-        """Return what would happen to a job if it were submitted now. Nothing is stored.
+        """Return what would happen to a job if it were submitted now; nothing is stored.
 
         Args:
             raw: the job as the client sent it.
@@ -144,7 +144,7 @@ class AvailabilityQueries:
         self._thread = start_thread("query", self._work, on_fault)
 
     def stop(self) -> None:
-        """End the thread. Waiting queries get no answer."""
+        """End the thread. Queries that still wait get no answer."""
         while self._thread is not None and self._thread.is_alive():
             try:
                 self._waiting.put(None, timeout=0.1)
@@ -174,7 +174,7 @@ class AvailabilityQueries:
             question.answer.set_result(self._evaluate(question))
 
     def _evaluate(self, question: _Question) -> Availability:
-        """Ask the strategy; an error becomes an answer that names it."""
+        """Ask the strategy about a job; an error becomes an answer that states the error."""
         try:
             strategy = self._strategy_in_force()
             left = question.deadline - time.monotonic()
@@ -210,7 +210,7 @@ class AvailabilityQueries:
 
 
 def _process(name: str, options: Mapping[str, object] | None) -> StrategyProcess:
-    """Start the process of a strategy and wait until it is loaded."""
+    """Start a strategy in a process of its own, and wait until it is loaded."""
     process = StrategyProcess(name, options or {})
     try:
         process.check()

@@ -35,7 +35,7 @@ _CANCELLED_AT_ONCE = 1000
 
 
 class Commands:
-    """One method for each request that changes a job or a node."""
+    """One method for each request that changes something."""
 
     def __init__(
         self,
@@ -80,17 +80,17 @@ class Commands:
         return {"id": job, "ok": True}
 
     async def hold(self, request: Request, peer: RequestingUser) -> Answer:
-        """Keep the pending job ``id`` from starting."""
+        """Prevent the pending job ``id`` from starting."""
         job = await self._authorise("hold", JobId(read_number(request, "id")), peer)
         return await self._ask_of("hold", job, peer, events.JobHeld(job, peer.user))
 
     async def release(self, request: Request, peer: RequestingUser) -> Answer:
-        """Let the held job ``id`` start again."""
+        """Allow the held job ``id`` to start."""
         job = await self._authorise("release", JobId(read_number(request, "id")), peer)
         return await self._ask_of("release", job, peer, events.JobReleased(job, peer.user))
 
     async def priority(self, request: Request, peer: RequestingUser) -> Answer:
-        """Give the job ``id`` another ``priority``; only an operator may raise it."""
+        """Set the ``priority`` of job ``id``; only an operator may raise it."""
         job = await self._authorise("priority", JobId(read_number(request, "id")), peer)
         priority = request.get("priority")
         if type(priority) is not int:
@@ -101,7 +101,7 @@ class Commands:
         return await self._ask_of("priority", job, peer, event)
 
     async def suspend(self, request: Request, peer: RequestingUser) -> Answer:
-        """Have the job ``id`` save a checkpoint and give up its processors."""
+        """Make job ``id`` save a checkpoint and give up its processors."""
         job = await self._authorise("suspend", JobId(read_number(request, "id")), peer)
         return await self._ask_of("suspend", job, peer, events.JobSuspended(job, peer.user))
 
@@ -116,7 +116,7 @@ class Commands:
         return await self._ask_of("requeue", job, peer, events.JobRequeued(job, peer.user))
 
     async def resize(self, request: Request, peer: RequestingUser) -> Answer:
-        """Resize the job ``id`` to ``size`` processors, or off the places in ``release``."""
+        """Resize job ``id`` to ``size`` processors, or remove it from the places in ``release``."""
         job = await self._authorise("resize", JobId(read_number(request, "id")), peer)
         release = self._places(request.get("release") or [])
         size = read_number(request, "size", default=0)
@@ -125,16 +125,16 @@ class Commands:
         )
 
     async def drain(self, request: Request, peer: RequestingUser) -> Answer:
-        """Give the node named in the field ``node`` no more work, for ``reason``."""
+        """Stop placing work on the node ``node``, for the given ``reason``."""
         reason = str(request.get("reason") or "")
         return await self._ask(events.NodeDrained(read_node(request), reason))
 
     async def resume(self, request: Request, peer: RequestingUser) -> Answer:
-        """Give the drained node named in the field ``node`` work again."""
+        """Place work on the drained node ``node`` again."""
         return await self._ask(events.NodeResumed(read_node(request)))
 
     async def remove(self, request: Request, peer: RequestingUser) -> Answer:
-        """Forget the node named in the field ``node``, whose controller must have been stopped."""
+        """Remove the node ``node`` from the cluster; its controller must have been stopped."""
         node = read_node(request)
         if self._connections.node_connected(node):
             raise UserRequestError(
@@ -145,7 +145,11 @@ class Commands:
         return answer
 
     async def _ask(self, event: UserEvent) -> Answer:
-        """Give the core a request of a user and return its answer."""
+        """Pass a user's request to the core, and return the core's answer.
+
+        Raises:
+            UserRequestError: the core refuses it, or the result cannot be stored.
+        """
         try:
             answer = await asyncio.wrap_future(self._core_loop.ask(event))
         except StorageDelayedError as error:
@@ -167,7 +171,11 @@ class Commands:
     async def _ask_of(
         self, operation: str, job: JobId, peer: RequestingUser, event: UserEvent
     ) -> Answer:
-        """Ask the core about a job; explain a refusal if the job has ended meanwhile."""
+        """Pass a request about a job to the core; say so if the job has ended in the meantime.
+
+        Raises:
+            UserRequestError: the core refuses it, or the job has ended.
+        """
         try:
             return await self._ask(event)
         except UserRequestError:
@@ -175,10 +183,10 @@ class Commands:
             raise
 
     async def _authorise(self, operation: str, job: JobId, peer: RequestingUser) -> JobId:
-        """Return the number of an open job on which a user may carry out an operation.
+        """Check that a user may carry out an operation on an open job; return the job's number.
 
         Raises:
-            UserRequestError: if the user may not, or the job has ended.
+            UserRequestError: the user may not, there is no such job, or it has ended.
         """
         state = await self._jobs.check_owner(operation, job, peer)
         if state in FINAL_STATES:

@@ -69,7 +69,7 @@ class UserConnection:
             self._buffer.clear()
 
     async def _read_line(self) -> bytes | None:
-        """Return the next request, None at the end of the connection or of its last request."""
+        """Return the next request; None at the end of the connection."""
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
             if len(self._buffer) >= LINE_BYTES:
@@ -108,7 +108,7 @@ class UserConnection:
             await self._write(await self._answer(request))
 
     async def _serve_wait(self, request: Mapping[str, Any]) -> None:
-        """Answer a request that may wait for days, unless the user disconnects before."""
+        """Answer a request that may wait for days; stop waiting if the user disconnects."""
         answer = asyncio.ensure_future(self._answer_wait(request))
         gone = asyncio.ensure_future(self._until_disconnected())
         try:
@@ -132,7 +132,7 @@ class UserConnection:
             return UserRequestError(str(error), kind="unavailable").answer()
 
     async def _until_disconnected(self) -> None:
-        """Return when the user has closed the connection; keep what the user sends meanwhile."""
+        """Wait until the user closes the connection; keep what the user sends meanwhile."""
         while len(self._buffer) < LINE_BYTES and (data := await self._reader.read(CHUNK_BYTES)):
             self._use.take_bytes(len(data))
             self._buffer += data

@@ -17,7 +17,7 @@ MAX_COMMENT, MAX_DEPENDENCY_LENGTH = 1024, 4096
 
 
 def check_dependencies(text: str) -> tuple[Dependency, ...]:
-    """Return the dependencies that a submission names.
+    """Parse the jobs that a submitted job waits for.
 
     Raises:
         UserRequestError: if they are not in their grammar.
@@ -33,10 +33,10 @@ def check_dependencies(text: str) -> tuple[Dependency, ...]:
 
 
 def check_warning(text: str, time_limit_s: float | None) -> WarningSignal | None:
-    """Return the signal that a job gets before its time limit, None for none.
+    """Parse the signal that a job gets before its time limit; None if it wants none.
 
     Raises:
-        UserRequestError: if it is not in its grammar, or the job has no time limit.
+        UserRequestError: the text is invalid, or the job has no time limit.
     """
     if not text:
         return None
@@ -66,7 +66,7 @@ def check_comment(text: str) -> None:
 async def find_ended(
     dependencies: Iterable[Dependency], status: StatusCache, reader: Reader
 ) -> dict[JobId, JobState]:
-    """Return how those of the named jobs ended that have ended already.
+    """Return the final states of those named jobs that have ended already.
 
     Raises:
         UserRequestError: if a job does not exist, or has ended so that the dependency can never be

@@ -21,7 +21,7 @@ MAX_OLD_JOBS = 20_000
 
 
 class SelectedJobs(NamedTuple):
-    """The jobs that a request wants."""
+    """The jobs that match a request, and whether all of them are included."""
 
     #: By number, as the user may see them.
     infos: list[Info]
@@ -30,7 +30,7 @@ class SelectedJobs(NamedTuple):
 
 
 class JobLookup:
-    """Jobs by number: from the status cache, or from the database if they ended long ago."""
+    """Finds jobs in the status cache or, if they ended long ago, in the database."""
 
     def __init__(self, status: StatusCache, reader: Reader, access: AccessControl) -> None:
         self._status, self._reader = status, reader
@@ -38,12 +38,12 @@ class JobLookup:
         self.access = access
 
     def visible(self, info: Info, owner: int, peer: RequestingUser) -> Info:
-        """Return what a user may see of a job."""
+        """Return the values of a job that a user may see."""
         may_see = self.access.allows("private values", peer, owner)
         return info if may_see else without_private(info)
 
     async def find(self, ids: Sequence[int], peer: RequestingUser) -> dict[int, Info]:
-        """Return the jobs that exist, by number, as a user may see them."""
+        """Return the jobs with these numbers, as far as they exist, with what the user may see."""
         found: dict[int, Info] = {}
         for number in ids:
             entry = self._status.entry(JobId(number))
@@ -58,7 +58,7 @@ class JobLookup:
         return found
 
     async def entries(self, selection: JobSelection) -> list[JobEntry]:
-        """Return the jobs in the status cache that a selection wants, by number."""
+        """Return the jobs in the status cache that match a selection, by number."""
         found: list[JobEntry] = []
         candidates, patterns = self._status.candidates(selection), selection.patterns
         for start in range(0, len(candidates), _AT_ONCE):
@@ -75,7 +75,7 @@ class JobLookup:
         cached_since: float,
         fields: Collection[str] | None = None,
     ) -> SelectedJobs:
-        """Return the jobs that a selection wants.
+        """Return the jobs that match a selection, from the cache and the database.
 
         Args:
             selection: which jobs are wanted.

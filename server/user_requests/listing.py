@@ -25,7 +25,7 @@ _STATES = frozenset(state.value for state in JobState)
 
 
 def shown_fields(request: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the values that a request names in ``fields``, None if it wants complete objects.
+    """Return the names in the request's ``fields``; None if it wants complete jobs.
 
     Raises:
         UserRequestError: if ``fields`` is not a list of names.
@@ -46,7 +46,7 @@ def shown_fields(request: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def read_selection(request: Mapping[str, Any], ended_since: float | None = None) -> JobSelection:
-    """Return which jobs a request wants: its ``users``, ``states``, ``names`` and ``since``.
+    """Return which jobs a request selects by ``users``, ``states``, ``names`` and ``since``.
 
     Args:
         request: as the client sent it.
@@ -67,7 +67,7 @@ def read_selection(request: Mapping[str, Any], ended_since: float | None = None)
 
 
 def read_time(request: Mapping[str, Any], field: str) -> float | None:
-    """Return a time in seconds since the epoch, None if the request has none.
+    """Return a time of a request in seconds since the epoch; None if it has none.
 
     Raises:
         UserRequestError: if the field is anything else.
@@ -100,7 +100,7 @@ def _texts(request: Mapping[str, Any], field: str) -> frozenset[str]:
 
 
 def job_list(jobs: Iterable[Mapping[str, Any]], fields: tuple[str, ...] | None) -> dict[str, Any]:
-    """Return the part of an answer that lists jobs. They are encoded when it is sent.
+    """Return the part of an answer that lists jobs; each is encoded only when it is sent.
 
     A value that this server does not know is None in each row.
     """

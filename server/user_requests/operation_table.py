@@ -31,7 +31,7 @@ STOP_DELAY_S = 0.05
 
 
 class Operations:
-    """Finds the method for a request, after checking that the user may make it."""
+    """Finds the method for a request, after checking that the user may make the request."""
 
     def __init__(  # noqa: PLR0913 - the requests of users concern many parts
         self,
@@ -81,7 +81,11 @@ class Operations:
         }
 
     async def handle(self, request: Request, peer: RequestingUser) -> Answer:
-        """Carry a request out, or raise UserRequestError."""
+        """Carry out a request, and return the answer.
+
+        Raises:
+            UserRequestError: the request is invalid, not allowed or refused.
+        """
         name = request.get("op")
         operation = self._operations.get(name) if isinstance(name, str) else None
         if operation is None:
@@ -99,7 +103,7 @@ class Operations:
             raise
 
     def _record(self, request: Request, answer: Answer, peer: RequestingUser) -> None:
-        """Record what a request has changed. A cancellation may have been refused for some jobs."""
+        """Record what a request has changed, and which jobs it was refused for."""
         if request["op"] != "cancel":
             self._refusals.record_done(request, peer.user, peer.uid)
             return
@@ -118,7 +122,7 @@ class Operations:
         self._queries.on_jobs_ended(jobs)
 
     def release_waiters(self) -> None:
-        """Tell all users who wait for a job that the server stops."""
+        """Tell all users who wait for a job that the server is stopping."""
         self._queries.release_waiters()
 
     async def _submit(self, request: Request, peer: RequestingUser) -> Answer:

@@ -52,7 +52,7 @@ class ServerInfo:
 
 
 class StateQueries:
-    """One method for each request that changes nothing."""
+    """One method for each request that reads jobs, nodes or the history."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class StateQueries:
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}
 
     async def jobs(self, request: Request, peer: RequestingUser) -> Answer:
-        """List the jobs in ``ids``, or the open ones; with ``all`` also those of the last hour.
+        """List the jobs in ``ids``, or the open ones; with ``all`` also jobs of the last hour.
 
         The request may name ``users``, ``states`` and ``names``. With ``since``, jobs that ended at
         this time or later are listed, too.
@@ -98,7 +98,7 @@ class StateQueries:
         return {**answer, **listing.job_list(infos, shown)}
 
     async def starts(self, request: Request, peer: RequestingUser) -> Answer:
-        """Forecast when the first jobs of the queue start, by number: see `expected_starts`."""
+        """Forecast when the first jobs of the queue will start, see `expected_starts`."""
         now = self._clock.now()
         view, limits = await asyncio.wrap_future(
             self._core_loop.call(
@@ -112,7 +112,7 @@ class StateQueries:
         return {"starts": {str(job): start for job, start in found.items()}, "now": now}
 
     async def nodes(self, request: Request, peer: RequestingUser) -> Answer:
-        """List the nodes, with the named resources and what this server is."""
+        """List the nodes and the named resources, with information about this server."""
         identity = self._identity
         server = {
             "pid": identity.pid,
@@ -132,7 +132,7 @@ class StateQueries:
         }
 
     async def ping(self, request: Request, peer: RequestingUser) -> Answer:
-        """Tell which server this is, and how many nodes take new work."""
+        """Return which server this is, and how many nodes accept new work."""
         identity = self._identity
         return {
             "pid": identity.pid,
@@ -238,7 +238,7 @@ class StateQueries:
 
 
 class UsageQueries:
-    """One method for each request about usage."""
+    """One method for each request that reads the usage of processors."""
 
     def __init__(
         self, core_loop: CoreLoop, reader: Reader, clock: HybridClock, access: AccessControl
@@ -247,7 +247,7 @@ class UsageQueries:
         self._access = access
 
     async def shares(self, request: Request, peer: RequestingUser) -> Answer:
-        """List accounts and users with shares, decayed usage and fair-share factor."""
+        """List accounts and users with their shares, decayed usage and fair-share factors."""
         now = self._clock.now()
         half_life_s, found = await asyncio.wrap_future(
             self._core_loop.call(lambda core: standings(core.state, now), uncommitted_ok=True)
@@ -259,7 +259,7 @@ class UsageQueries:
         }
 
     async def accounting(self, request: Request, peer: RequestingUser) -> Answer:
-        """List the times in which jobs had processors, each with their number and nodes.
+        """List the phases of jobs: times in which they had processors, with number and nodes.
 
         A user gets those of the user's own jobs, an operator those of all jobs. The request may
         select by ``ids``, ``user``, ``account``, ``since`` and ``until``. Phases that have not

@@ -46,7 +46,7 @@ _LONGEST = 200
 
 
 class RefusedRequests:
-    """Records refused requests. Used by the accept thread only."""
+    """Records refused requests and successful changes. Used by the accept thread only."""
 
     def __init__(self, writer: Writer, clock: HybridClock) -> None:
         self._writer, self._clock = writer, clock
@@ -100,7 +100,7 @@ class RefusedRequests:
 
 
 def _asked(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the main fields of a request.
+    """Return the main fields of a request for its record.
 
     The environment and the arguments are left out, because they may contain secrets.
     """

@@ -21,7 +21,7 @@ def not_found(job: int) -> UserRequestError:
 
 
 def read_number(request: Request, field: str, default: int | None = None) -> int:
-    """Return a number from 0 of a request.
+    """Return a whole number, 0 or more, from a field of a request.
 
     Args:
         request: as the client sent it.
@@ -38,7 +38,7 @@ def read_number(request: Request, field: str, default: int | None = None) -> int
 
 
 def read_numbers(request: Request, field: str) -> list[int]:
-    """Return a list of at most `MAX_IDS` numbers of a request.
+    """Return a list of numbers, at most `MAX_IDS`, from a field of a request.
 
     Raises:
         UserRequestError: if the field is anything else.

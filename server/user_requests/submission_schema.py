@@ -131,7 +131,7 @@ class Submission:
     warning: WarningSignal | None = None
 
     def spec(self, job: JobId, user: str, uid: int, now: float) -> JobSpec:
-        """Return the part of the job for the core."""
+        """Return the job's specification for the core."""
         request = self.request
         return JobSpec(
             id=job,
@@ -159,11 +159,11 @@ class Submission:
 
     @property
     def program_bytes(self) -> int:
-        """Return how many bytes the arguments and the environment have as JSON."""
+        """Return the size of arguments and environment as JSON, in bytes."""
         return sum(len(json.dumps(part)) for part in (self.request.argv, self.request.env))
 
     def program(self, spec: JobSpec) -> Program:
-        """Return the part of the job for the nodes."""
+        """Return the job's program for the nodes."""
         request = self.request
 
         patterns = (request.stdin, request.stdout, request.stderr)
@@ -240,7 +240,7 @@ def check_submission(
 
 
 def _from_msgspec(text: str) -> UserRequestError:
-    """``Expected `int`, got `str` - at `$.umask` `` with its field named."""
+    """Convert an error such as "Expected `int`, got `str` - at `$.umask`"; name the field."""
     message, _, place = text.partition(" - at `$")
     field = place.strip("`.").partition("[")[0]
     if not field and (match := re.search(r"field `(\w+)`", message)):
@@ -250,7 +250,7 @@ def _from_msgspec(text: str) -> UserRequestError:
 
 
 def _with_half_a_character(raw: object) -> str:
-    """Return the first field of a submission that has a lone surrogate, as it can be printed."""
+    """Return the first field with a lone surrogate, escaped for printing; "job" if none has."""
     fields = raw.items() if isinstance(raw, dict) else ()
     for name, value in fields:
         if any("\ud800" <= char <= "\udfff" for char in f"{name}{value}"):
@@ -320,7 +320,7 @@ def _check_times(request: JobRequest) -> None:
 
 
 def _check_contract(request: JobRequest, wall: float) -> Contract | None:
-    """Return the deadline with the profit of meeting it, None if the job has no deadline."""
+    """Return the deadline with its profit; None if the job has no deadline."""
     if request.deadline_s is not None and request.deadline_at is not None:
         raise UserRequestError("deadline_s and deadline_at: give one of them", field="deadline_s")
     deadline_s = request.deadline_s
@@ -392,7 +392,7 @@ def _check_resources(
 def _check_node_needs(
     request: JobRequest, least: int, nodes: Callable[[], list[NodeView]]
 ) -> NodeNeeds | None:
-    """Return what the job needs of its nodes, None if any processors do.
+    """Return what the job requires of nodes; None if any node will do.
 
     Args:
         request: the submission.
@@ -427,7 +427,7 @@ def _check_node_needs(
 
 
 def _check_node_list(field: str, text: str) -> None:
-    """Check a list of nodes that may be empty."""
+    """Check the syntax of a list of nodes, which may be empty."""
     try:
         if len(text) > MAX_NODE_LIST:
             raise ValueError(f"longer than {MAX_NODE_LIST} characters")

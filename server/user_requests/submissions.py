@@ -46,7 +46,7 @@ class _New:
 
 
 class Submissions:
-    """Numbers jobs and stores them. Runs in the accept thread's loop."""
+    """Checks submitted jobs, numbers them and stores them. Runs in the accept thread's loop."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Submissions:
         return await self._reader.in_thread(lambda reader: reader.job_with_key(uid, key))
 
     async def _store_waiting(self) -> None:
-        """Store all waiting submissions together, until none waits: one flush for many users."""
+        """Store all waiting submissions together, again until none waits; they share a flush."""
         try:
             while self._waiting:
                 together, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
@@ -176,7 +176,7 @@ class Submissions:
         self._hand_over(together)
 
     def _hand_over(self, together: list[_New]) -> None:
-        """Pass stored jobs to the core, before their users can send requests about them."""
+        """Pass stored jobs to the core before their users can send requests about them."""
         for new in together:
             self._programs.keep(new.job.id, new.program)
             self._status.publish_summary(new.job.id, new.program.summary())
@@ -189,7 +189,7 @@ class Submissions:
 
 
 def new_job(job: Job) -> Job:
-    """Set the reason that a new job shows until the core has handled it."""
+    """Set the reason and the first line of history of a new job, and return the job."""
     job.reason = "held by its user" if job.state is JobState.HELD else "waits its turn"
     job.history.append(f"{job.spec.submit:.3f} {job.state}: submitted")
     return job

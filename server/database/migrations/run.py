@@ -33,7 +33,7 @@ def upgrade(engine: Engine, version: str) -> None:
 
 
 def newest() -> str | None:
-    """Return the newest version that has a migration."""
+    """Return the newest schema version that has a migration; None if there is none."""
     return ScriptDirectory.from_config(alembic_config()).get_current_head()
 
 
