@@ -1,8 +1,8 @@
-"""Commands: what the core asks its shell to do.
+"""Commands: what the core asks the server, or the simulator, to do.
 
-The shell commits each ``Store`` before the rest.
+The caller of the core commits each ``Store`` before it carries out the other commands.
 
-Commands that every job needs are named tuples, because making one takes a third of the time.
+Commands that every job needs are named tuples, because creating one takes a third of the time.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from pliant.core.values.processors import NONE, ProcessorMap
 
 
 class Note(NamedTuple):
-    """One line of the history: a text, and the same as data."""
+    """One line of the history, as text and as data."""
 
     time: float
     #: Such as ``job.started``. The history command filters by it.
@@ -70,7 +70,7 @@ class SendOffer:
 
 @dataclass(frozen=True, slots=True)
 class AnswerRequest:
-    """Answer the application's request for other sizes (``SizesRequested``)."""
+    """Send the application the answer to its request for other sizes (``SizesRequested``)."""
 
     job: JobId
     run: int
@@ -83,7 +83,7 @@ class AnswerRequest:
 
 @dataclass(frozen=True, slots=True)
 class SendWithdraw:
-    """Withdraw an offer or a GO."""
+    """Tell the application that an offer or a GO is withdrawn."""
 
     job: JobId
     run: int
@@ -94,7 +94,7 @@ class SendWithdraw:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class OpenStandby:
-    """Make the rank on this processor open a session: it will be the next coordinator."""
+    """Have the rank on this processor connect to the server as the next coordinator."""
 
     job: JobId
     run: int
@@ -129,7 +129,7 @@ class Launch(NamedTuple):
 @fast_init
 @dataclass(frozen=True, slots=True)
 class SendGo:
-    """Hand the transaction to the application, and tell the joining ranks where to meet it."""
+    """Order the application to carry out a resize, and tell the joining ranks where to connect."""
 
     job: JobId
     run: int
@@ -151,7 +151,7 @@ class SendSuspend:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """End processes: TERM, then KILL after the grace time."""
+    """End processes: send SIGTERM, and SIGKILL after ``grace_s`` seconds."""
 
     job: JobId
     run: int
@@ -169,7 +169,7 @@ class SignalRanks(NamedTuple):
 
 
 class SetTimer(NamedTuple):
-    """Send TimerFired at this time, in seconds since the epoch."""
+    """Deliver ``TimerFired`` for a timer at a time, in seconds since the epoch."""
 
     timer: Timer
     at: float

@@ -1,8 +1,7 @@
-"""Events: inputs of the core.
+"""Events: the inputs of the core, which the server or the simulator creates.
 
-Shells (daemon, simulator) make them, and ``Core.handle`` takes them.
-
-``request`` in a user's event is a number of the shell. The ``Answer`` of the core repeats it.
+``Core.handle`` takes them. ``request`` in a user's event is a number that the creator has chosen.
+The core repeats it in its answer.
 """
 
 from collections.abc import Mapping
@@ -40,7 +39,7 @@ class JobSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class JobCancelled:
-    """A user wants to end a job."""
+    """A user cancels a job."""
 
     job: JobId
     actor: str = ""
@@ -49,7 +48,7 @@ class JobCancelled:
 
 @dataclass(frozen=True, slots=True)
 class JobHeld:
-    """A user wants to keep a job from starting."""
+    """A user holds a job, so that it does not start."""
 
     job: JobId
     actor: str = ""
@@ -79,7 +78,7 @@ class JobReleased:
 
 @dataclass(frozen=True, slots=True)
 class JobSuspended:
-    """A user wants to save a running job and free its processors."""
+    """A user suspends a running job: it saves a checkpoint and gives up its processors."""
 
     job: JobId
     actor: str = ""
@@ -88,7 +87,7 @@ class JobSuspended:
 
 @dataclass(frozen=True, slots=True)
 class JobResumed:
-    """A user wants to continue a suspended job."""
+    """A user resumes a suspended job."""
 
     job: JobId
     actor: str = ""
@@ -97,7 +96,7 @@ class JobResumed:
 
 @dataclass(frozen=True, slots=True)
 class JobRequeued:
-    """A user wants to end a running job and start it again."""
+    """A user requeues a running job: it ends and starts again."""
 
     job: JobId
     actor: str = ""
@@ -106,7 +105,7 @@ class JobRequeued:
 
 @dataclass(frozen=True, slots=True)
 class ResizeRequested:
-    """An operator wants another size for a running job."""
+    """A user or an operator requests another size for a running job."""
 
     job: JobId
     size: int
@@ -121,7 +120,7 @@ class ResizeRequested:
 
 @dataclass(frozen=True, slots=True)
 class LiveWorld:
-    """What a node reports at registration about a world: the processes of one start or growth."""
+    """The processes of one start or growth that are alive on a node, as the node reports them."""
 
     job: JobId
     run: int
@@ -132,7 +131,7 @@ class LiveWorld:
 
 @dataclass(frozen=True, slots=True)
 class NodeRegistered:
-    """A node controller connected, for the first time or again, and said what its node has.
+    """A node controller connected and reported what its node has.
 
     ``worlds`` are those whose shims still run on the node.
     """
@@ -175,7 +174,7 @@ class NodeLost:
 
 @dataclass(frozen=True, slots=True)
 class NodeDrained:
-    """A node gets no new work: an operator wants it, or the node had a fault."""
+    """A node gets no new work, because an operator wants that or the node had a fault."""
 
     name: NodeName
     reason: str = ""
@@ -186,7 +185,7 @@ class NodeDrained:
 
 @dataclass(frozen=True, slots=True)
 class NodeAble:
-    """A node has tested that it can start processes."""
+    """A node that could not start processes has tested that it can do so again."""
 
     name: NodeName
 
@@ -210,7 +209,7 @@ class NodeRemoved:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class WorldReady:
-    """The processes of a start or a growth are up on one node. Joining ranks wait there."""
+    """All processes of a start or a growth run on one node; joining ranks wait there."""
 
     job: JobId
     run: int
@@ -235,7 +234,7 @@ class ProcessesExited:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class ApplicationRegistered:
-    """A coordinator connected, also again after it or the server was restarted."""
+    """A coordinator (rank 0 of an application) connected, for the first time or again."""
 
     job: JobId
     run: int
@@ -261,7 +260,7 @@ class ApplicationLeft:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class StandbyReady:
-    """The next coordinator is connected."""
+    """The rank that will be the next coordinator has connected."""
 
     job: JobId
     run: int
@@ -352,7 +351,7 @@ class ResizeWithdrawn:
 
 @dataclass(frozen=True, slots=True)
 class SaveReported:
-    """The application reports about a checkpoint."""
+    """The application reports how far a checkpoint has come."""
 
     job: JobId
     run: int
@@ -368,7 +367,7 @@ class SaveReported:
 
 @dataclass(frozen=True, slots=True)
 class SuspensionHeld:
-    """A coordinator that has just connected reports the suspension that it has not begun, or 0."""
+    """A newly connected coordinator reports which suspension it has not begun; 0 if none."""
 
     job: JobId
     run: int

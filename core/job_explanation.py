@@ -51,7 +51,7 @@ _SAVE_STAGES = {
 def explain(
     core: "Core", job_id: JobId, now: float, progress: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """Return the lines of ``jobctl why``.
+    """Return the lines that ``jobctl why`` prints about a job.
 
     Args:
         core: the core.
@@ -86,7 +86,7 @@ def _lines(
 
 
 def _why(state: CoreState, job: Job) -> str:
-    """Return the job's reason. If the job waits, the text has the numbers of this moment."""
+    """Return the reason for the state of a job, with present numbers if it waits."""
     if job.wait is None:
         return job.reason
     # For the reason that most jobs share, only the plan's own copy has live numbers.
@@ -124,7 +124,7 @@ def _waiting(state: CoreState, job: Job, now: float) -> Iterator[str]:
 
 
 def _recent_refusals(state: CoreState, now: float) -> Iterator[str]:
-    """Yield which jobs recently refused to give up processors."""
+    """Yield sentences about jobs that recently refused to give up processors."""
     quiet = [job for job in state.active.values() if job.malleable and job.no_offers_until > now]
     if quiet:
         names = ", ".join(str(job.id) for job in quiet[:_MOST_NAMES])
@@ -146,7 +146,7 @@ def _saved(job: Job, now: float) -> Iterator[str]:
 
 
 def _cut_off(job: Job, now: float) -> Iterator[str]:
-    """Yield the lost nodes on which processes of the job end automatically."""
+    """Yield sentences about lost nodes on which the job's processes will end automatically."""
     policy = isolation_policy(job.spec.stop_after_s)
     for name, entry in job.isolated.items():
         if entry.back:
@@ -161,7 +161,7 @@ def _cut_off(job: Job, now: float) -> Iterator[str]:
 
 
 def _time_left(state: CoreState, job: Job, now: float) -> Iterator[str]:
-    """Yield when the job reaches its time limit, and when it is expected to end."""
+    """Yield sentences about the job's time limit and expected end."""
     spec, end = job.spec, job.expected_end
     if spec.time_limit_s is not None and job.start is not None:
         left = max(0.0, job.start + spec.time_limit_s - job.used_s - now)
@@ -234,7 +234,7 @@ def _running(state: CoreState, job: Job, now: float) -> Iterator[str]:
 
 
 def _waits(job: Job) -> str:
-    """Return what an open request waits for."""
+    """Return what a job's open request for another size waits for."""
     if job.resize is not None:
         return f"waits for the end of resize {job.resize.id}"
     if not job.connected:

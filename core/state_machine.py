@@ -147,17 +147,20 @@ class Core:
         }
 
     def configure(self, limits: Timeouts, policy: NegotiationPolicy) -> None:
-        """Use other limits and another policy from now on."""
+        """Use other time limits and another negotiation policy from now on."""
         self._state.limits, self._state.policy = limits, policy
 
     # ---------------------------------------------------------------- events
 
     def handle(self, event: events.Event, now: float) -> list[Command]:
-        """Handle one event. Return the commands: the Store first, RunStrategy last."""
+        """Handle one event, and return the commands that follow.
+
+        A Store comes first, a RunStrategy last.
+        """
         return self.handle_all((event,), now)
 
     def handle_all(self, batch: Iterable[events.Event], now: float) -> list[Command]:
-        """Handle the events of one instant.
+        """Handle all events of one instant, and return the commands that follow.
 
         Args:
             batch: the events, in order.
@@ -189,7 +192,7 @@ class Core:
         return commands
 
     def _review(self) -> None:
-        """Review isolated processes, negotiations and size requests after a batch."""
+        """After a batch of events, review isolated processes, negotiations and size requests."""
         state = self._state
         if state.dependencies_to_review:
             dependencies.review(state)
@@ -201,7 +204,7 @@ class Core:
             size_requests.review_size_requests(state)
 
     def _plan_ready(self, event: events.PlanReady) -> None:
-        """Commit a plan, unless a newer view has been sent to the strategy since."""
+        """Carry out a plan, unless the strategy was meanwhile asked with a newer view."""
         if event.cycle != self._cycle:
             return
         # The strategy wanted the changes of the commit, so they need no new cycle.
@@ -232,22 +235,22 @@ class Core:
 
     @property
     def jobs(self) -> dict[JobId, Job]:
-        """Return all jobs, also ended ones until ``forget``. Read only."""
+        """Return all jobs, including ended ones until ``forget``; callers must not change them."""
         return self._state.jobs
 
     @property
     def nodes(self) -> dict[NodeName, Node]:
-        """Return all known nodes. Read only."""
+        """Return all known nodes. Callers must not change the dict."""
         return self._state.nodes
 
     @property
     def state(self) -> CoreState:
-        """Return the state, for functions of this package that read it."""
+        """Return the state, which only functions of this package may use."""
         return self._state
 
     @property
     def memory(self) -> object:
-        """Return the memory of the strategy."""
+        """Return the data that the strategy keeps from plan to plan."""
         return self._state.memory
 
     @property
@@ -264,15 +267,19 @@ class Core:
 
     @property
     def next_resize(self) -> int:
-        """Return the number of the next resize. It must be restored after a restart."""
+        """Return the number that the next resize gets; it must survive a restart."""
         return self._state.next_resize
 
     def largest(self) -> int:
-        """Return the number of processors of all nodes but spare ones: the largest possible job."""
+        """Return the size of the largest possible job: all processors without spare nodes."""
         return sum(node.slots for node in self._state.nodes.values() if not node.spare)
 
     def check_invariants(self) -> None:
-        """Raise InvariantError if the state contradicts itself."""
+        """Check that the state does not contradict itself.
+
+        Raises:
+            InvariantError: it does, which is a bug.
+        """
         check(self._state)
 
     # ---------------------------------------------------------------- restart
@@ -292,7 +299,7 @@ class Core:
         usage: Iterable[Usage] = (),
         ended: Mapping[JobId, JobState] | None = None,
     ) -> None:
-        """Take over what an earlier server process stored, before the first event.
+        """Fill a new core with what an earlier server has stored, before the first event.
 
         Args:
             nodes: all nodes.
@@ -310,7 +317,7 @@ class Core:
         processor_limits.note_excess(self._state)
 
     def recover(self, now: float) -> list[Command]:
-        """Return the commands that continue open work after ``restore``."""
+        """Return the commands that continue what was open, after ``restore``."""
         self._state.now = now
         server_restart.recover(self._state)
         size_requests.review_size_requests(

@@ -34,7 +34,7 @@ _LIVE = (JobState.STARTING, JobState.RUNNING, JobState.ADAPTING)
 
 
 def on_application_registered(state: CoreState, event: ApplicationRegistered) -> None:
-    """Handle a coordinator that connected."""
+    """Handle a coordinator that has connected: register the program or continue its resize."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or job.state not in _LIVE:
         return
@@ -56,7 +56,7 @@ def on_application_registered(state: CoreState, event: ApplicationRegistered) ->
 
 
 def _is_former_coordinator(job: Job, event: ApplicationRegistered) -> bool:
-    """Return whether this is a former coordinator, which has left the job and will exit soon."""
+    """Return whether a coordinator belongs to a rank that has left the job and exits soon."""
     resize = job.resize
     if resize is not None and isinstance(resize.stage, Releasing):
         return (event.epoch, event.processors) == (job.epoch - 1, resize.before)
@@ -106,7 +106,7 @@ def _same_allocation(state: CoreState, job: Job, event: ApplicationRegistered) -
 
 
 def _first_time(state: CoreState, job: Job, event: ApplicationRegistered) -> None:
-    """Restrict the sizes to those that both the user and the program allow."""
+    """Restrict a job to the sizes that both its user and its program allow."""
     if event.sizes is not None:
         both = job.spec.sizes.intersect(event.sizes)
         if both is None:
@@ -137,7 +137,7 @@ def on_application_left(state: CoreState, event: ApplicationLeft) -> None:
 
 
 def on_speed_measured(state: CoreState, event: SpeedMeasured) -> None:
-    """Take over measured iteration times if they differ, and plan again."""
+    """Store new measurements of a job's speed, and plan again if they differ from the old ones."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or job.final or not differs(job.measured, event.seconds):
         return
@@ -148,7 +148,7 @@ def on_speed_measured(state: CoreState, event: SpeedMeasured) -> None:
 
 
 def differs(known: Mapping[int, float], said: Mapping[int, float]) -> bool:
-    """Return whether measurements (seconds by size) differ from the known ones."""
+    """Return whether new measurements (seconds by size) differ noticeably from known ones."""
     if known.keys() != said.keys():
         return True
     return any(abs(said[size] - known[size]) > TOLERANCE * known[size] for size in known)

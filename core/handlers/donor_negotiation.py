@@ -43,7 +43,7 @@ from pliant.core.values.sizes import Sizes
 
 
 def review_coordination(state: CoreState) -> None:
-    """Carry out or give up coordinated negotiations, after a batch of events was handled."""
+    """Conclude coordinated negotiations that have all answers; runs after each batch of events."""
     for job in list(state.reserving.values()):
         if job.reserved:
             _review_recipient(state, job)
@@ -55,7 +55,7 @@ def review_coordination(state: CoreState) -> None:
 
 
 def _review_recipient(state: CoreState, recipient: Job) -> None:
-    """Check whether the donors' answers are sufficient for a recipient."""
+    """Conclude the negotiations for a recipient if all its donors have answered."""
     donors = list(_donors(state, recipient))
     if any(_unanswered(donor) for donor in donors):
         return
@@ -87,7 +87,7 @@ def _open_resize(donor: Job) -> Resize:
 
 
 def _recipients(state: CoreState, donor: Job, resize: Resize) -> Iterator[Job]:
-    """Yield the jobs that wait for processors of a donor, in order of reservation."""
+    """Yield the jobs that wait for a donor's processors, in the order of their reservations."""
     for job in state.reserving.values():
         if donor.id in job.donors and job.reserved & resize.leaving:
             yield job
@@ -120,7 +120,7 @@ def await_growth(
     donors: frozenset[JobId],
     cause: str,
 ) -> None:
-    """Start a growth on free processors and on processors of donors. The donors are asked first."""
+    """Open a growth that needs processors of donors, which are asked before the growing job."""
     state.reserve(job, later, donors)
     after = (*job.ranks, *indices(now), *indices(later))
     resize_open_close.open_resize(state, job, after, cause)
@@ -129,7 +129,7 @@ def await_growth(
 
 
 def link_donors(state: CoreState, donors: Iterable[JobId]) -> None:
-    """Mark, after the parts of a plan, donors that have a recipient. Let the others begin."""
+    """After a plan, mark the donors that a job waits for; let other shrinks begin."""
     for number in donors:
         donor = state.jobs[number]
         resize = donor.resize
@@ -146,7 +146,7 @@ def link_donors(state: CoreState, donors: Iterable[JobId]) -> None:
 
 
 def reuse_offer(state: CoreState, donor: Job, kept: ProcessorMap) -> bool:
-    """Let a plan use an open shrink. Return False if the application did not name this size."""
+    """Use an open shrink for a new plan; return False if the application did not name this size."""
     resize = _open_resize(donor)
     if count(kept) not in resize.offered_sizes:
         return False
@@ -166,7 +166,7 @@ def reuse_offer(state: CoreState, donor: Job, kept: ProcessorMap) -> bool:
 
 
 def _conclude(state: CoreState, recipient: Job, donors: list[Job]) -> bool:
-    """Let the donors begin if they give up all processors that the recipient waits for."""
+    """If the donors give up all that the recipient needs, let them shrink and return True."""
     if any(_shortfall(donor, recipient) for donor in donors):
         return False
     for donor in donors:
@@ -197,7 +197,10 @@ def _accept_best_size(state: CoreState, donor: Job, resize: Resize, counter: Cou
 
 
 def _needed_part(state: CoreState, donor: Job, resize: Resize, most: int) -> ProcessorMap:
-    """Return which processors recipients get if a donor gives up ``most`` of them, oldest first."""
+    """Return which of a donor's processors go to recipients if it gives up ``most`` of them.
+
+    The oldest reservation comes first.
+    """
     wanted = NONE
     for job in _recipients(state, donor, resize):
         part = job.reserved & resize.leaving
@@ -207,7 +210,7 @@ def _needed_part(state: CoreState, donor: Job, resize: Resize, most: int) -> Pro
 
 
 def change_target(state: CoreState, job: Job, resize: Resize, size: int) -> None:
-    """Change the target size of a resize. Reservations that can be fulfilled are kept."""
+    """Change the size to which a resize leads; keep the reservations that it can still fulfil."""
     if job.reserved:
         _choose_donors(state, job, resize, size)
     else:
@@ -216,7 +219,7 @@ def change_target(state: CoreState, job: Job, resize: Resize, size: int) -> None
 
 
 def largest_covering(job: Job, totals: Sequence[int], need: int) -> int:
-    """Return the largest of the sizes at which ``need`` processors become free, or 0."""
+    """Return the largest of ``totals`` that frees at least ``need`` processors; 0 if none does."""
     return Sizes(totals).largest_at_most(job.size - need)
 
 
@@ -249,7 +252,7 @@ def _apply_size(
 def accept_counter_offer(
     state: CoreState, job: Job, resize: Resize, counter: CounterOffer, size: int
 ) -> None:
-    """Accept one of the sizes of a counter-offer. The resize is agreed then."""
+    """Accept one size of a counter-offer, so that the resize is agreed."""
     change_target(state, job, resize, size)
     accepted = acceptance(job, resize, price=counter.price, not_before=counter.not_before)
     resize.enter(Agreed(counter.not_before))
@@ -260,7 +263,7 @@ def accept_counter_offer(
 
 
 def carry_out(state: CoreState, job: Job, resize: Resize) -> None:
-    """Carry out an agreed resize, at the time that the application named."""
+    """Begin an agreed resize, now or at the time that the application named."""
     stage = resize.stage
     assert isinstance(stage, Agreed), stage
     if stage.not_before > state.now:
@@ -291,7 +294,7 @@ def _offer_growth(state: CoreState, recipient: Job, growth: Resize) -> None:
 
 
 def _offered_parts(state: CoreState, recipient: Job) -> list[tuple[ProcessorMap, JobId]]:
-    """Return which reserved processors each donor would give up, with the donor."""
+    """Return the reserved processors that each donor would give up, with the donor's number."""
     gifts = []
     for donor in _donors(state, recipient):
         part = _open_resize(donor).leaving & recipient.reserved
@@ -308,7 +311,7 @@ def _already_available(state: CoreState, recipient: Job) -> ProcessorMap:
 
 
 def _choose_donors(state: CoreState, recipient: Job, growth: Resize, size: int) -> None:
-    """Set the size of a growth, with its own processors and as few donors as possible."""
+    """Set the size of a growth; it uses its own processors and only the donors that it needs."""
     kept = [
         *indices(growth.added & recipient.occupied),
         *indices(_already_available(state, recipient)),
@@ -336,7 +339,10 @@ def _occupies(state: CoreState, number: JobId, processors: ProcessorMap) -> bool
 
 
 def _fewest(parts: list[tuple[ProcessorMap, JobId]], missing: int) -> list[ProcessorMap]:
-    """Choose the smallest parts first until they suffice, then remove those that are not needed."""
+    """Return parts with at least ``missing`` processors in all, the smallest parts first.
+
+    Parts that are not needed in the end are left out.
+    """
     parts = sorted(parts, key=lambda part: (count(part[0]), part[1]))
     chosen: list[ProcessorMap] = []
     for part, _ in parts:
@@ -370,7 +376,7 @@ def _give_up(state: CoreState, recipient: Job, donors: list[Job]) -> None:
 
 
 def _review_donor(state: CoreState, number: JobId) -> None:
-    """Check whether another job still waits for a donor's processors."""
+    """Keep a donor's shrink for the next plan, or withdraw it, if no job waits for it any more."""
     donor = state.active.get(number)
     resize = donor.resize if donor is not None else None
     if donor is None or resize is None or not resize.has_recipients or resize.grows:
@@ -393,7 +399,7 @@ def _review_donor(state: CoreState, number: JobId) -> None:
 
 
 def release_unused(state: CoreState) -> None:
-    """End shrinks that the plan did not use, or repeat the original request."""
+    """End shrinks that the new plan did not use; repeat the offer if the answer was too little."""
     for donor in list(state.negotiating.values()):
         resize = donor.resize
         if resize is None or not isinstance(resize.stage, PROPOSED) or not resize.stage.reusable:
@@ -412,7 +418,7 @@ def release_unused(state: CoreState) -> None:
 
 
 def _decline_politely(state: CoreState, donor: Job, resize: Resize) -> None:
-    """Decline a counter-offer that is no longer needed. The job may get offers at once."""
+    """Decline a counter-offer that is no longer needed; the job may get new offers at once."""
     why = "its processors are not needed after all"
     state.emit(SendOffer(donor.id, donor.run, closing_message(donor, resize, Verb.REJECT, why)))
     state.note("offer.declined", why, donor, resize=resize.id)

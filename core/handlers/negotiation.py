@@ -26,7 +26,7 @@ from pliant.core.values.negotiation_policy import Take
 
 
 def on_offer_answered(state: CoreState, event: OfferAnswered) -> None:
-    """Handle the application's message in a negotiation."""
+    """Handle a message of the application in a negotiation."""
     template = event.template
     found = resize_open_close.find_resize(
         state, event.job, event.run, ResizeId(template.negotiation)
@@ -65,7 +65,7 @@ def on_offer_answered(state: CoreState, event: OfferAnswered) -> None:
 
 
 def _accepted(state: CoreState, job: Job, resize: Resize, template: Template) -> None:
-    """Handle an ACCEPT, perhaps for a later time."""
+    """Handle the application's ACCEPT, which may name a later time."""
     not_before, cost = answer_checks.terms(template)
     if objection := answer_checks.objection(job, resize, template):
         _take_back(state, job, resize, f"refused: {objection}")
@@ -80,7 +80,7 @@ def _accepted(state: CoreState, job: Job, resize: Resize, template: Template) ->
 
 
 def _too_late(state: CoreState, resize: Resize, not_before: float) -> bool:
-    """Return whether the named time is too late: the processors would stay idle until then."""
+    """Return whether the application named a time so late that processors would stay idle."""
     patience_s = state.limits.safe_point_timeout_s if resize.grows else state.policy.patience_s
     return not_before > state.now + patience_s
 
@@ -91,7 +91,7 @@ def _when(state: CoreState, resize: Resize, not_before: float) -> str:
 
 
 def _agreed(state: CoreState, job: Job, resize: Resize) -> None:
-    """Note the agreement. Carry it out, unless other negotiations decide about it."""
+    """Note that both sides agree; carry out the resize unless it depends on other jobs."""
     state.touch(job)
     if resize.has_recipients:
         state.donors_to_review[job.id] = None
@@ -100,7 +100,7 @@ def _agreed(state: CoreState, job: Job, resize: Resize) -> None:
 
 
 def _countered(state: CoreState, job: Job, resize: Resize, template: Template) -> None:
-    """Answer a proposal of another size, price or time."""
+    """Answer the application's counter-offer of another size, price or time."""
     try:
         counter_offer = answer_checks.read(job, resize, template, state.now)
     except answer_checks.UnusableCounterError as error:
@@ -147,7 +147,7 @@ def _wait_for_others(state: CoreState, job: Job, stage: Negotiating, counter: Co
 
 
 def _insist(state: CoreState, job: Job, resize: Resize, size: int, why: str, final: bool) -> None:
-    """Make another proposal, or decline if none is left."""
+    """Make the server's next proposal, or decline if it has none left."""
     if final or state.policy.last(server_proposals(resize)):
         _decline(state, job, resize, why)
         return
@@ -167,7 +167,7 @@ def _take_back(state: CoreState, job: Job, resize: Resize, why: str) -> None:
 
 
 def on_negotiation_timeout(state: CoreState, timer: Timer) -> None:
-    """Expire a proposal, or begin a resize at the time that the application named."""
+    """Handle the timer of a negotiation: expire it, or begin the resize at the agreed time."""
     found = resize_open_close.find_resize(state, timer.job, timer.run, timer.resize)
     if found is None:
         return

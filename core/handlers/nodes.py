@@ -42,7 +42,7 @@ _ALIVE = (NodeState.UP, NodeState.DRAINING, NodeState.DRAINED, NodeState.SPARE)
 
 
 def on_node_registered(state: CoreState, event: NodeRegistered) -> None:
-    """Compare the reports of a controller that connected with the state."""
+    """Compare what a newly connected controller reports with the state, and repair differences."""
     node = node_registry.register(state, event)
     node.address, node.memory_bytes = event.address, event.memory_bytes
     node.gres, node.properties = dict(event.gres), event.properties
@@ -80,7 +80,7 @@ def _compare(state: CoreState, node: Node, worlds: tuple[LiveWorld, ...]) -> Non
 
 
 def _dismissed(state: CoreState, node: Node, job: Job, worlds: tuple[LiveWorld, ...]) -> None:
-    """Kill processes that should have ended, because the order may have been lost.
+    """Kill processes on a node that should have ended; the first order may have been lost.
 
     These are joining ranks of a withdrawn resize, and leaving ranks that stayed too long.
     """
@@ -101,7 +101,7 @@ def _dismissed(state: CoreState, node: Node, job: Job, worlds: tuple[LiveWorld, 
 
 
 def _known_to_node(state: CoreState, node: Node, world: LiveWorld) -> None:
-    """Adopt the processes of a world that a node reports, or kill unknown ones."""
+    """Adopt a world that a node reports; kill its processes if the server does not know it."""
     job = state.jobs.get(world.job)
     if job is None or job.run != world.run or job.state not in ACTIVE_STATES:
         if world.live:
@@ -119,7 +119,7 @@ def _known_to_node(state: CoreState, node: Node, world: LiveWorld) -> None:
 
 
 def _unknown_to_node(state: CoreState, node: Node, job: Job, known: set[ResizeId]) -> None:
-    """Start worlds again that a node does not know, or handle their loss."""
+    """Start a job's worlds again that a node has never started, or handle their loss."""
     resize = job.resize
     added = NONE
     if resize and isinstance(resize.stage, BEFORE_GO):
@@ -140,13 +140,13 @@ def _unknown_to_node(state: CoreState, node: Node, job: Job, known: set[ResizeId
 
 
 def _owed(job: Job, node: Node) -> bool:
-    """Return whether processes on the node have yet to run, although others have exited."""
+    """Return whether a node has yet to start processes of a job."""
     ends = job.state is JobState.COMPLETING and job.ending is None
     return ends and node.name in job.starting
 
 
 def _taken_away(state: CoreState, job: Job, processors: ProcessorMap, reason: str) -> None:
-    """Handle the loss of processes whose exit will not be reported."""
+    """Handle processes that have ended without an exit report."""
     resize = job.resize
     if suspend.is_leaving(job):
         suspend.processes_gone(state, job, processors)
@@ -172,14 +172,14 @@ def _taken_away(state: CoreState, job: Job, processors: ProcessorMap, reason: st
 
 
 def _reviewed(state: CoreState) -> None:
-    """Review spare nodes and kept processors after a change of nodes."""
+    """After a change of nodes, assign spare nodes and adapt processors kept for restarts."""
     spare_nodes.assign_spares(state)
     restart_after_loss.refit_restarts(state)
     state.plan_due = True
 
 
 def on_world_ready(state: CoreState, event: WorldReady) -> None:
-    """Note that the processes of a start, or joining ranks, are up on a node."""
+    """Note that the processes of a start or a growth run on a node."""
     if event.resize:
         world_ready(state, event)
         return
@@ -193,14 +193,14 @@ def on_world_ready(state: CoreState, event: WorldReady) -> None:
 
 
 def on_node_suspected(state: CoreState, event: NodeSuspected) -> None:
-    """Start nothing new on a node whose heartbeats are overdue."""
+    """Mark a node whose heartbeats are overdue; it gets no new work."""
     node = state.nodes.get(event.name)
     if node is not None and node.state in _ALIVE:
         _set(state, node, NodeState.SUSPECT, "beats are missing")
 
 
 def on_node_recovered(state: CoreState, event: NodeRecovered) -> None:
-    """Use a node again whose heartbeats arrive again."""
+    """Give a suspected node new work again, because its heartbeats arrive."""
     node = state.nodes.get(event.name)
     if node is not None and node.state is NodeState.SUSPECT:
         _set(state, node, *node_registry.state_when_alive(state, node))
@@ -230,7 +230,7 @@ def on_node_lost(state: CoreState, event: NodeLost) -> None:
 
 
 def on_node_drained(state: CoreState, event: NodeDrained) -> None:
-    """Give a node no new work. Jobs on it continue."""
+    """Stop giving a node new work; its jobs continue."""
     node = state.nodes.get(event.name)
     if node is None:
         state.emit(AnswerUser(event.request, f"there is no node {event.name}"))
@@ -247,7 +247,7 @@ def on_node_drained(state: CoreState, event: NodeDrained) -> None:
 
 
 def on_node_resumed(state: CoreState, event: NodeResumed) -> None:
-    """Resume a drained node. A suspected one gets work when its heartbeats arrive."""
+    """Give a drained node new work again; a suspected node waits for its heartbeats."""
     node = state.nodes.get(event.name)
     if node is None or not node.drained:
         why = (
@@ -271,7 +271,7 @@ def on_node_able(state: CoreState, event: NodeAble) -> None:
 
 
 def give_back_cleared_nodes(state: CoreState) -> None:
-    """Resume nodes that were drained for processes that did not end, if those are gone."""
+    """Resume nodes that were drained because processes did not end, once these have ended."""
     late = NONE
     for job in state.active.values():
         if job.state is JobState.COMPLETING:

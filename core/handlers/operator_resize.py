@@ -14,7 +14,7 @@ from pliant.core.values.processors import ProcessorMap, count
 
 
 def on_resize_requested(state: CoreState, event: ResizeRequested) -> None:
-    """Offer a job the size that an operator wants. Size 0 leaves the size to the strategy again."""
+    """Offer a job the size that a user requested; size 0 leaves it to the strategy again."""
     job = state.jobs.get(event.job)
     refusal = _why_not(state, job, event)
     if refusal or job is None:
@@ -102,7 +102,7 @@ def _over_limit(state: CoreState, job: Job, size: int) -> str:
 
 
 def _lacking_processors(state: CoreState, job: Job, more: int) -> str:
-    """Return why a job cannot get so many more processors; empty if it can."""
+    """Return why a job cannot get ``more`` additional processors; empty if it can."""
     free = state.free()
     if more > count(free):
         return f"needed: {plural(more, 'more processor')}, free: {count(free)}"

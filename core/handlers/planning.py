@@ -25,9 +25,9 @@ FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
 
 
 def stop_revising(state: CoreState) -> bool:
-    """Drop the results of negotiations if the plan has been revised as often as the policy allows.
+    """If a plan was revised as often as the policy allows, drop the results of negotiations.
 
-    Return whether they were dropped.
+    Return whether they were dropped. Otherwise, they would lead to another revision.
     """
     if not state.outcomes or state.revisions < state.policy.revisions:
         return False
@@ -37,21 +37,21 @@ def stop_revising(state: CoreState) -> bool:
 
 
 def run_strategy(state: CoreState, cycle: CycleId) -> RunStrategy:
-    """Return the command that asks for a plan."""
+    """Return the command that asks the strategy for a plan."""
     state.plan_due = False
     state.outcomes_reported = len(state.outcomes)
     return RunStrategy(cycle, view(state), tuple(state.outcomes))
 
 
 def outcomes_delivered(state: CoreState) -> None:
-    """Remove the results of negotiations that the strategy has now received."""
+    """Forget the results of negotiations that the strategy has now received."""
     state.revisions = state.revisions + 1 if state.outcomes_reported else 0
     del state.outcomes[: state.outcomes_reported]
     state.outcomes_reported = 0
 
 
 def on_plan_failed(state: CoreState, reason: str) -> None:
-    """Handle an error of the strategy. It is asked again after a while."""
+    """Note that the strategy failed, and ask it again after a while."""
     outcomes_delivered(state)
     wait_s = min(FIRST_RETRY_S * 2**state.plan_faults, LAST_RETRY_S)
     state.plan_fault, state.plan_faults = reason, state.plan_faults + 1
@@ -60,7 +60,7 @@ def on_plan_failed(state: CoreState, reason: str) -> None:
 
 
 def commit(state: CoreState, plan: Plan) -> bool:
-    """Carry out a plan: shrinks, then starts, then expansions.
+    """Carry out a plan, as far as it fits the present state: shrinks, starts, then expansions.
 
     Returns:
         Whether another plan is due at once, because jobs of this one together need more of a named
@@ -101,7 +101,7 @@ def commit(state: CoreState, plan: Plan) -> bool:
 
 
 def _wake(state: CoreState, at: float | None) -> None:
-    """Plan again at this time, in seconds since the epoch.
+    """Set the time of the next planning in seconds since the epoch; None clears it.
 
     None clears the time of the previous plan.
     """
@@ -117,13 +117,13 @@ def on_plan_due(state: CoreState, timer: Timer) -> None:
 
 
 def on_wake(state: CoreState, _timer: Timer) -> None:
-    """Plan again, unless a later plan changed the time."""
+    """Plan again at the time that the last plan named."""
     if state.wake_at is not None and state.now >= state.wake_at:
         state.wake_at, state.plan_due = None, True
 
 
 def _enforce_estimates(state: CoreState, plan: Plan) -> None:
-    """Note whether the strategy ends jobs at their estimates. Some may be due already."""
+    """Note whether the strategy ends jobs at their estimates, and end those that are due."""
     begins = plan.ends_at_estimate and not state.ends_at_estimate
     state.ends_at_estimate = plan.ends_at_estimate
     for job in state.active.values() if begins else ():
@@ -131,7 +131,7 @@ def _enforce_estimates(state: CoreState, plan: Plan) -> None:
 
 
 def _explain(state: CoreState, plan: Plan) -> None:
-    """Update why jobs wait, for jobs whose reason may have changed."""
+    """Update the reasons that waiting jobs show to users."""
     named = {**plan.reasons, **named_resources.reasons(state)} if state.needing else plan.reasons
     if state.node_bound:
         named = {**named, **node_capacity_left.reasons(state)}
@@ -166,7 +166,7 @@ def _offerable(state: CoreState, offer: Offer, what: str) -> Job | None:
 
 
 def _shrink(state: CoreState, offer: Offer, plan: Plan) -> ProcessorMap:
-    """Offer a smaller allocation. Return the processors that the job would give up."""
+    """Offer a job fewer processors, as planned; return those that it would give up."""
     what = f"shrink of job {offer.job}"
     job = state.jobs.get(offer.job)
     stands = job is not None and job.resize is not None and job.resize.reusable
@@ -187,7 +187,7 @@ def _shrink(state: CoreState, offer: Offer, plan: Plan) -> ProcessorMap:
 
 
 def _cause(state: CoreState, plan: Plan, given: ProcessorMap) -> str:
-    """Return who wants processors, and for which jobs: a text for application and users."""
+    """Return a text that says which jobs need the processors of a shrink."""
     if state.silent:
         return state.strategy
     shares = [(to.job, to.processors) for to in plan.starts]
@@ -199,7 +199,7 @@ def _cause(state: CoreState, plan: Plan, given: ProcessorMap) -> str:
 def _expand(
     state: CoreState, offer: Offer, promised: ProcessorMap, donors: dict[JobId, ProcessorMap]
 ) -> bool:
-    """Offer a larger allocation. Return False if the job lacks a named resource."""
+    """Offer a job more processors, as planned; return False if it lacks a named resource."""
     what = f"expansion of job {offer.job}"
     job = _offerable(state, offer, what)
     if job is None:
@@ -246,7 +246,7 @@ def _taken_by_others(
 
 
 def _room_taken(state: CoreState, job: Job, processors: ProcessorMap, what: str) -> bool:
-    """Return whether other parts of the plan have used up what the user of a job may have."""
+    """Return whether other parts of the plan used up the limit of the job's user."""
     if count(processors) <= processor_limits.max_processors(state, job):
         return True
     limit = state.user_limits.of(job.spec.user).running_processors
@@ -269,7 +269,7 @@ def _drop_reservation(state: CoreState, start: Start) -> None:
 
 
 def _requeue_suspended(state: CoreState, start: Start) -> None:
-    """Requeue a job that the strategy suspended and now starts again."""
+    """Put a job that the strategy suspended back into the queue, because it starts again."""
     job = state.jobs.get(start.job)
     if job is not None and job.state is JobState.SUSPENDED and job.suspended_by_strategy:
         suspend.requeue(state, job, "goes on from its checkpoint")
@@ -288,7 +288,7 @@ def _accept(state: CoreState, acceptance: Acceptance) -> None:
 def _start(
     state: CoreState, start: Start, promised: ProcessorMap, donors: dict[JobId, ProcessorMap]
 ) -> bool:
-    """Start a waiting job, or reserve processors for it.
+    """Start a waiting job as planned, or reserve processors for it.
 
     Return False if it lacks a named resource.
     """

@@ -26,7 +26,7 @@ from pliant.core.values.processors import NONE
 def restore(
     state: CoreState, nodes: Iterable[Node], jobs: Iterable[Job], memory: object, next_resize: int
 ) -> None:
-    """Fill an empty state with stored jobs and nodes; nodes are suspected until they report."""
+    """Fill an empty state with stored jobs and nodes; each node is suspected until it reports."""
     for node in sorted(nodes, key=lambda node: node.first):
         if node.state is not NodeState.LOST:
             node.state, node.reason = NodeState.SUSPECT, "has not reported since the server started"
@@ -40,7 +40,7 @@ def restore(
 
 
 def recover(state: CoreState) -> None:
-    """Set timers again, and repeat or withdraw what was open."""
+    """After a restart, set timers again, and repeat or withdraw open offers and orders."""
     for job in list(state.active.values()):
         time_limits.arm_timers(state, job)
         if job.no_offers_until > state.now:

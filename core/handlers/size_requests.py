@@ -37,7 +37,7 @@ _KINDS = {
 
 
 def on_sizes_requested(state: CoreState, event: SizesRequested) -> None:
-    """Open a request. ``review_size_requests`` decides about it."""
+    """Open an application's request for other sizes; ``review_size_requests`` decides about it."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or job.state not in (JobState.STARTING, *_LIVE):
         return
@@ -76,11 +76,12 @@ def on_sizes_requested(state: CoreState, event: SizesRequested) -> None:
 
 
 def _replace(state: CoreState, job: Job, number: int, allowed: Sizes | None) -> int | None:
-    """Close the open request in favour of a later one.
+    """Close the open request of a job, because request ``number`` replaces it.
 
     Returns:
-        The size at which the resize for the earlier request began, if it continues for the later
-        one; else None.
+        None, unless a resize for the earlier request continues for the later one, because it leads
+        to
+        one of the ``allowed`` sizes. Then the size of the job before that resize.
     """
     if job.request is None:
         return None
@@ -94,7 +95,7 @@ def _replace(state: CoreState, job: Job, number: int, allowed: Sizes | None) -> 
 
 
 def _deadline(state: CoreState, event: SizesRequested) -> float | None:
-    """Return when a request expires: as it states, or by the server's limit. None if never."""
+    """Return when a request expires, in seconds since the epoch; None if never."""
     limit = state.limits.request_timeout_s
     if event.deadline is not None or not limit:
         return event.deadline
@@ -114,7 +115,7 @@ def on_request_cancelled(state: CoreState, event: RequestCancelled) -> None:
 
 
 def on_request_deadline(state: CoreState, timer: Timer) -> None:
-    """Expire a request whose time has passed. An agreed growth is not stopped."""
+    """Expire a request whose time has passed; a growth that was agreed on continues."""
     job = state.job_of(timer)
     request = job.request if job is not None else None
     if job is None or request is None:
@@ -131,7 +132,7 @@ def on_request_deadline(state: CoreState, timer: Timer) -> None:
 
 
 def review_size_requests(state: CoreState) -> None:
-    """Decide about open requests, after a batch of events was handled."""
+    """Decide about all open requests; runs after each batch of events."""
     for job in list(state.requests.values()):
         request = job.request
         if request is None:
@@ -165,7 +166,11 @@ def _review(state: CoreState, job: Job, request: SizeRequest) -> None:
 
 
 def _met(request: SizeRequest, size: int, base: int) -> RequestOutcome | None:
-    """Return the outcome if the request, made at size ``base``, is met at this size. Else None."""
+    """Return the outcome if the size ``size`` fulfils a request; None if it does not.
+
+    ``base`` is the size at which the request was made. A growth to less than the wanted size
+    fulfils it in part.
+    """
     if request.is_shrink:
         return RequestOutcome.GRANTED if size <= request.sizes.max else None
     if size >= request.wanted:
@@ -174,7 +179,7 @@ def _met(request: SizeRequest, size: int, base: int) -> RequestOutcome | None:
 
 
 def _shrink_as_requested(state: CoreState, job: Job, request: SizeRequest) -> None:
-    """Shrink a job as it requested: its own offer is accepted at once."""
+    """Shrink a job to the size that it requested, without further negotiation."""
     if not job.connected or state.now < job.no_offers_until:
         return  # it failed a moment ago, or the application is not connected
     kept = keep_first(job.ranks, request.sizes.max)
@@ -189,7 +194,7 @@ def _shrink_as_requested(state: CoreState, job: Job, request: SizeRequest) -> No
 
 
 def _is_known(state: CoreState, job: Job, number: int) -> bool:
-    """Return whether a request was seen before. The last answered one is answered again."""
+    """Return whether a request arrived before; answer it again if it was the last answered one."""
     answer = job.answered
     if answer is not None and answer.number == number:
         state.emit(AnswerRequest(job.id, job.run, *answer))
@@ -198,7 +203,7 @@ def _is_known(state: CoreState, job: Job, number: int) -> bool:
 
 
 def _take_back(state: CoreState, job: Job, reason: str) -> None:
-    """Cancel the open request, and its resize if the server may still end it."""
+    """Cancel the open request; also its resize, as long as the server may end that."""
     resize = _resize_for(job)
     _close(state, job, RequestOutcome.CANCELLED, reason)
     if resize is not None and isinstance(resize.stage, BEFORE_GO):
@@ -206,7 +211,7 @@ def _take_back(state: CoreState, job: Job, reason: str) -> None:
 
 
 def _resize_for(job: Job) -> Resize | None:
-    """Return the open resize if it was begun for the request. None for an operator's."""
+    """Return the open resize of a job if its own request caused it; else None."""
     resize, request = job.resize, job.request
     if resize is None or request is None or request.base is None or job.size_fixed_by_operator:
         return None

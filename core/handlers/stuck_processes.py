@@ -68,7 +68,7 @@ def _drain(state: CoreState, job: Job, node: Node) -> None:
 
 
 def on_processes_exited(state: CoreState, event: ProcessesExited) -> None:
-    """Drain nodes that could not start processes, then handle the exits."""
+    """Handle exits of processes; first drain nodes that could not start processes."""
     job = state.jobs.get(event.job)
     if job is not None and job.run == event.run and job.state in ACTIVE_STATES:
         faults = [exit for exit in event.exits if exit.node_fault]

@@ -33,7 +33,7 @@ def on_job_submitted(state: CoreState, event: JobSubmitted) -> None:
 
 
 def on_job_cancelled(state: CoreState, event: JobCancelled) -> None:
-    """End a job in any state."""
+    """Cancel a job in any state."""
     job = _find(state, event.job, event.request)
     if job is None:
         return
@@ -85,7 +85,7 @@ def on_job_released(state: CoreState, event: JobReleased) -> None:
 
 
 def on_priority_changed(state: CoreState, event: PriorityChanged) -> None:
-    """Change the priority. A running job may be suspended for jobs with a higher one."""
+    """Change the priority of a job."""
     job = _find(state, event.job, event.request)
     if job is None:
         return

@@ -147,7 +147,7 @@ def on_save_reported(state: CoreState, event: SaveReported) -> None:
 
 
 def _failed(state: CoreState, job: Job, reason: str) -> None:
-    """End a suspension without a checkpoint. A job to be requeued is ended anyway."""
+    """End a suspension without a checkpoint; a job that is to be requeued ends anyway."""
     mine = job.saving
     suspend.close_failed(state, job, reason)
     if mine is not None and mine.requeues:
@@ -156,7 +156,7 @@ def _failed(state: CoreState, job: Job, reason: str) -> None:
 
 
 def _by_itself(state: CoreState, job: Job, event: SaveReported) -> None:
-    """Handle a checkpoint that the program took on its own initiative."""
+    """Record a checkpoint that the program took on its own initiative."""
     if event.word is SaveWord.SAVED:
         suspend.checkpoint_taken(state, job, event, state.now - event.seconds)
     elif event.word is SaveWord.FAILED:
@@ -164,7 +164,7 @@ def _by_itself(state: CoreState, job: Job, event: SaveReported) -> None:
 
 
 def _stale(state: CoreState, job: Job, event: SaveReported) -> None:
-    """Repeat the order to end: the report was repeated, or the order was lost."""
+    """Handle a repeated report by repeating the order to end, which may have been lost."""
     if event.word is SaveWord.SAVED and job.saving is not None:
         suspend.send_step(state, job, SaveStep.LEAVE, event.number)
 
@@ -189,7 +189,7 @@ def _saved(state: CoreState, job: Job, event: SaveReported) -> None:
 
 
 def on_suspension_held(state: CoreState, event: SuspensionHeld) -> None:
-    """Repeat orders that a coordinator missed while it was not connected."""
+    """Repeat orders that a newly connected coordinator may have missed."""
     job = suspend.find_live_job(state, event.job, event.run)
     if job is None:
         return
@@ -204,7 +204,7 @@ def on_suspension_held(state: CoreState, event: SuspensionHeld) -> None:
 
 
 def _not_in_hand(state: CoreState, job: Job, stage: SaveStage) -> None:
-    """Handle a coordinator that does not know the open suspension."""
+    """Handle a newly connected coordinator that does not know the open suspension."""
     if stage is SaveStage.ORDERED:
         suspend.send_step(state, job, SaveStep.SAVE)
     elif stage in (SaveStage.SAVING, SaveStage.WITHDRAWING):
@@ -215,7 +215,7 @@ def _not_in_hand(state: CoreState, job: Job, stage: SaveStage) -> None:
 
 
 def on_save_timeout(state: CoreState, timer: Timer) -> None:
-    """Handle a stage of a suspension that may be overdue."""
+    """End or repeat the present stage of a suspension if its time is up."""
     job = suspend.find_live_job(state, timer.job, timer.run)
     mine = job.saving if job is not None else None
     if job is None or mine is None or mine.number != timer.resize or state.now < mine.due:
@@ -239,7 +239,7 @@ def on_save_timeout(state: CoreState, timer: Timer) -> None:
 
 
 def recover(state: CoreState) -> None:
-    """Set the timers of open suspensions again after a restart, with the full time."""
+    """After a restart, set the timers of open suspensions to their full time."""
     limits = state.limits
     for job in list(state.active.values()):
         mine = job.saving
@@ -253,7 +253,7 @@ def recover(state: CoreState) -> None:
 
 
 def requeue_suspended_by_strategy(state: CoreState) -> None:
-    """Requeue suspended jobs, because another strategy does not know them."""
+    """Requeue the jobs that a strategy had suspended, because a new one does not know them."""
     for job in list(state.suspended.values()):
         if job.suspended_by_strategy:
             suspend.requeue(state, job, "waits its turn, to go on from its checkpoint")

@@ -24,7 +24,7 @@ class SaveStage(StrEnum):
 
 
 class SaveWord(StrEnum):
-    """What an application reports about a checkpoint."""
+    """How far a checkpoint has come, as the application reports it."""
 
     #: The application has the order and waits for a safe point.
     HELD = "held"
@@ -36,7 +36,7 @@ class SaveWord(StrEnum):
 
 
 class SaveStep(StrEnum):
-    """What the server orders an application to do that is being suspended."""
+    """The orders of the server to an application that is being suspended."""
 
     #: Save at the next safe point, then wait for LEAVE.
     SAVE = "save"
@@ -48,7 +48,7 @@ class SaveStep(StrEnum):
 
 @dataclass(slots=True)
 class Saving:
-    """The open suspension of one job."""
+    """The open suspension of a job: its stage, its cause, and what follows."""
 
     #: Suspensions and resizes are numbered in one sequence.
     number: ResizeId

@@ -25,7 +25,7 @@ from pliant.core.values.fair_shares import Shares
 
 
 class Standing(NamedTuple):
-    """The share and the usage of a user among the users of the account, or of an account."""
+    """The share and the usage of an account, or of a user within an account."""
 
     account: str
     #: Empty if this is the standing of an account.
@@ -43,7 +43,7 @@ class Standing(NamedTuple):
 
 
 class FairShares:
-    """The standing of all users at one time.
+    """Shares, usage and order of all users at one time.
 
     Args:
         usage: of all users who have used anything.
@@ -65,7 +65,7 @@ class FairShares:
             self._processors[account, row.user] += row.processors
 
     def _level(self, account: str) -> str:
-        """Return the account in which users compete: one for all if none are configured."""
+        """Return the account in which a user competes; without accounts, all users share one."""
         return account if self._settings.accounts else ""
 
     def order(self, account: str, user: str) -> tuple[float, float]:

@@ -127,7 +127,7 @@ class Exit(NamedTuple):
 
     @property
     def clean(self) -> bool:
-        """Return whether the process ended without a signal and with exit code 0."""
+        """Return whether the process ended with exit code 0 and without a signal."""
         was_prevented = self.cut_off or self.node_fault or self.user_refused
         return self.code == 0 and self.signal == 0 and not was_prevented
 
@@ -144,7 +144,7 @@ class HistoryEntry(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """What the strategy promised when it accepted a job."""
+    """What the strategy promised a job when it accepted it: a text and perhaps a start."""
 
     #: What is promised: a text for users.
     text: str
@@ -154,7 +154,7 @@ class Promise(NamedTuple):
 
 @dataclass(slots=True)
 class RegisteredProgram:
-    """What the server knows of a program that registered in this run, so that it is malleable."""
+    """What the server knows of a malleable program that has registered in this run."""
 
     #: Whether the size changes only at the request of the application.
     evolving_only: bool = False
@@ -164,7 +164,7 @@ class RegisteredProgram:
 
 @dataclass(slots=True)
 class Completion:
-    """How a COMPLETING job ends when its last process has exited."""
+    """What happens to a COMPLETING job once its last process has exited."""
 
     #: The final state. None if its processes ended without an order: exit codes decide.
     final: JobState | None = None
@@ -305,7 +305,7 @@ class Job:
 
     @property
     def ending(self) -> JobState | None:
-        """Return the final state that was ordered. None if its processes were not told to end."""
+        """Return the final state that was decided for the job; None if it is not being ended."""
         return self.completion.final if self.completion is not None else None
 
     @property
@@ -324,7 +324,7 @@ class Job:
         return self.registration is not None and self.registration.evolving_only
 
     def disconnect(self) -> None:
-        """Note that the coordinator is not connected."""
+        """Note that the coordinator is no longer connected."""
         if self.registration is not None:
             self.registration.connected = False
 
@@ -373,7 +373,7 @@ class Job:
 
     @property
     def is_leaving(self) -> bool:
-        """Return whether the job gives up all its processors: it ends, or it is being suspended.
+        """Return whether the job is giving up all its processors, because it ends or is suspended.
 
         False for an ending job that restarts at once on the processors that are left.
         """
@@ -382,7 +382,7 @@ class Job:
         return self.saving is not None and self.saving.stage is not SaveStage.WITHDRAWING
 
     def can_get_offers(self, now: float) -> bool:
-        """Return whether an offer can be sent to the job now, at least one that it requested."""
+        """Return whether the server may send an offer now, at least one that the job requested."""
         return (
             self.state in RESIZABLE_STATES
             and self.resize is None
@@ -393,7 +393,7 @@ class Job:
         )
 
     def step(self, state: JobState, reason: str, now: float) -> None:
-        """Change the state.
+        """Change the state of the job and record the change.
 
         Raises:
             IllegalStepError: the life cycle does not allow this change.

@@ -14,7 +14,7 @@ from pliant.core.support.fast_dataclass import fast_init
 
 
 class Verb(StrEnum):
-    """The kind of a message."""
+    """The kind of a message in a negotiation."""
 
     OFFER = "OFFER"
     COUNTER = "COUNTER"
@@ -89,7 +89,10 @@ class Speaker(StrEnum):
 def _replies(
     state: NegotiationState, *, open_end: bool
 ) -> dict[tuple[NegotiationState, Verb, Speaker], NegotiationState]:
-    """Return what may follow a proposal. With ``open_end`` another proposal may follow, too."""
+    """Return the messages that may follow a proposal, with the states to which they lead.
+
+    With ``open_end`` another proposal may follow, too.
+    """
     steps = {
         (state, Verb.ACCEPT, Speaker.RESPONDER): NegotiationState.AGREED,
         (state, Verb.REJECT, Speaker.RESPONDER): NegotiationState.REFUSED,
@@ -252,7 +255,7 @@ class Negotiation:
 
 
 def overall(items: Sequence[Item]) -> Overall:
-    """Return the result of all items.
+    """Return the common result of all items of a message.
 
     ACCEPTED if all are accepted, PARTIAL if only all required ones are, else REJECTED.
     """

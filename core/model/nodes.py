@@ -78,7 +78,7 @@ class Node:
 
     @property
     def wanted(self) -> bool:
-        """Return whether the node may get new work while its heartbeats arrive."""
+        """Return whether the node may get new work, if its heartbeats arrive."""
         return not self.drained and (not self.spare or bool(self.stands_in))
 
     @property

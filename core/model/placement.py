@@ -12,9 +12,9 @@ def first_fit(free: ProcessorMap, number: int) -> ProcessorMap:
 def grow(
     ranks: tuple[int, ...], free: ProcessorMap, number: int, nodes: tuple[NodeView, ...]
 ) -> ProcessorMap:
-    """Return ``number`` free processors for a growth.
+    """Return ``number`` free processors for a job that grows.
 
-    Those on the job's own nodes come first, then the lowest.
+    Processors on the job's own nodes come first, then the lowest ones.
     """
     own = from_indices(ranks)
     near = NONE
@@ -31,7 +31,7 @@ def keep_first(ranks: tuple[int, ...], size: int) -> ProcessorMap:
 
 
 def after_resize(ranks: tuple[int, ...], target: ProcessorMap) -> tuple[int, ...]:
-    """Return the rank order after a resize.
+    """Return the job's processors in rank order after a resize to ``target``.
 
     Remaining ranks keep their order, and added processors follow ascending.
     """

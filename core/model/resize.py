@@ -15,7 +15,7 @@ from pliant.core.values.processors import NONE, ProcessorMap, from_indices
 
 
 class ResizeStage(StrEnum):
-    """The names of the stages, as they are stored and shown."""
+    """The names of a resize's stages, as they are stored and shown."""
 
     NEGOTIATING = "talk"
     AGREED = "agreed"
@@ -29,7 +29,7 @@ class ResizeStage(StrEnum):
 @fast_init
 @dataclass(frozen=True, slots=True)
 class CounterOffer:
-    """The terms that an application proposes."""
+    """The terms of an application's counter-offer."""
 
     #: Acceptable sizes, ascending. All are in the direction of the offer.
     sizes: Sequence[int]
@@ -43,7 +43,7 @@ class CounterOffer:
 
 @dataclass(slots=True)
 class Negotiating:
-    """The server has made an offer. The server alone may end the resize."""
+    """Stage: the server has made an offer. The server alone may still end the resize."""
 
     name: ClassVar = ResizeStage.NEGOTIATING
     #: The total price of the server's last proposal. The application pays it for a growth and
@@ -62,7 +62,7 @@ class Negotiating:
 
 @dataclass(slots=True)
 class Agreed:
-    """Both sides agree. The server alone may end the resize.
+    """Stage: both sides have agreed. The server alone may still end the resize.
 
     The resize waits for coordinated negotiations, for the time that the application named, or for
     processors of other jobs.
@@ -78,7 +78,7 @@ class Agreed:
 
 @dataclass(slots=True)
 class Preparing:
-    """Joining ranks start, or the next coordinator connects. The server alone may end it."""
+    """Stage: joining ranks start, or the next coordinator connects. The server may still end it."""
 
     name: ClassVar = ResizeStage.PREPARE
     #: Nodes whose joining ranks are not ready yet. Empty if no ranks join.
@@ -87,7 +87,7 @@ class Preparing:
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """GO is durable. The application decides at its next safe point."""
+    """Stage: the server's GO is stored durably. The application decides at its next safe point."""
 
     name: ClassVar = ResizeStage.GO
 
@@ -95,7 +95,7 @@ class Go:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The application is at its safe point and moves data. The deadline runs."""
+    """Stage: the application is at its safe point and moves data, within a deadline."""
 
     name: ClassVar = ResizeStage.BEGUN
     #: When the application reported its safe point, in seconds since the epoch.
@@ -108,7 +108,7 @@ class Begun:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Withdrawing:
-    """The server withdrew the resize after GO. The application has not confirmed it yet."""
+    """Stage: the server withdrew the resize after GO and waits for the application to confirm."""
 
     name: ClassVar = ResizeStage.WITHDRAWING
     #: Why the resize was withdrawn.
@@ -117,7 +117,7 @@ class Withdrawing:
 
 @dataclass(frozen=True, slots=True)
 class Releasing:
-    """The application committed the resize. Leaving ranks have not exited yet."""
+    """Stage: the application has committed the resize, and leaving ranks have not all exited."""
 
     name: ClassVar = ResizeStage.RELEASING
 
@@ -142,7 +142,7 @@ _FOLLOWING: dict[type[Stage], tuple[type[Stage], ...]] = {
 
 
 class IllegalStageError(Exception):
-    """A resize cannot be in this stage: its negotiation or its earlier stage does not allow it."""
+    """A resize cannot enter this stage from its present one, or without an agreement."""
 
 
 @dataclass(slots=True)
@@ -181,7 +181,7 @@ class Resize:
             self._check_agreement(self.stage)
 
     def enter(self, stage: Stage) -> None:
-        """Continue with the next stage.
+        """Enter the next stage of the resize.
 
         Raises:
             IllegalStageError: this stage cannot follow the present one, or nothing was agreed.
@@ -213,7 +213,7 @@ class Resize:
 
     @property
     def joining(self) -> tuple[int, ...]:
-        """Return the added processors in rank order. Empty for a shrink."""
+        """Return the processors of the joining ranks in rank order; empty for a shrink."""
         return self.after[len(self.before) :] if self.grows else ()
 
     @property
@@ -235,22 +235,22 @@ class Resize:
 
     @property
     def counter(self) -> CounterOffer | None:
-        """Return the counter-offer that waits for the answers of other jobs. None if none does."""
+        """Return the open counter-offer, which waits for other jobs' answers; None without one."""
         return self.stage.counter if isinstance(self.stage, Negotiating) else None
 
     @property
     def offered_sizes(self) -> Sequence[int]:
-        """Return the sizes that a counter-offer names, else the one that was proposed or agreed."""
+        """Return the sizes of the application's counter-offer; without one, the proposed size."""
         return self.counter.sizes if self.counter is not None else (len(self.after),)
 
     @property
     def reusable(self) -> bool:
-        """Return whether the next plan may use what the application agreed to or offered."""
+        """Return whether the next plan may use this resize, which its application agreed to."""
         return isinstance(self.stage, PROPOSED) and self.stage.reusable
 
     @property
     def reason(self) -> str:
-        """Return why the resize was withdrawn, or which joining rank died. Empty if neither."""
+        """Return why the resize was withdrawn, or which joining rank died; else empty."""
         return self.stage.reason if isinstance(self.stage, (Begun, Withdrawing)) else ""
 
     @property

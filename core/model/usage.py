@@ -48,12 +48,12 @@ class Usage(NamedTuple):
     processors: int
 
     def at_time(self, now: float, half_life_s: float) -> float:
-        """Return the processor-seconds at a later time, if the number of processors stays."""
+        """Return the processor-seconds used until ``now``, if the number of processors stays."""
         return decayed(self.seconds, self.processors, now - self.at, half_life_s)
 
 
 class OpenPhase(NamedTuple):
-    """The present phase of a job that has processors."""
+    """The present phase of a job: since when it has had its present processors."""
 
     #: Seconds since the epoch.
     since: float

@@ -17,7 +17,7 @@ from pliant.core.values.speedup import LINEAR, Speedup, expected_end
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node that may get new work."""
+    """A node that may get new work, as strategies see it."""
 
     name: NodeName
     cluster: str
@@ -36,7 +36,7 @@ class NodeView:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A job in the queue without reserved processors."""
+    """A job in the queue that has no reserved processors."""
 
     id: JobId
     #: Seconds since the epoch.
@@ -67,13 +67,13 @@ class WaitingJob:
 
     @property
     def work(self) -> float | None:
-        """Return the estimated work, in seconds on one processor. None if there is no estimate."""
+        """Return the estimated work in seconds on one processor; None if there is no estimate."""
         return (
             None if self.estimate_s is None else self.estimate_s * self.speedup(self.estimated_for)
         )
 
     def time_on(self, processors: int) -> float | None:
-        """Return the estimated run time on this many processors, in seconds. None if unknown."""
+        """Return the estimated run time in seconds on so many processors; None if unknown."""
         if self.estimate_s is None or processors == self.estimated_for:
             return self.estimate_s
         return self.estimate_s * self.speedup(self.estimated_for) / self.speedup(processors)
@@ -172,9 +172,9 @@ class RunningJob:
         return len(self.ranks)
 
     def remaining(self, now: float) -> float | None:
-        """Return the estimated remaining work, in seconds on one processor.
+        """Return the estimated remaining work in seconds on one processor; None if unknown.
 
-        It is never below 0. None if unknown.
+        It is never below 0.
         """
         if self.estimate_s is None:
             return None
@@ -193,7 +193,10 @@ class RunningJob:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class View:
-    """The cluster at one instant: nodes by processor, waiting by arrival, running by start."""
+    """The state of the cluster at one instant, as strategies see it.
+
+    Nodes are in the order of their processors, waiting jobs by arrival, running jobs by start.
+    """
 
     now: float
     nodes: tuple[NodeView, ...]
@@ -223,9 +226,10 @@ class View:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start a waiting job. Processors that are not free now must be freed by shrinks of this plan.
+    """Decision to start a waiting job on these processors.
 
-    A job with reserved processors may be named, too. It gets these processors instead.
+    Those that are not free now must be freed by shrinks of the same plan. A job with reserved
+    processors may be named, too. It gets these processors instead.
     """
 
     job: JobId
@@ -234,7 +238,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """A promise that a waiting job will run. It survives a crash, and its user sees it."""
+    """Decision to promise that a waiting job will run; stored durably and shown to its user."""
 
     job: JobId
     #: What is promised: a text for users.
@@ -246,9 +250,10 @@ class Acceptance:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Offer a running job this allocation: more processors than it has, or fewer, never a mixture.
+    """Decision to offer a running job this allocation, with more processors or fewer than now.
 
-    Added processors that are not free now must be freed by shrinks of this plan.
+    It never adds and removes processors at the same time. Added processors that are not free now
+    must be freed by shrinks of the same plan.
     """
 
     job: JobId
@@ -259,7 +264,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Remove a waiting job from the queue for good: it ends with the reason given here."""
+    """Decision to remove a waiting job from the queue for good, with a reason for its user."""
 
     job: JobId
     reason: str
@@ -267,7 +272,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Suspension:
-    """Order a running job to save itself at its next safe point and end.
+    """Decision to make a running job save itself at its next safe point and end.
 
     The job is then in ``View.suspended``, and a `Start` at any of its sizes starts it again. With
     ``requeue`` it is in ``View.waiting`` instead, where another strategy finds it, too.
@@ -285,7 +290,7 @@ class Suspension:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The decisions of a strategy.
+    """The decisions of a strategy, carried out in the order shrinks, starts, expansions.
 
     They are carried out in the order shrinks, starts, expansions.
     """

@@ -116,7 +116,7 @@ def to_record(reason: WaitReason) -> list[object]:
 
 
 def from_record(record: object) -> WaitReason | None:
-    """Return the reason of a record. None if it is missing, or from a version with other codes."""
+    """Return the reason that a record describes; None if it is missing or has an unknown code."""
     match record:
         case [str() as name, [*pairs]]:
             found = tuple(_pair(pair) for pair in pairs)
@@ -134,6 +134,6 @@ def _pair(pair: object) -> tuple[str, Value]:
 
 
 def lacking(code: WaitCode, parameters: Iterable[tuple[str, Value]]) -> tuple[str, ...]:
-    """Return the names of missing parameters without which this code has no sentence."""
+    """Return the names of parameters that are missing for the sentence of this code."""
     given = {name for name, _ in parameters}
     return tuple(name for name in _REQUIRED.get(code, ()) if name not in given)

@@ -22,7 +22,7 @@ _LAST = 64
 
 
 class WarningSignal(NamedTuple):
-    """Which signal is sent, and how long before the time limit."""
+    """A signal to send to a job, and how many seconds before its time limit."""
 
     number: int
     before_s: float

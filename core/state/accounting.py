@@ -21,7 +21,7 @@ _Key = tuple[str, str]
 
 
 class Accounting:
-    """The usage of all users.
+    """Counts the processor-seconds of all users, and collects the phases of jobs.
 
     Args:
         shares: the settings of fair order, with the half-life.
@@ -45,7 +45,7 @@ class Accounting:
         return self._tuple
 
     def configure(self, shares: Shares, now: float) -> None:
-        """Use other settings from now on. Usage so far has decayed by the old half-life."""
+        """Use other settings from now on; usage until now has decayed by the old half-life."""
         if shares.half_life_s != self.shares.half_life_s:
             for key, row in self._rows.items():
                 seconds = row.at_time(now, self.shares.half_life_s)

@@ -36,7 +36,7 @@ MAX_ENDED = 10_000
 
 @dataclass(slots=True)
 class CoreState:
-    """Jobs, nodes, and what happened to them since the last ``drain``."""
+    """All jobs and nodes, and the changes and commands since the last ``drain``."""
 
     strategy: str
     limits: Timeouts
@@ -113,17 +113,17 @@ class CoreState:
     # ---------------------------------------------------------------- what to do and to store
 
     def emit(self, command: Command) -> None:
-        """Add a command for the shell, to be carried out after the commit."""
+        """Add a command, which the caller of the core carries out after the commit."""
         self._commands.append(command)
 
     def touch(self, job: Job) -> None:
-        """Mark a job as changed."""
+        """Mark a job as changed, so that it is stored and strategies see it anew."""
         if not self.silent:
             self._dirty_jobs.add(job.id)
         self.rows.stale[job.id] = None
 
     def touch_node(self, node: Node) -> None:
-        """Mark a node as changed or new."""
+        """Mark a node as changed or new, so that it is stored."""
         self._dirty_nodes.add(node.name)
         self.put_node(node)
 
@@ -141,7 +141,7 @@ class CoreState:
         self.rows.nodes.drop(node)
 
     def note(self, kind: str, text: str, job: Job | None = None, **data: object) -> None:
-        """Add a line to the history."""
+        """Add a line to the history, with ``data`` as its values for programs."""
         if self.silent and kind != PLAN_REFUSED:
             if job is not None:
                 self.touch(job)
@@ -152,26 +152,29 @@ class CoreState:
             self.touch(job)
 
     def timer(self, kind: TimerKind, job: Job, after_s: float) -> None:
-        """Set a timer about a job, or about its open resize. An infinite time sets none."""
+        """Set a timer for a job, or for its open resize, after ``after_s`` seconds.
+
+        If the time is infinite, no timer is set.
+        """
         if after_s == inf:
             return
         resize = job.resize.id if job.resize else ResizeId(0)
         self.emit(SetTimer(Timer(kind, job.id, job.run, resize), self.now + after_s))
 
     def timer_at(self, kind: TimerKind, job: Job, at: float) -> None:
-        """Set a timer about a job at a time, in seconds since the epoch.
+        """Set a timer for a job at the time ``at``, in seconds since the epoch.
 
-        At once if that has passed.
+        A time in the past lets the timer fire at once.
         """
         self.emit(SetTimer(Timer(kind, job.id, job.run), max(at, self.now)))
 
     def job_of(self, timer: Timer) -> Job | None:
-        """Return the job that a timer is about. None if that run of the job has ended."""
+        """Return the job of a timer; None if the run for which it was set has ended."""
         job = self.jobs.get(timer.job)
         return job if job is not None and job.run == timer.run else None
 
     def drain(self) -> list[Command]:
-        """Return and clear all commands since the last call, the Store first."""
+        """Return the commands since the last call, with the Store first, and forget them."""
         commands = self._commands
         if self._notes or (not self.silent and self._unstored):
             phases: tuple[AllocationPhase, ...] = ()
@@ -223,7 +226,7 @@ class CoreState:
             self.plan_due = True
 
     def _note_progress(self, job: Job) -> None:
-        """Have the jobs reviewed that wait for a job, which has started or ended."""
+        """Mark the jobs for review that wait for a job which has just started or ended."""
         waiting = self.dependents.get(job.id, {})
         self.dependencies_to_review.update(waiting)
         if not job.final:
@@ -296,14 +299,14 @@ class CoreState:
                 self.waiting.pop(job.id, None)
 
     def explain(self, job: Job, reason: str) -> None:
-        """Change the reason that users see, without a change of state, until the next plan."""
+        """Change the reason that users see for a job's state, until the next plan."""
         self.to_explain[job.id] = None
         if job.wait is not None or job.reason != reason:
             job.reason, job.wait = reason, None
             self._store_reason(job)
 
     def explain_wait(self, job_id: JobId, reason: Reason) -> None:
-        """Change the reason of a job in the queue that has no reserved processors."""
+        """Change the reason why a job in the queue waits."""
         job = self.waiting.get(job_id)
         if job is None or job.reserved or job.dependencies or job.wait is reason:
             return
@@ -320,20 +323,20 @@ class CoreState:
         self._store_reason(job)
 
     def _store_reason(self, job: Job) -> None:
-        """Have the job stored; no strategy sees what changed."""
+        """Mark a job to be stored whose change no strategy can see."""
         if not self.silent:
             self._dirty_jobs.add(job.id)
 
     # ---------------------------------------------------------------- processors
 
     def charge(self, job: Job) -> None:
-        """Charge a job for its allocation from now on, after that has changed."""
+        """Charge a job for its new allocation from now on."""
         if self.accounting is not None:
             allocation = job.allocation if job.state in ACTIVE_STATES else NONE
             self.accounting.update(job, allocation, self.now, self.node_names)
 
     def occupy(self, job: Job, processors: ProcessorMap) -> None:
-        """Allocate processors to a job. No other job may have them."""
+        """Allocate processors to a job; no other job may have them."""
         if job.spec.node_needs is not None:
             assign_devices(self.ledger, self.node_bound.values(), job, processors)
         job.occupied |= processors
@@ -349,7 +352,7 @@ class CoreState:
         self.touch(job)
 
     def reserve(self, job: Job, processors: ProcessorMap, donors: frozenset[JobId]) -> None:
-        """Reserve processors, which no other job has reserved, for a job that waits for them."""
+        """Reserve processors for a job that waits for them; ``donors`` will give them up."""
         job.reserved, job.donors = processors, donors
         self.reserving[job.id] = job
         self.ledger.reserve(processors)
@@ -371,7 +374,7 @@ class CoreState:
 
     @property
     def orphaned(self) -> ProcessorMap:
-        """Return processors with processes of jobs that have ended."""
+        """Return the processors on which processes of ended jobs may still run."""
         return self.ledger.orphaned
 
     def usable(self) -> ProcessorMap:
@@ -383,7 +386,7 @@ class CoreState:
         return self.ledger.suspect
 
     def occupied(self) -> ProcessorMap:
-        """Return the processors on which processes may be alive."""
+        """Return the processors on which processes of jobs may be alive."""
         return self.ledger.occupied
 
     def reserved(self) -> ProcessorMap:
@@ -399,7 +402,7 @@ class CoreState:
         return [node.name for node in self.ledger.nodes_of(processors)]
 
     def slot_name(self, processor: int) -> str:
-        """Return ``node/slot`` of a processor, for messages."""
+        """Return a processor as ``node/slot``, for messages."""
         node = self.ledger.node_of(processor)
         if node is None:
             return f"processor {processor}"

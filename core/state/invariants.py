@@ -25,7 +25,11 @@ class InvariantError(PliantError):
 
 
 def check(state: CoreState) -> None:
-    """Raise InvariantError if the state violates a condition."""
+    """Check all conditions of the state.
+
+    Raises:
+        InvariantError: a condition is violated.
+    """
     _processors_have_one_owner(state)
     _promises_have_one_owner(state)
     _sums_are_right(state)
@@ -58,7 +62,10 @@ def _processors_have_one_owner(state: CoreState) -> None:
 
 
 def _amounts_suffice(state: CoreState) -> None:
-    """Check that jobs do not use more of a node than it has, unless it has less than it had."""
+    """Check that jobs use no more memory and devices of a node than it has.
+
+    A node may have less than it had when the jobs were placed.
+    """
     nodes = [node for node in state.ledger.nodes if not node.overcommitted]
     if state.node_bound and (problem := node_capacity_left.overused(state, nodes)):
         raise InvariantError(problem)
@@ -139,7 +146,10 @@ def _sums_are_right(state: CoreState) -> None:
 
 
 def _limits_hold(state: CoreState) -> None:
-    """Check that no user has more processors than the limit, or than when it was lowered."""
+    """Check that no user has more processors than the limit allows.
+
+    A user who had more when the limit was lowered may keep them, but must not get more.
+    """
     for user, processors in used(state).items() if state.user_limits.limits_processors else ():
         limit = state.user_limits.of(user).running_processors
         if limit is not None and processors > max(limit, state.excess.get(user, 0)):
@@ -147,7 +157,7 @@ def _limits_hold(state: CoreState) -> None:
 
 
 def _usage_is_charged(state: CoreState) -> None:
-    """Check that each job is charged for its allocation, and each user for those of the jobs."""
+    """Check that jobs are charged for their allocations, and users for those of their jobs."""
     if state.accounting is None:
         return
     charged: dict[tuple[str, str], int] = {}
@@ -177,7 +187,7 @@ def _view_is_fresh(state: CoreState) -> None:
 
 
 def _problems(state: CoreState, job: Job) -> Iterator[str]:
-    """Yield what is wrong with a job."""
+    """Yield a text for each condition that a job violates."""
     if (job.id in state.waiting) != (job.state is JobState.PENDING):
         yield "the waiting index is wrong"
     if (job.id in state.active) != (job.state in ACTIVE_STATES):

@@ -55,7 +55,11 @@ class NewerRecordError(PliantError):
 
 
 def check_version(record: Mapping[str, Any]) -> None:
-    """Raise NewerRecordError unless this version can read a record."""
+    """Check that this version of Pliant can read a record.
+
+    Raises:
+        NewerRecordError: only a later version can.
+    """
     version = record.get("version", RECORD_VERSION)
     if type(version) is int and version > RECORD_VERSION:
         raise NewerRecordError(
@@ -64,7 +68,7 @@ def check_version(record: Mapping[str, Any]) -> None:
 
 
 def job_to_record(job: Job) -> Record:
-    """Return everything about a job that must survive a restart."""
+    """Return the values of a job that must survive a restart, as a JSON object."""
     spec = job.spec
     return {
         "version": RECORD_VERSION,
@@ -137,7 +141,7 @@ def job_to_record(job: Job) -> Record:
 
 
 def job_from_record(record: Mapping[str, Any]) -> Job:
-    """Return the job of a record. Keys that only another version knows are ignored.
+    """Return the job that a record describes; keys of other versions are ignored.
 
     Raises:
         NewerRecordError: a later version wrote it in another form.
@@ -224,7 +228,7 @@ def _devices_from_record(record: list[Any]) -> dict[int, dict[str, tuple[int, ..
 
 
 def node_to_record(node: Node) -> Record:
-    """Return everything about a node that must survive a restart."""
+    """Return the values of a node that must survive a restart, as a JSON object."""
     return {
         "version": RECORD_VERSION,
         "name": node.name,
@@ -246,7 +250,7 @@ def node_to_record(node: Node) -> Record:
 
 
 def node_from_record(record: Mapping[str, Any]) -> Node:
-    """Return the node of a record. Keys that only another version knows are ignored.
+    """Return the node that a record describes; keys of other versions are ignored.
 
     Raises:
         NewerRecordError: a later version wrote it in another form.
@@ -272,7 +276,7 @@ def node_from_record(record: Mapping[str, Any]) -> Node:
 
 
 def _made(cls: type[T], record: Mapping[str, Any]) -> T:
-    """Return a dataclass made from those keys that are fields of it."""
+    """Return an object of a dataclass from a record; keys that are no fields are ignored."""
     names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
     return cls(**{name: value for name, value in record.items() if name in names})
 
@@ -347,7 +351,10 @@ def _answer_from_record(record: list[Any]) -> RequestAnswer:
 
 
 def _cut_off_from_record(record: Mapping[str, float]) -> dict[NodeName, Isolation]:
-    """Use the stored duration, not a time: the clock may have changed since."""
+    """Return the lost nodes of a job with waiting times that start again now.
+
+    Only durations are stored, because the clock may have changed since.
+    """
     return {NodeName(name): Isolation(inf, wait_s) for name, wait_s in record.items()}
 
 
@@ -398,7 +405,7 @@ def _resize_from_record(record: Mapping[str, Any]) -> Resize:
 
 
 def _stage_from_record(record: Mapping[str, Any]) -> Stage:
-    """Return the stage of a resize. Values that are not valid in this stage are ignored."""
+    """Return the stage of a resize; values that this stage does not have are ignored."""
     match ResizeStage(record["stage"]):
         case ResizeStage.NEGOTIATING:
             return Negotiating(record.get("price", 0.0), record.get("until", 0.0))

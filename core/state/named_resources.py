@@ -23,7 +23,7 @@ from pliant.core.values.resources import impossible
 
 
 def claimed(job: Job) -> int:
-    """Return the processors that a job occupies or has reserved."""
+    """Return how many processors a job occupies or has reserved."""
     return count(job.occupied | job.reserved)
 
 
@@ -34,9 +34,10 @@ def usage(job: Job) -> dict[str, int]:
 
 
 def free(state: CoreState) -> dict[str, int]:
-    """Return how much of each resource is not in use; below 0 if the cluster has less than it had.
+    """Return how much of each resource is unused; below 0 if the cluster now has less.
 
-    Processors that are offered for a growth, and those of processes that are still ending, count.
+    Processors that are offered for a growth, and those of processes that are still ending, count as
+    used.
     """
     left = dict(state.resources)
     for job in state.needing.values():
@@ -46,7 +47,10 @@ def free(state: CoreState) -> dict[str, int]:
 
 
 def limits(state: CoreState) -> dict[JobId, int]:
-    """Return how many processors each job that needs resources may have now; 0: it has to wait."""
+    """Return how many processors each job may have because of the resources it needs.
+
+    Jobs that need none are left out. With 0, a job has to wait.
+    """
     if not state.needing:
         return {}
     left, served = free(state), _served(state)
@@ -72,7 +76,7 @@ def limits(state: CoreState) -> dict[JobId, int]:
 
 
 def lacking(state: CoreState, job: Job, processors: int) -> str:
-    """Return the resource that a job lacks to have so many processors; empty: none."""
+    """Return the resource that a job lacks for ``processors`` processors; empty if none."""
     if not job.spec.resources:
         return ""
     left, has, served = free(state), claimed(job), _served(state)
@@ -85,7 +89,7 @@ def lacking(state: CoreState, job: Job, processors: int) -> str:
 
 
 def reasons(state: CoreState) -> dict[JobId, WaitReason]:
-    """Return why jobs wait that no strategy sees because they lack a resource."""
+    """Return the reasons of jobs that wait for resources, which no strategy sees."""
     found: dict[JobId, WaitReason] = {}
     left = free(state)
     for number, most in limits(state).items():
@@ -100,7 +104,7 @@ def reasons(state: CoreState) -> dict[JobId, WaitReason]:
 
 
 def _served(state: CoreState) -> dict[JobId, Job]:
-    """Return the waiting jobs for which running jobs are being suspended."""
+    """Return the waiting jobs for which running jobs are being suspended, by number."""
     savings = (job.saving for job in state.active.values() if job.is_leaving)
     numbers = {saving.serves for saving in savings if saving is not None}
     waiting = {number: state.waiting.get(number) for number in numbers if number is not None}
@@ -108,7 +112,7 @@ def _served(state: CoreState) -> dict[JobId, Job]:
 
 
 def _without(left: dict[str, int], served: dict[JobId, Job]) -> dict[str, int]:
-    """Return what is left for others if these jobs have what their smallest sizes need."""
+    """Return the resources that remain when ``served`` jobs have what their smallest sizes need."""
     rest = dict(left)
     for job in served.values():
         for need in job.spec.resources:
@@ -124,7 +128,7 @@ def _waits(job: Job) -> bool:
 
 
 def _max_processors(job: Job, left: dict[str, int]) -> int:
-    """Return the most processors for which all resources of a job suffice, 0 if there are none."""
+    """Return the largest number of processors for which a job's resources suffice; 0 if none."""
     most, has = maxsize, claimed(job)
     for need in job.spec.resources:
         there = max(0, left.get(need.name, 0))
@@ -136,7 +140,7 @@ def _max_processors(job: Job, left: dict[str, int]) -> int:
 
 
 def _cannot_start(state: CoreState, job: Job) -> bool:
-    """Return whether the cluster is too small for a job. Nothing is kept for such a job.
+    """Return whether the cluster is too small for a job, so that nothing is kept for it.
 
     Its configuration may have been changed, or nodes were drained or removed since the submission.
     """
@@ -147,6 +151,6 @@ def _cannot_start(state: CoreState, job: Job) -> bool:
 
 
 def _short_of(job: Job, left: dict[str, int]) -> list[str]:
-    """Return the resources of which there is too little for the smallest size of a job."""
+    """Return the resources that do not suffice for the smallest size of a job."""
     least = job.sizes.min
     return [n.name for n in job.spec.resources if n.on(least) > max(0, left.get(n.name, 0))]

@@ -36,7 +36,7 @@ def node_room(state: CoreState) -> NodeRoom:
 
 
 def usable_by(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
-    """Return those of the free processors that a job may have now, all at the same time."""
+    """Return the free processors that a job could have now, all at the same time."""
     needs = job.spec.node_needs
     if needs is None:
         return processors
@@ -46,7 +46,7 @@ def usable_by(state: CoreState, job: Job, processors: ProcessorMap) -> Processor
 def lacking(
     state: CoreState, job: Job, added: ProcessorMap, given: Mapping[JobId, ProcessorMap]
 ) -> str:
-    """Return why a job cannot have more processors; empty if it can.
+    """Return why nodes cannot give a job more processors; empty if they can.
 
     Args:
         state: the state.
@@ -75,8 +75,7 @@ def capacity(state: CoreState, job: Job) -> tuple[int, int]:
     """Return how many processors a job could have if no other job ran.
 
     Returns:
-        The number without the processors of suspected nodes, and the number with them, as from
-        ``ProcessorLedger.capacity``.
+        The number without suspected nodes, and the number with them.
     """
     needs = job.spec.node_needs
     if needs is None:
@@ -93,7 +92,10 @@ def capacity(state: CoreState, job: Job) -> tuple[int, int]:
 
 
 def reasons(state: CoreState) -> dict[JobId, WaitReason]:
-    """Return why jobs wait that no strategy sees because no usable node is right for them."""
+    """Return the reasons of jobs that wait because too few usable nodes suit them.
+
+    Strategies do not see these jobs.
+    """
     return {
         job.id: wait_reason(job.spec.node_needs, capacity(state, job)[0])
         for job in state.node_bound.values()
@@ -104,7 +106,12 @@ def reasons(state: CoreState) -> dict[JobId, WaitReason]:
 
 
 def wait_reason(needs: NodeNeeds, reach: int) -> WaitReason:
-    """Return the reason of a job that waits for processors of nodes that fit it."""
+    """Return the reason of a job that waits until enough processors of suitable nodes are free.
+
+    Args:
+        needs: what the job needs of its nodes.
+        reach: how many processors of usable nodes suit the job, whether they are free or not.
+    """
     return WaitReason(WaitCode.NODES, (("needs", str(needs)),), (("reach", reach),))
 
 
@@ -139,7 +146,7 @@ def impossible(nodes: list[NodeView], needs: NodeNeeds, least: int) -> str:
 
 
 def _no_node(nodes: list[NodeView], needs: NodeNeeds) -> str:
-    """Return why no node is accepted."""
+    """Return why no node of the cluster has the name or the properties that a job needs."""
     known = sorted({name for node in nodes for name in node.properties})
     if needs.constraint is not None and not any(
         needs.constraint.fits(node.properties) for node in nodes
@@ -154,7 +161,9 @@ def _no_node(nodes: list[NodeView], needs: NodeNeeds) -> str:
 
 
 def shares(state: CoreState, job: Job, processors: Iterable[int]) -> dict[NodeName, NodeShare]:
-    """Return what the processes of a start may use on each node; empty if nothing was asked for.
+    """Return the memory and devices that starting processes may use on each node.
+
+    Empty if the job has asked for none.
 
     Args:
         state: the state.
@@ -180,7 +189,7 @@ def shares(state: CoreState, job: Job, processors: Iterable[int]) -> dict[NodeNa
 
 
 def overused(state: CoreState, nodes: Iterable[Node]) -> str:
-    """Return an error if jobs occupy more of one of these nodes than it has; empty if not."""
+    """Return an error if jobs use more of a node than it has; empty if not."""
     views = [node_view(node) for node in nodes]
     there = NodeRoom(views, {})
     for job in state.node_bound.values():
@@ -193,7 +202,7 @@ def overused(state: CoreState, nodes: Iterable[Node]) -> str:
 
 
 def _left(state: CoreState, nodes: Sequence[NodeView]) -> dict[NodeName, Amounts]:
-    """Return what is left on these nodes, as far as something of it is in use."""
+    """Return the unused memory and devices of each node of which something is in use."""
     there = NodeRoom(nodes, {})
     here = NONE
     for node in nodes:
@@ -211,7 +220,7 @@ def _left(state: CoreState, nodes: Sequence[NodeView]) -> dict[NodeName, Amounts
 def _occupiers(
     state: CoreState, processors: ProcessorMap
 ) -> Iterator[tuple[ProcessorMap, NodeNeeds | None]]:
-    """Yield the jobs that occupy some of these processors: their parts and what they need."""
+    """Yield the processors of each job among these, and what the job needs of its nodes."""
     if not processors & state.ledger.occupied_by_jobs:
         return
     for job in state.active.values():

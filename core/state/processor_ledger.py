@@ -12,7 +12,7 @@ from pliant.core.values.processors import NONE, ProcessorMap, count
 
 
 class ProcessorLedger:
-    """The nodes in order of their processors, and the sums of what nodes and jobs have."""
+    """All nodes in the order of their processors, and sums over processors of nodes and jobs."""
 
     __slots__ = (
         "_firsts",
@@ -61,7 +61,7 @@ class ProcessorLedger:
 
     @property
     def all(self) -> int:
-        """Return how many processors there are, also on drained nodes.
+        """Return the number of processors of all nodes, drained ones included.
 
         Idle spare nodes do not count.
         """
@@ -78,7 +78,7 @@ class ProcessorLedger:
     # ---------------------------------------------------------------- changes
 
     def put(self, node: Node) -> None:
-        """Add a node, or update the sums after a change of its state."""
+        """Add a node, or update the sums after its state has changed."""
         place = bisect_right(self._firsts, node.first)
         if not place or self._firsts[place - 1] != node.first:
             self._firsts.insert(place, node.first)
@@ -122,12 +122,12 @@ class ProcessorLedger:
         self._busy_changed(processors)
 
     def orphan(self, processors: ProcessorMap) -> None:
-        """Mark processors on which processes run that belong to no job."""
+        """Mark processors on which processes run that belong to no known job."""
         self.orphaned |= processors
         self._busy_changed(processors)
 
     def clear(self, processors: ProcessorMap) -> None:
-        """Mark processors on which no unknown processes run any more."""
+        """Unmark processors on which no unknown processes run any more."""
         self.orphaned &= ~processors
         self._busy_changed(processors)
 
@@ -159,11 +159,11 @@ class ProcessorLedger:
 
     @property
     def nodes(self) -> list[Node]:
-        """Return all nodes in order of their processors. Read only."""
+        """Return all nodes in the order of their processors. Callers must not change the list."""
         return self._nodes
 
     def room_for(self, slots: int) -> int:
-        """Return the first gap in the processor map that is large enough, or its end."""
+        """Return the first index at which ``slots`` consecutive numbers belong to no node."""
         last = self._nodes[-1] if self._nodes else None
         end = last.first + last.slots if last is not None else 0
         if end == self._slots:
@@ -176,7 +176,7 @@ class ProcessorLedger:
         return first
 
     def node_of(self, processor: int) -> Node | None:
-        """Return the node of a processor. None if no node has it."""
+        """Return the node of a processor; None if it belongs to no node."""
         place = bisect_right(self._firsts, processor)
         node = self._nodes[place - 1] if place else None
         return node if node is not None and processor < node.first + node.slots else None

@@ -42,13 +42,13 @@ def rooms(state: CoreState) -> dict[str, int]:
 
 
 def room(state: CoreState, job: Job) -> int:
-    """Return how many more processors a job may have at present because of its user's limit."""
+    """Return how many more processors a job may have under the limit of its user."""
     limit = state.user_limits.of(job.spec.user).running_processors
     return maxsize if limit is None else rooms(state).get(job.spec.user, limit)
 
 
 def max_processors(state: CoreState, job: Job) -> int:
-    """Return how many processors a job may have by the rooms of the last view."""
+    """Return how many processors a job may have, as counted for the last view."""
     limit = state.user_limits.of(job.spec.user).running_processors
     if limit is None:
         return maxsize
@@ -56,14 +56,14 @@ def max_processors(state: CoreState, job: Job) -> int:
 
 
 def exceeds(state: CoreState, job: Job, processors: int) -> bool:
-    """Return whether a job that gets so many processors would take its user over the limit."""
+    """Return whether a job with ``processors`` processors in all would exceed its user's limit."""
     if not state.user_limits.limits_processors:
         return False
     return processors - count(job.occupied | job.reserved) > room(state, job)
 
 
 def within(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
-    """Return those of the processors that a job may have; first those that it has already."""
+    """Return the processors that a job may have under the limit; its own come first."""
     has = processors & (job.occupied | job.reserved)
     more = processors & ~has
     if not state.user_limits.limits_processors or count(more) <= (free := room(state, job)):
@@ -79,7 +79,7 @@ def jobs_of(state: CoreState, users: Iterable[str]) -> dict[JobId, None]:
 
 
 def reasons(state: CoreState) -> dict[JobId, WaitReason]:
-    """Return why jobs wait whose users may not have enough processors."""
+    """Return the reasons of jobs that wait because of the limits of their users."""
     found: dict[JobId, WaitReason] = {}
     free = rooms(state)
     for job in state.waiting.values():
@@ -92,7 +92,10 @@ def reasons(state: CoreState) -> dict[JobId, WaitReason]:
 
 
 def note_excess(state: CoreState) -> None:
-    """Note the users who have more than their limit when limits change or the server restarts."""
+    """Add a line to the history for each user who has more processors than the limit.
+
+    This happens when limits change and when the server restarts.
+    """
     state.excess = {
         user: processors
         for user, processors in used(state).items()

@@ -8,7 +8,7 @@ from pliant.core.values.profit_contract import present_profit
 
 
 def expected_end(job: Job) -> float | None:
-    """Return the expected end of a job, in seconds since the epoch. None if it is unknown.
+    """Return the expected end of a job in seconds since the epoch; None if unknown.
 
     A waiting job with a promised start is expected to meet its deadline: that is the promise.
     """
@@ -25,7 +25,7 @@ def expected_end(job: Job) -> float | None:
 
 
 def profit_now(job: Job, now: float) -> float | None:
-    """Return the profit of a job if it ends as expected. None if that is unknown."""
+    """Return the profit of a job if it ends as expected; None if that is unknown."""
     contract = job.spec.contract
     if contract is None:
         return None
@@ -40,7 +40,7 @@ def profit_now(job: Job, now: float) -> float | None:
 
 
 def lines(job: Job, now: float) -> Iterator[str]:
-    """Yield the lines about the contract for ``jobctl why``. A job without a contract has none."""
+    """Yield the lines that ``jobctl why`` shows about a job's contract; none without one."""
     contract = job.spec.contract
     if contract is None:
         return

@@ -8,7 +8,7 @@ from pliant.core.state.core_state import CoreState
 
 
 def standings(state: CoreState, now: float) -> tuple[float, list[Standing]]:
-    """Return the half-life of usage in seconds, and the standing of each account and user.
+    """Return the half-life of usage in seconds, and share and usage of each account and user.
 
     Users who have jobs but have used nothing are included.
     """
@@ -22,7 +22,7 @@ def standings(state: CoreState, now: float) -> tuple[float, list[Standing]]:
 
 
 def open_phases(state: CoreState, now: float) -> list[AllocationPhase]:
-    """Return the present phases of the jobs that have processors, as if they ended now."""
+    """Return the present phases of jobs with processors, as if they ended now."""
     return [
         AllocationPhase(
             job.id,

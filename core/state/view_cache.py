@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 class ViewRow(Generic[V]):
-    """One value for each job, ordered by (time, job). The tuple is made again after a change."""
+    """The values of one kind of jobs, ordered by (time, job); the tuple is made when needed."""
 
     __slots__ = ("_key_of", "_keys", "_tuple", "_values")
 
@@ -62,7 +62,7 @@ def node_view(node: Node) -> NodeView:
 
 
 class NodeRow:
-    """The usable nodes in order of their processors. The tuple is made again after a change."""
+    """The usable nodes in the order of their processors, as a tuple that is made when needed."""
 
     __slots__ = ("_firsts", "_tuple", "_values", "_with_gres", "version")
 
@@ -77,7 +77,7 @@ class NodeRow:
         self._with_gres = 0
 
     def put(self, node: Node) -> None:
-        """Add a node to the row or update it there; remove the node if it is not usable."""
+        """Add or update a node; remove it if it is not usable any more."""
         if not node.usable:
             self.drop(node)
             return
@@ -104,19 +104,19 @@ class NodeRow:
 
     @property
     def has_gres(self) -> bool:
-        """Return whether a usable node has generic resources."""
+        """Return whether any usable node has generic resources."""
         return self._with_gres > 0
 
     @property
     def values(self) -> tuple[NodeView, ...]:
-        """Return all values in order."""
+        """Return the usable nodes in the order of their processors."""
         if self._tuple is None:
             self._tuple = tuple(self._values)
         return self._tuple
 
 
 class ViewCache:
-    """The rows of a view, and which of their values are outdated."""
+    """The parts of the last view, and which of them are outdated."""
 
     __slots__ = (
         "capacity",

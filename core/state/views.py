@@ -23,7 +23,7 @@ from pliant.core.values.speedup import speedup_of
 
 
 def view(state: CoreState) -> View:
-    """Return the view for strategies.
+    """Return the present state as strategies see it.
 
     Values that have not changed since the last view are reused.
     """
@@ -50,7 +50,7 @@ def view(state: CoreState) -> View:
 
 
 def question(state: CoreState, spec: JobSpec, now: float) -> tuple[WaitingJob | None, View]:
-    """Return a job that is not submitted, and the view, to ask a strategy about it.
+    """Return a job that is not submitted, and the present view, to ask a strategy about the job.
 
     The job is None if the cluster is too small for it at present.
     """
@@ -79,7 +79,7 @@ def _suspended(state: CoreState) -> tuple[WaitingJob, ...]:
 
 
 def fresh_view(state: CoreState) -> View:
-    """Return the view made without the cache. ``view`` must equal it."""
+    """Return the view without using the cache, to check that ``view`` returns the same."""
     ledger, accounting = state.ledger, state.accounting
     state.rows.limits = named_resources.limits(state)
     state.rows.rooms = processor_limits.rooms(state)
@@ -107,7 +107,7 @@ def fresh_view(state: CoreState) -> View:
 
 
 def _capacity(state: CoreState, job_id: JobId) -> tuple[int, int]:
-    """Return how many processors a job may have, without and with suspected nodes."""
+    """Return how many processors a job may have: without suspected nodes, and with them."""
     most = state.rows.limits.get(job_id, maxsize)
     if state.user_limits.limits_processors:
         most = min(most, processor_limits.max_processors(state, state.jobs[job_id]))
@@ -119,7 +119,7 @@ def _capacity(state: CoreState, job_id: JobId) -> tuple[int, int]:
 
 
 def _find_stale(state: CoreState) -> None:
-    """Mark jobs whose view is out of date because time has passed or the nodes have changed."""
+    """Mark the jobs whose part of the view has changed with time or with the nodes."""
     rows = state.rows
     if rows.capacity != state.ledger.capacity:
         rows.capacity = state.ledger.capacity
@@ -147,7 +147,7 @@ def _find_stale(state: CoreState) -> None:
 
 
 def _renew(state: CoreState, job_id: JobId) -> None:
-    """Put the present value of a job into the row where it belongs."""
+    """Put the present value of a job into the right part of the cached view."""
     rows = state.rows
     job = state.active.get(job_id)
     if job is not None:
@@ -170,10 +170,9 @@ def _renew(state: CoreState, job_id: JobId) -> None:
 
 
 def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
-    """Return a job of the queue as strategies see it.
+    """Return a waiting job as strategies see it; None if they must not see it.
 
-    None if the cluster is too small for it now, or if it waits for other jobs.
-
+    They do not see a job that waits for other jobs, or for which the cluster is too small now.
     Suspected nodes may recover soon, so a job that needs them keeps its place in the queue.
     """
     sizes = job.sizes.up_to(total) or job.sizes.up_to(expected)
@@ -197,7 +196,10 @@ def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
 
 
 def _estimate(job: Job) -> float | None:
-    """Return the expected run time of a waiting job, less what its checkpoint contains."""
+    """Return the expected run time of a waiting job in seconds; None if there is no estimate.
+
+    The work that its checkpoint contains is subtracted.
+    """
     spec, checkpoint = job.spec, job.checkpoint
     if spec.estimate_s is None or checkpoint is None:
         return spec.estimate_s
@@ -218,7 +220,7 @@ def promised(job: Job) -> PromisedJob:
 
 
 def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> RunningJob:
-    """Return what strategies see of a job that has processors.
+    """Return a job that has processors as strategies see it.
 
     Args:
         job: the job.
@@ -263,7 +265,7 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
 
 
 def _request(job: Job, total: int, now: float) -> OpenRequest | None:
-    """Return the growth that a job requests, limited by the cluster. None if it requests none."""
+    """Return the growth that a job requests, limited by the cluster; None without a request."""
     request = job.request
     if request is None or request.is_shrink:
         return None
@@ -273,7 +275,7 @@ def _request(job: Job, total: int, now: float) -> OpenRequest | None:
 
 
 def _standing(job: Job) -> Sizes | None:
-    """Return the sizes of a job whose agreed shrink has no recipient. None for other jobs."""
+    """Return the sizes possible by a shrink that the job agreed to and nobody needs; else None."""
     resize = job.resize
     if resize is None or not resize.reusable:
         return None
@@ -281,7 +283,10 @@ def _standing(job: Job) -> Sizes | None:
 
 
 def _target(job: Job) -> int:
-    """Return the size after the open resize. The present size if the resize may be withdrawn."""
+    """Return the size after the open resize; the present size if it may still be withdrawn.
+
+    Otherwise return the present size.
+    """
     resize = job.resize
     if resize is None or resize.reusable or isinstance(resize.stage, Withdrawing):
         return job.size

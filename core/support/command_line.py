@@ -22,7 +22,7 @@ class CommandParser(argparse.ArgumentParser):
     """An argument parser that takes no abbreviations and names an unknown option first."""
 
     def __init__(self, *, hints: Callable[[str], str] | None = None, **settings: Any) -> None:
-        """Make a parser.
+        """Create a parser.
 
         Args:
             hints: returns what to type instead of an option that the parser does not have; empty
@@ -34,7 +34,7 @@ class CommandParser(argparse.ArgumentParser):
         self._hints = hints
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse words as argparse does; a word that is no option of this parser is an error."""
+        """Parse words as argparse does, but report an unknown option as an error first."""
         words = sys.argv[1:] if args is None else list(args)
         unknown = unknown_option(self, words)
         if unknown:
@@ -52,7 +52,10 @@ class CommandParser(argparse.ArgumentParser):
 
 @contextmanager
 def collecting_parsers() -> Iterator[list[argparse.ArgumentParser]]:
-    """Collect the parsers of commands that are asked for help, instead of printing the help."""
+    """Within this context, collect the parsers of commands that are asked for help.
+
+    The help itself is not printed.
+    """
     global _collected  # noqa: PLW0603 - parsers are made deep inside of commands
     found: list[argparse.ArgumentParser] = []
     _collected = found
@@ -101,7 +104,7 @@ def _unknown_letter(known: dict[str, argparse.Action], word: str, rest: Iterator
 
 
 def _skip_values(action: argparse.Action, rest: Iterator[str], *, has_value: bool) -> None:
-    """Pass over the values that an option certainly takes from the words that follow."""
+    """Skip the words that are certainly values of an option."""
     if has_value:
         return
     count = 1 if action.nargs is None else action.nargs if isinstance(action.nargs, int) else 0
@@ -110,7 +113,7 @@ def _skip_values(action: argparse.Action, rest: Iterator[str], *, has_value: boo
 
 
 def _hint(parser: argparse.ArgumentParser, unknown: str) -> str:
-    """Return which option may have been meant."""
+    """Return a sentence about the option that may have been meant; empty if none is similar."""
     if not unknown.startswith("--"):
         return ""
     from difflib import get_close_matches

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def find_duplicate_key(root: Any) -> str:
-    """Return the first key that occurs twice in one mapping, with its lines. Empty if none does.
+    """Return the first key that occurs twice in a mapping, with its lines; empty if none does.
 
     Args:
         root: the result of ``yaml.compose``. None for an empty document.

@@ -14,7 +14,7 @@ _set: Any = object.__setattr__
 
 
 def fast_init(cls: type[T]) -> type[T]:
-    """Make the construction of a frozen dataclass with slots more than twice as fast.
+    """Make the construction of a frozen dataclass with slots more than twice as fast. Decorator.
 
     During its construction, an instance has another class with the same slots that is not frozen.
     Everything else is as in ``dataclass``: parameters, defaults, ``__post_init__``, frozen

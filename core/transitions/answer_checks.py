@@ -55,7 +55,7 @@ def read(job: Job, resize: Resize, template: Template, now: float) -> CounterOff
 
 
 def objection(job: Job, resize: Resize, template: Template) -> str:
-    """Return why an ACCEPT is not valid. Empty if it is.
+    """Return why an application's ACCEPT is not valid; empty if it is.
 
     Each item has its own status. Optional items may be refused (PARTIAL). Terms that were not
     proposed cannot be accepted: the application has to make a counter-offer instead.
@@ -89,7 +89,7 @@ def _objection_to_processors(resize: Resize, item: Item | None) -> str:
 
 
 def terms(template: Template) -> tuple[float, float]:
-    """Return when the application can resize, and the cost in seconds that it expects.
+    """Return the earliest time and the cost in seconds that an application named.
 
     The time is in seconds since the epoch. 0 stands for at once.
     """
@@ -98,7 +98,7 @@ def terms(template: Template) -> tuple[float, float]:
 
 
 def describe_answer(template: Template) -> str:
-    """Return the terms of an application's answer as text. Empty if it has none."""
+    """Return the terms of an application's answer as text; empty if it has none."""
     item = _processors(template)
     if item is None:
         return ""
@@ -113,7 +113,7 @@ def describe_answer(template: Template) -> str:
 
 
 def _most_change(job: Job, template: Template) -> int:
-    """Return how many processors a counter-offer adds or gives up at most, by its resource items.
+    """Return the largest change in processors for which a counter-offer's resources suffice.
 
     Raises:
         UnusableCounterError: it refuses a resource that is needed for each processor.
@@ -131,7 +131,7 @@ def _most_change(job: Job, template: Template) -> int:
 
 
 def _fitting(job: Job, resize: Resize, totals: Sizes, most_change: int) -> Sizes | None:
-    """Return the acceptable sizes that the job may have, in the direction of the offer."""
+    """Return those of ``totals`` that the job may have, in the direction of the offer."""
     most = min(len(resize.after), job.size + most_change) if resize.grows else job.size - 1
     mine = job.sizes.up_to(most)  # first, so that a huge range is never searched
     if mine is not None:
@@ -152,7 +152,7 @@ def _why_not(job: Job, resize: Resize, totals: Sizes) -> str:
 
 
 def _shortened(text: str) -> str:
-    """Return the beginning of a text from an application, short enough for a message."""
+    """Return the beginning of a text from an application, short enough to quote in a message."""
     return text if len(text) <= MAX_TEXT_LENGTH else f"{text[:MAX_TEXT_LENGTH]}..."
 
 

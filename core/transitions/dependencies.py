@@ -19,7 +19,7 @@ _KIND = DependencyKind
 
 
 def add(state: CoreState, job: Job) -> None:
-    """Start to watch the jobs on which a new or restored job depends, and review the job."""
+    """Begin to watch the dependencies of a new or restored job."""
     for dependency in job.dependencies:
         if dependency.job:
             state.dependents.setdefault(dependency.job, {})[job.id] = None
@@ -27,7 +27,7 @@ def add(state: CoreState, job: Job) -> None:
 
 
 def review(state: CoreState) -> None:
-    """Review the jobs that wait for jobs that have just started or ended."""
+    """Review the jobs that depend on jobs which have just started or ended."""
     while state.dependencies_to_review:
         numbers, state.dependencies_to_review = state.dependencies_to_review, {}
         for number in numbers:
@@ -37,7 +37,7 @@ def review(state: CoreState) -> None:
 
 
 def review_job(state: CoreState, job: Job) -> None:
-    """Drop dependencies that are met. End the job if one can never be met."""
+    """Remove the dependencies of a job that are met; end the job if one can never be met."""
     if not job.dependencies:
         return
     open_ones = []
@@ -68,7 +68,7 @@ def review_job(state: CoreState, job: Job) -> None:
 
 
 def is_met(state: CoreState, job: Job, dependency: Dependency) -> bool | None:
-    """Return whether a dependency of a job is met. None if it is open, False if never."""
+    """Return True if a dependency is met, False if it never can be, None if it is open."""
     if dependency.kind is _KIND.SINGLETON:
         return True if is_first_of_name(state, job) else None
     other = state.jobs.get(dependency.job)
@@ -85,7 +85,7 @@ def is_met(state: CoreState, job: Job, dependency: Dependency) -> bool | None:
 
 
 def is_first_of_name(state: CoreState, job: Job) -> bool:
-    """Return whether no earlier job of the same user and name is open."""
+    """Return whether no earlier job of the same user and name is still open."""
     namesakes = state.namesakes.get((job.spec.user, job.spec.name), {})
     return next(iter(namesakes), job.id) == job.id
 

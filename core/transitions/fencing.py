@@ -19,7 +19,7 @@ from pliant.core.values.processors import NONE
 
 
 def node_lost(state: CoreState, node: Node) -> None:
-    """Note which jobs may have live processes on a lost node, and for how long."""
+    """Record which jobs may have live processes on a lost node, and for how long."""
     for job in state.active.values():
         if job.isolation_grace_s and (job.occupied & node.processors or node.name in job.isolated):
             wait_s = lost_contact_policy.wait_s(job.isolation_grace_s, state.limits.lease_s)
@@ -37,7 +37,7 @@ def _wait(state: CoreState, job: Job, node: Node, entry: Isolation) -> None:
 
 
 def node_reported(state: CoreState, node: Node) -> None:
-    """Note that a node is back and ends the processes that it should not have."""
+    """Record that a lost node is back and ends the processes that it should not have."""
     for job in state.isolated.values():
         entry = job.isolated.get(node.name)
         if entry is not None:
@@ -46,7 +46,7 @@ def node_reported(state: CoreState, node: Node) -> None:
 
 
 def recover(state: CoreState) -> None:
-    """Wait again after a restart of the server.
+    """After a restart, wait again for processes on nodes without contact.
 
     Waiting times start again, because the clock may have changed. Nodes that were not lost have a
     whole lease to report.
@@ -81,7 +81,10 @@ def release_fenced(state: CoreState) -> None:
 
 
 def _gone(state: CoreState, node: Node | None, entry: Isolation) -> bool:
-    """Return whether no process of a job can be left on a node. None stands for a removed node."""
+    """Return whether all processes of a job on a node have certainly ended.
+
+    ``node`` is None if the node was removed.
+    """
     if node is None or entry.until <= state.now:
         return True
     return entry.back and not state.orphaned & node.processors

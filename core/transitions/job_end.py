@@ -24,7 +24,7 @@ MAX_NAMED_RANKS = 8
 
 
 def processes_exited(state: CoreState, event: ProcessesExited) -> None:
-    """Handle exits of processes: free their processors, and close a job after its last one."""
+    """Handle exits of processes: free processors, and close a job after its last process."""
     job = state.jobs.get(event.job)
     gone = _processors(job, event.exits)
     if state.orphaned & gone:
@@ -51,7 +51,7 @@ def processes_exited(state: CoreState, event: ProcessesExited) -> None:
 
 
 def _processors(job: Job | None, exits: tuple[Exit, ...]) -> ProcessorMap:
-    """Return the processors of exits. Usually all processes of a job exit together."""
+    """Return the processors on which these exits took place."""
     where = tuple([exit.processor for exit in exits])
     return job.allocation if job is not None and where == job.ranks else from_indices(where)
 
@@ -65,9 +65,15 @@ def end(
     requeue: bool = False,
     hold: bool = False,
 ) -> None:
-    """End an active job: decide its final state and kill its processes.
+    """End an active job: set its final state and kill its processes.
 
-    It may be requeued then, and held.
+    Args:
+        state: the state.
+        job: the job.
+        final: its state once all processes have exited.
+        reason: why, for the user.
+        requeue: whether the job is put into the queue instead of being closed.
+        hold: whether it is then held until somebody releases it.
     """
     again = job.ending is not None
     _complete(state, job, final, reason, requeue=requeue, hold=hold)
@@ -78,13 +84,13 @@ def end(
 
 
 def arm_end(state: CoreState, job: Job) -> None:
-    """Set the timer for processes that are still alive after KILL."""
+    """Set the timer after which processes that survived SIGKILL are handled."""
     limits = state.limits
     state.timer(TimerKind.END, job, limits.kill_grace_s + limits.end_deadline_s)
 
 
 def arm_stragglers(state: CoreState, job: Job) -> None:
-    """Set the timer for leaving or joining ranks that outlive the ranks of the job."""
+    """Set the timer after which leaving or joining ranks of an ended job are killed."""
     if job.ending is None and not job.occupied & job.allocation:
         state.timer(TimerKind.STRAGGLERS, job, state.limits.resize_deadline_s)
 
@@ -103,7 +109,7 @@ def on_time_limit(state: CoreState, timer: Timer) -> None:
 
 
 def on_warning(state: CoreState, timer: Timer) -> None:
-    """Send the signal to the processes of a job that announces the end of its time."""
+    """Send a job the signal that announces the end of its time."""
     job = state.job_of(timer)
     warning = job.spec.warning if job is not None else None
     if job is None or warning is None or job.warned_run == job.run:
@@ -115,7 +121,10 @@ def on_warning(state: CoreState, timer: Timer) -> None:
 
 
 def left_early(state: CoreState, job: Job, gone: ProcessorMap) -> None:
-    """End a job whose leaving ranks exited with code 0 although the resize was rolled back."""
+    """Handle leaving ranks that exited with code 0 although their resize was rolled back.
+
+    The job has lost these ranks, so it ends.
+    """
     if gone and job.state is not JobState.COMPLETING:
         job.exit_code = job.exit_code or 0
         _complete(state, job, None, _others(job, gone))
@@ -134,7 +143,7 @@ def close_waiting(state: CoreState, job: Job, final: JobState, reason: str) -> N
 
 
 def close_if_gone(state: CoreState, job: Job) -> None:
-    """Close an ending job when its last process has exited."""
+    """Close an ending job once its last process has exited; otherwise do nothing."""
     if job.state is not JobState.COMPLETING:
         return
     if job.occupied:
@@ -166,7 +175,7 @@ def close_if_gone(state: CoreState, job: Job) -> None:
 
 
 def _requeue_and_hold(state: CoreState, job: Job) -> None:
-    """Hold a job whose last process has exited, until somebody releases it."""
+    """Put a job whose last process has exited on hold, until somebody releases it."""
     reason = job.reason
     restart_after_loss.drop_kept(state, job)
     suspend.requeue(state, job, reason)
@@ -175,14 +184,17 @@ def _requeue_and_hold(state: CoreState, job: Job) -> None:
 
 
 def describe(exit: Exit) -> str:
-    """Return how a process ended, as text."""
+    """Return a text that says how a process ended."""
     if exit.reason:
         return exit.reason
     return f"killed by signal {exit.signal}" if exit.signal else f"exit code {exit.code}"
 
 
 def _sort_out(state: CoreState, job: Job, exits: tuple[Exit, ...]) -> None:
-    """Handle exits of a job that was not ending: of its ranks, joining ranks or leaving ranks."""
+    """Handle exits of processes of a job that was not ending.
+
+    They may be ranks of the job, joining ranks, or leaving ranks.
+    """
     own: list[Exit] = []
     back = NONE
     if job.resize:  # all of them first, so that a withdrawal kills only live processes
@@ -210,7 +222,7 @@ def _sort_out(state: CoreState, job: Job, exits: tuple[Exit, ...]) -> None:
 
 
 def _report_late_exit(state: CoreState, job: Job, exit: Exit) -> None:
-    """Report why a process ended that does not belong to the job, or no longer does.
+    """Add a line to the history about a process that did not belong to the job when it ended.
 
     It was a joining rank whose resize was rolled back, or it was leaving.
     """
@@ -222,7 +234,7 @@ def _report_late_exit(state: CoreState, job: Job, exit: Exit) -> None:
 
 
 def _leaving_rank_gone(state: CoreState, job: Job, resize: Resize, exit: Exit) -> bool:
-    """Note the exit of a leaving rank. Return False if it died instead of leaving."""
+    """Record the exit of a leaving rank; return False if it was killed instead of leaving."""
     if isinstance(resize.stage, Releasing):
         if not exit.clean:
             place = state.slot_name(exit.processor)
@@ -237,7 +249,7 @@ def _leaving_rank_gone(state: CoreState, job: Job, resize: Resize, exit: Exit) -
 
 
 def _own_exits(state: CoreState, job: Job, exits: Sequence[Exit]) -> None:
-    """Handle exits of ranks. The exit code of a job is the highest of its last allocation."""
+    """Handle exits of a job's ranks; the highest exit code becomes that of the job."""
     # Nearly all exits are clean, and a job may have many, so all are looked at only once.
     unusual = [
         exit
@@ -282,7 +294,7 @@ def _own_exits(state: CoreState, job: Job, exits: Sequence[Exit]) -> None:
 
 
 def _ended_in_isolation(state: CoreState, job: Job, exit: Exit) -> bool:
-    """Handle the end of processes on a node without contact. Return False if it has no effect."""
+    """Handle an exit on a node that was without contact; False if it needs no special action."""
     return _lost_node(state, job, f"{describe(exit)}, on {state.slot_name(exit.processor)}")
 
 
@@ -312,7 +324,7 @@ def _lost_node(state: CoreState, job: Job, what: str, *, requeue: bool = False) 
 
 
 def _not_started(state: CoreState, job: Job, exits: Sequence[Exit]) -> bool:
-    """Handle a node that could not start processes.
+    """Handle exits that mean that a node could not start processes.
 
     Return False if the job ends for another reason.
     """
@@ -325,7 +337,7 @@ def _not_started(state: CoreState, job: Job, exits: Sequence[Exit]) -> bool:
 
 
 def _others(job: Job, gone: ProcessorMap) -> str:
-    """Return a reason for a job whose ranks exit with code 0, but not all at the same time."""
+    """Return a reason for a job whose ranks exit with code 0, while others of it still run."""
     left = job.allocation & job.occupied & ~gone
     if not left:
         return "its processes have ended"

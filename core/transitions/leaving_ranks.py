@@ -19,7 +19,7 @@ _AFTER = "after the resize"
 
 
 def lingering(job: Job) -> ProcessorMap:
-    """Return the processors of processes that do not belong to a running job any more."""
+    """Return the processors on which processes run that no longer belong to a running job."""
     if job.state not in (JobState.RUNNING, JobState.ADAPTING) or job.saving is not None:
         return NONE
     resize = job.resize
@@ -28,7 +28,7 @@ def lingering(job: Job) -> ProcessorMap:
 
 
 def stop_waiting(state: CoreState, job: Job) -> None:
-    """Let a job continue although leaving ranks of its resize have not exited."""
+    """Let a job continue while leaving ranks of its last resize still run."""
     resize = job.resize
     if resize is None or not isinstance(resize.stage, Releasing):
         return
@@ -55,7 +55,7 @@ def ranks_gone(state: CoreState, job: Job) -> None:
 
 
 def on_leavers_timeout(state: CoreState, timer: Timer) -> None:
-    """Kill the leaving ranks that are left. Repeat it later, because an order may get lost."""
+    """Kill the leaving ranks that still run, and set the timer again in case an order is lost."""
     job = state.job_of(timer)
     staying = lingering(job) if job is not None else NONE
     if job is None or not staying:  # a Kill of no processors would end the whole job

@@ -24,7 +24,7 @@ def server_proposals(resize: Resize) -> int:
 
 
 def next_proposal(state: CoreState, job: Job, resize: Resize, by: Side = Side.SERVER) -> Template:
-    """Make the next proposal of one side, for the allocation ``resize.after``.
+    """Return the next proposal of one side for the allocation ``resize.after``.
 
     The server's last proposal by its policy is FINAL. An application's own proposal is taken as it
     is.
@@ -68,14 +68,14 @@ def grow_if(state: CoreState, job: Job) -> GrowIf:
 
 
 def closing_message(job: Job, resize: Resize, verb: Verb, reason: str = "") -> Template:
-    """Make the server's message that ends the negotiation without agreement, and end it."""
+    """End a negotiation without an agreement; return the server's message that says so."""
     return _close(job, resize, verb, reason)
 
 
 def acceptance(
     job: Job, resize: Resize, *, price: float = 0.0, not_before: float = 0.0, reason: str = ""
 ) -> Template:
-    """Make the server's message that accepts these terms of the application, and agree."""
+    """Accept the application's terms; return the server's message that says so."""
     return _close(job, resize, Verb.ACCEPT, reason, _agreed(job, resize, price, not_before))
 
 
@@ -105,7 +105,7 @@ def _agreed(job: Job, resize: Resize, price: float, not_before: float) -> tuple[
 
 
 def resource_items(job: Job, processors: Item) -> tuple[Item, ...]:
-    """Return the resources that a job gets or gives up with these processors.
+    """Return items for the resources that a job gets or gives up with these processors.
 
     These are named resources of the cluster, and memory and generic resources of the nodes.
     """
@@ -123,7 +123,7 @@ def resource_items(job: Job, processors: Item) -> tuple[Item, ...]:
 
 
 def amounts_per_processor(job: Job) -> dict[str, int]:
-    """Return by name how much of each resource comes with each processor. Memory in bytes."""
+    """Return how much of each resource comes with a processor, by name; memory in bytes."""
     amounts = {need.name: need.amount for need in job.spec.resources if need.per_processor}
     needs = job.spec.node_needs
     return amounts | dict(needs.amounts) if needs is not None else amounts

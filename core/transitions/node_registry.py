@@ -10,7 +10,7 @@ from pliant.core.transitions import resize_open_close, restart_after_loss, spare
 
 
 def register(state: CoreState, event: NodeRegistered) -> Node:
-    """Return the node that registers. A new one gets its place in the processor map.
+    """Return the node that registers; a new node gets its place in the processor map.
 
     The number of slots of a known node may change only if no process is left on it.
     """
@@ -51,7 +51,7 @@ def _remove(state: CoreState, node: Node, reason: str) -> None:
 
 
 def in_use(state: CoreState, node: Node) -> bool:
-    """Return whether processes may be alive on a node."""
+    """Return whether processes of any job may be alive on a node."""
     return bool(state.occupied() & node.processors)
 
 
@@ -61,7 +61,7 @@ def jobs_on(state: CoreState, node: Node) -> list[Job]:
 
 
 def jobs_phrase(jobs: list[Job]) -> str:
-    """Return the beginning of a sentence: ``job 3 is``, ``jobs 3, 4 are``."""
+    """Return the beginning of a sentence about jobs: ``job 3 is``, ``jobs 3, 4 are``."""
     numbers = ", ".join(str(job.id) for job in jobs)
     return f"job {numbers} is" if len(jobs) == 1 else f"jobs {numbers} are"
 
@@ -76,7 +76,7 @@ def state_when_alive(state: CoreState, node: Node) -> tuple[NodeState, str]:
 
 
 def mark_drained(state: CoreState) -> None:
-    """Mark draining nodes without processes as drained."""
+    """Mark draining nodes on which no process is left as drained."""
     for node in [n for n in state.ledger.nodes if n.state is NodeState.DRAINING]:
         if not in_use(state, node):
             node.state = NodeState.DRAINED

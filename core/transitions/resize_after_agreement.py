@@ -29,9 +29,9 @@ _UNDECIDED = (Go, Begun, Withdrawing)
 
 
 def prepare(state: CoreState, job: Job, resize: Resize) -> None:
-    """Order what a resize needs before GO: joining ranks, or a coordinator that replaces rank 0.
+    """Order what an agreed resize needs before its GO; without any need, send the GO.
 
-    A resize that needs neither gets GO at once.
+    It may need joining ranks, or a rank that becomes coordinator in place of rank 0.
     """
     state.step(job, JobState.ADAPTING, f"will run on {plural(len(resize.after), 'processor')}")
     resize.enter(Preparing(set(state.node_names(resize.added)) if resize.grows else set()))
@@ -53,7 +53,7 @@ def _open_standby(state: CoreState, job: Job, resize: Resize) -> None:
 
 
 def repeat_standby(state: CoreState, job: Job, node: Node) -> None:
-    """Repeat the order for the next coordinator on a node whose controller may have lost it.
+    """Repeat the order to the next coordinator, which its node may have lost.
 
     A rank that carried it out replaces its connection, which is reported once more.
     """
@@ -65,7 +65,7 @@ def repeat_standby(state: CoreState, job: Job, node: Node) -> None:
 
 
 def world_ready(state: CoreState, event: WorldReady) -> None:
-    """Note that the joining ranks on a node are ready. After the last node, send GO."""
+    """Record that the joining ranks on a node are ready; after the last node, send the GO."""
     found = resize_open_close.find_resize(state, event.job, event.run, event.resize)
     if found is None:
         return
@@ -85,7 +85,7 @@ def world_ready(state: CoreState, event: WorldReady) -> None:
 
 
 def on_standby_ready(state: CoreState, event: StandbyReady) -> None:
-    """Send GO, because the next coordinator is connected."""
+    """Send the GO of a resize, because its next coordinator has connected."""
     found = resize_open_close.find_resize(state, event.job, event.run, event.resize)
     if found is None:
         return
@@ -105,7 +105,7 @@ def _go(state: CoreState, job: Job, resize: Resize) -> None:
 
 
 def on_resize_begun(state: CoreState, event: ResizeBegun) -> None:
-    """Note that the application is at its safe point, and start the deadline."""
+    """Record that the application has begun the resize, and start its deadline."""
     found = resize_open_close.find_resize(state, event.job, event.run, event.resize)
     if found is None or not isinstance(found[1].stage, (Go, Withdrawing)):
         return
@@ -136,7 +136,7 @@ def on_resize_decided(state: CoreState, event: ResizeDecided) -> None:
 
 
 def roll_back(state: CoreState, job: Job, stage: str, reason: str) -> None:
-    """Close the resize. The application keeps its old size."""
+    """Close a resize that failed; the application keeps its old size."""
     resize = job.resize
     if resize is None:
         return
@@ -201,7 +201,7 @@ def _commit(state: CoreState, job: Job, resize: Resize, event: ResizeDecided) ->
 
 
 def _fail_if_joining_rank_ended(state: CoreState, job: Job, resize: Resize) -> None:
-    """End the job if a joining rank exited before the commit: it is a rank of the job now."""
+    """End a job whose joining rank exited before the commit that made it a rank of the job."""
     if resize.gone:
         resize_open_close.free_processors(state, job, resize.gone)
         reason = f"a joining rank died in resize {resize.id} (stage commit)"
@@ -209,7 +209,7 @@ def _fail_if_joining_rank_ended(state: CoreState, job: Job, resize: Resize) -> N
 
 
 def on_resize_withdrawn(state: CoreState, event: ResizeWithdrawn) -> None:
-    """Close a resize that the application has not begun and will not."""
+    """Close a resize that the application confirms not to have begun."""
     found = resize_open_close.find_resize(state, event.job, event.run, event.resize)
     if found is None:
         return
@@ -221,7 +221,7 @@ def on_resize_withdrawn(state: CoreState, event: ResizeWithdrawn) -> None:
 
 
 def on_resize_timeout(state: CoreState, timer: Timer) -> None:
-    """Handle a timer of a resize."""
+    """Handle a resize that takes too long in its present stage."""
     found = resize_open_close.find_resize(state, timer.job, timer.run, timer.resize)
     if found is None:
         return
@@ -250,7 +250,7 @@ def on_resize_timeout(state: CoreState, timer: Timer) -> None:
 
 
 def _no_decision(state: CoreState, job: Job, resize: Resize, missing: str) -> None:
-    """End a job that does not report its decision: its allocation is unknown."""
+    """End a job that does not report how its resize ended, because its allocation is unknown."""
     limit, stage = state.limits.resize_deadline_s, resize.stage.name
     text = f"{missing} within {limit:g} s in resize {resize.id} (stage {stage})"
     job_end.end(state, job, JobState.FAILED, text)

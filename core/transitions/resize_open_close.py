@@ -35,7 +35,7 @@ MAX_FAILED_NEGOTIATIONS = 3
 def open_resize(
     state: CoreState, job: Job, after: tuple[int, ...], cause: str, *, mandatory: bool = False
 ) -> Resize:
-    """Open a transaction that leads to this allocation, in rank order. No offer is sent yet.
+    """Open a resize to the allocation ``after``, in rank order; no offer is sent yet.
 
     Added processors that are not reserved for the job are occupied at once.
     """
@@ -52,13 +52,13 @@ def open_resize(
 def open_negotiation(
     state: CoreState, job: Job, target: ProcessorMap, cause: str, *, mandatory: bool = False
 ) -> None:
-    """Offer another allocation to a running job."""
+    """Open a resize of a running job and send the first offer."""
     after = after_resize(job.ranks, target)
     send_proposal(state, job, open_resize(state, job, after, cause, mandatory=mandatory))
 
 
 def send_proposal(state: CoreState, job: Job, resize: Resize) -> None:
-    """Send the server's next proposal."""
+    """Send the next proposal of the server in a negotiation."""
     opens = resize.negotiation.proposer is None
     template = negotiation_messages.next_proposal(state, job, resize)
     item = template.items[0]
@@ -83,7 +83,7 @@ def send_proposal(state: CoreState, job: Job, resize: Resize) -> None:
 
 
 def close(state: CoreState, job: Job, reason: str, *, quiet: bool = False) -> None:
-    """End a transaction without a change of size.
+    """Close a resize that does not change the size of the job.
 
     Joining ranks are ended and reservations dropped.
     """
@@ -112,14 +112,14 @@ def close(state: CoreState, job: Job, reason: str, *, quiet: bool = False) -> No
 
 
 def _failed_too_often(job: Job, resize: Resize) -> bool:
-    """Count a failed negotiation. Return whether the job gets no offers for a while."""
+    """Count a failed negotiation; return whether the job gets no offers for a while."""
     if resize.negotiation.state is not NegotiationState.IDLE:  # else no offer was sent
         job.failed_negotiations += 1
     return job.failed_negotiations >= MAX_FAILED_NEGOTIATIONS
 
 
 def _pause_offers(state: CoreState, job: Job, resize: Resize) -> None:
-    """Send no offers for a while.
+    """Send a job no offers for a while.
 
     The pause doubles with each consecutive growth that is refused.
 
@@ -135,7 +135,7 @@ def _pause_offers(state: CoreState, job: Job, resize: Resize) -> None:
 
 
 def withdraw(state: CoreState, job: Job, reason: str, *, quiet: bool = False) -> None:
-    """Withdraw an offer that the server may still end alone."""
+    """Withdraw an offer, which the server may do alone before its GO."""
     resize = job.resize
     if resize is None:
         return
@@ -160,7 +160,7 @@ def abandon(state: CoreState, job: Job, reason: str) -> None:
 
 
 def joining_rank_ended(state: CoreState, job: Job, exit: Exit, what: str) -> None:
-    """Handle the exit of a joining rank before the resize was decided."""
+    """Handle the exit of a joining rank before the application decided the resize."""
     resize = job.resize
     if resize is None:
         return
@@ -179,7 +179,7 @@ def joining_rank_ended(state: CoreState, job: Job, exit: Exit, what: str) -> Non
 def _joining_rank_lost(
     state: CoreState, job: Job, resize: Resize, stage: Begun, exit: Exit, what: str
 ) -> None:
-    """Give the application a short time to roll back a growth after a joining rank has died.
+    """Shorten the time for a resize of which a joining rank has died; it must be rolled back.
 
     The application notices the death, because the coordinator has a connection to each joining
     rank. If a process is stuck in an MPI call that cannot be interrupted, it will never return.
@@ -194,7 +194,7 @@ def _joining_rank_lost(
 
 
 def request_withdrawal(state: CoreState, job: Job, resize: Resize, reason: str) -> None:
-    """Ask the application to withdraw a resize after GO. Only its answer or end closes it."""
+    """Ask the application to withdraw a resize after its GO; only its answer or end closes it."""
     resize.enter(Withdrawing(reason))
     state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
     state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
@@ -204,7 +204,7 @@ def request_withdrawal(state: CoreState, job: Job, resize: Resize, reason: str) 
 
 
 def finish_release(state: CoreState, job: Job) -> None:
-    """Close a committed shrink when its last leaving rank has exited."""
+    """Close a committed shrink once its last leaving rank has exited."""
     resize = job.resize
     if resize is None or not isinstance(resize.stage, Releasing):
         return
@@ -236,7 +236,7 @@ def free_processors(state: CoreState, job: Job, gone: ProcessorMap) -> None:
 
 
 def drop_reservation(state: CoreState, job: Job, reason: str = "waits its turn") -> None:
-    """Drop the reservation of a waiting job; withdraw its open resize instead if it has one."""
+    """Drop the reservation of a job; if it has an open resize, withdraw that instead."""
     if not job.reserved:
         return
     if job.resize is not None:
@@ -248,7 +248,7 @@ def drop_reservation(state: CoreState, job: Job, reason: str = "waits its turn")
 
 
 def drop_reservations_from(state: CoreState, donor: Job) -> None:
-    """Drop reservations that wait for a donor, because it will not give up its processors."""
+    """Drop the reservations that depend on a donor, which will not give up its processors."""
     for job in list(state.reserving.values()):
         if donor.id in job.donors and job.reserved & donor.occupied:
             drop_reservation(
@@ -306,7 +306,7 @@ def start(state: CoreState, job: Job, processors: ProcessorMap) -> None:
 def find_resize(
     state: CoreState, job_id: JobId, run: int, resize_id: ResizeId
 ) -> tuple[Job, Resize] | None:
-    """Return the job and its open resize if a message is about it, else None."""
+    """Return the job and its open resize that a message names; None if it is out of date."""
     job = state.jobs.get(job_id)
     if job is None or job.run != run or job.resize is None or job.resize.id != resize_id:
         return None

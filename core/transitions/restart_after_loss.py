@@ -32,13 +32,13 @@ def may_run_again(job: Job) -> bool:
 
 
 def restarts_at_once(job: Job) -> bool:
-    """Return whether that run starts at once, at another size if necessary."""
+    """Return whether a job that lost a node restarts on the processors that it has left."""
     other_sizes = not job.sizes.fixed and (job.malleable or job.checkpoint is not None)
     return other_sizes and may_run_again(job)
 
 
 def keep_processors(state: CoreState, job: Job) -> None:
-    """Reserve the remaining processors of an ending job if it may restart at once."""
+    """Reserve the remaining processors of an ending job for its restart, if it restarts at once."""
     if job.ending in _ENDS and restarts_at_once(job):
         job.size_before_loss = job.size
         _reserve(state, job, _left(state, job))
@@ -47,7 +47,7 @@ def keep_processors(state: CoreState, job: Job) -> None:
 
 
 def drop_kept(state: CoreState, job: Job) -> None:
-    """Drop the processors that were kept for a restart."""
+    """Drop the reservation for a job's restart."""
     if job.size_before_loss:
         state.drop_reservation(job)
         job.size_before_loss = 0
@@ -56,7 +56,7 @@ def drop_kept(state: CoreState, job: Job) -> None:
 
 
 def start_next_run(state: CoreState, job: Job) -> None:
-    """Start or requeue a job whose last process has exited."""
+    """Start the next run of a job, or put it into the queue, after its last process has exited."""
     size = job.sizes.largest_at_most(count(_left(state, job))) if job.size_before_loss else 0
     if not size:
         why = job.reason + ("; what is left to it is too small" if job.size_before_loss else "")
@@ -73,7 +73,7 @@ def start_next_run(state: CoreState, job: Job) -> None:
 
 
 def refit_restarts(state: CoreState) -> None:
-    """Adapt the kept processors after nodes have changed, and start jobs that can start."""
+    """After a change of nodes, adapt the reservations for restarts, and start what can start."""
     for job in {**state.active, **state.reserving}.values():
         if not job.size_before_loss:
             continue
@@ -90,7 +90,7 @@ def refit_restarts(state: CoreState) -> None:
 
 
 def _left(state: CoreState, job: Job) -> ProcessorMap:
-    """Return the processors for a restart, also on suspected nodes, which may recover."""
+    """Return the processors that a job can restart on; those of suspected nodes are included."""
     others = state.occupied() & ~job.occupied | state.reserved() & ~job.reserved
     there = (state.usable() | state.suspect()) & ~others
     own = job.allocation & there
@@ -103,7 +103,7 @@ def _left(state: CoreState, job: Job) -> ProcessorMap:
 
 
 def _near(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
-    """Return those of the processors that are in the job's clusters."""
+    """Return the processors that are in the clusters on which the job runs."""
     mine = job.allocation | job.reserved
     clusters = {node.cluster for node in _nodes(state, mine)}
     near = NONE
@@ -129,7 +129,7 @@ def _reserve(state: CoreState, job: Job, processors: ProcessorMap) -> None:
 
 
 def _fit(state: CoreState, job: Job) -> bool:
-    """Reserve the largest allowed size for a job whose processes have exited."""
+    """Reserve processors for the largest size at which a job can restart."""
     left = _left(state, job)
     size = job.sizes.largest_at_most(count(left))
     if size:

@@ -13,7 +13,7 @@ from pliant.core.values.processors import NONE, ProcessorMap
 
 
 def assign_spares(state: CoreState) -> None:
-    """Decide after a change of nodes which spare node replaces which lost one."""
+    """Decide which spare node replaces which lost node, after a change of nodes."""
     if not state.ledger.spares:
         return  # nearly every cluster: a registration must not look at all nodes
     for node in list(state.ledger.spares.values()):
@@ -26,7 +26,7 @@ def assign_spares(state: CoreState) -> None:
 
 
 def standing_in(state: CoreState) -> ProcessorMap:
-    """Return the processors of spare nodes that replace lost ones."""
+    """Return the processors of the spare nodes that replace lost nodes."""
     processors = NONE
     for node in state.ledger.spares.values():
         if node.stands_in and node.usable:
@@ -40,7 +40,7 @@ def _is_lost(state: CoreState, name: str) -> bool:
 
 
 def _retire(state: CoreState, node: Node) -> None:
-    """Make a spare node idle: the lost node is back or removed, or the spare one is drained."""
+    """Make a spare node idle again."""
     told, node.stands_in = f"stands in for {node.stands_in} no more", ""
     if node.state is NodeState.UP:
         node.state, node.reason = NodeState.SPARE, ""
@@ -51,7 +51,7 @@ def _retire(state: CoreState, node: Node) -> None:
 
 
 def _replace(state: CoreState, lost: Node) -> None:
-    """Let the smallest spare node that is large enough replace a lost one."""
+    """Replace a lost node by the smallest spare node that is large enough, if there is one."""
     able = (
         (node.slots, node.name, node)
         for node in state.ledger.spares.values()

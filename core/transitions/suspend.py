@@ -28,7 +28,7 @@ def order_suspension(
     returns: bool = False,
     serves: JobId | None = None,
 ) -> None:
-    """Order a running job to save itself at its next safe point and end.
+    """Order a running job to save itself at its next safe point and then to end.
 
     Args:
         state: the state.
@@ -60,7 +60,7 @@ def order_suspension(
 
 
 def send_step(state: CoreState, job: Job, step: SaveStep, number: ResizeId | None = None) -> None:
-    """Send the application an order about the suspension."""
+    """Send the application an order about its suspension."""
     if number is None and job.saving is not None:
         number = job.saving.number
     if number is not None:
@@ -68,7 +68,7 @@ def send_step(state: CoreState, job: Job, step: SaveStep, number: ResizeId | Non
 
 
 def arm_timer(state: CoreState, job: Job) -> None:
-    """Set the timer for the deadline of the present stage."""
+    """Set the timer for the time limit of the suspension's present stage."""
     saving = job.saving
     if saving is not None:
         timer = Timer(TimerKind.SAVE, job.id, job.run, saving.number)
@@ -76,7 +76,7 @@ def arm_timer(state: CoreState, job: Job) -> None:
 
 
 def enter_stage(state: CoreState, job: Job, stage: SaveStage, within_s: float) -> None:
-    """Go to the next stage of the suspension."""
+    """Enter the next stage of a suspension, which may take ``within_s`` seconds."""
     saving = job.saving
     if saving is not None:
         saving.stage, saving.due = stage, state.now + within_s
@@ -90,7 +90,7 @@ def is_leaving(job: Job) -> bool:
 
 
 def close_failed(state: CoreState, job: Job, reason: str) -> None:
-    """End a suspension that failed. The job continues."""
+    """Close a suspension that failed; the job continues."""
     saving = job.saving
     if saving is None:
         return
@@ -106,7 +106,7 @@ def close_failed(state: CoreState, job: Job, reason: str) -> None:
 
 
 def checkpoint_taken(state: CoreState, job: Job, event: SaveReported, until: float) -> None:
-    """Record a checkpoint. It contains the work until ``until``, in seconds since the epoch."""
+    """Record a checkpoint that contains the work until ``until`` (seconds since the epoch)."""
     done = job.done + max(0.0, until - job.since) * job.speedup(job.size)
     used_s = job.used_s + max(0.0, until - (job.start or until))
     job.checkpoint = Checkpoint(state.now, event.iteration, job.size, event.bytes, done, used_s)
@@ -121,7 +121,7 @@ def checkpoint_taken(state: CoreState, job: Job, event: SaveReported, until: flo
 
 
 def processes_gone(state: CoreState, job: Job, processors: ProcessorMap) -> None:
-    """Free processors of a saved job whose processes have ended, whatever their exit status."""
+    """Free processors of a saved job whose processes have exited, with whatever status."""
     resize_open_close.free_processors(state, job, processors)
     saving = job.saving
     if saving is None or job.occupied or job.isolated:
@@ -135,7 +135,7 @@ def processes_gone(state: CoreState, job: Job, processors: ProcessorMap) -> None
 
 
 def requeue(state: CoreState, job: Job, reason: str) -> None:
-    """Put a job whose processes have exited into the queue, for another run."""
+    """Put a job whose processes have exited into the queue again."""
     job.run = max(job.run + 1, job.runs_from)
     job.epoch, job.ranks = 0, ()
     job.registration = None
@@ -148,7 +148,7 @@ def requeue(state: CoreState, job: Job, reason: str) -> None:
 
 
 def find_live_job(state: CoreState, job_id: JobId, run: int) -> Job | None:
-    """Return the job if a message is about its present run and that has not ended, else None."""
+    """Return the job that a message names; None if that run of the job has ended."""
     job = state.jobs.get(job_id)
     live = (JobState.STARTING, JobState.RUNNING, JobState.ADAPTING)
     return job if job is not None and job.run == run and job.state in live else None

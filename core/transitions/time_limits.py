@@ -37,14 +37,14 @@ def arm_timers(state: CoreState, job: Job) -> None:
 
 
 def arm_estimate(state: CoreState, job: Job) -> None:
-    """Set the timer for the end of the estimate. Older timers are ignored when they fire."""
+    """Set the timer for the end of the estimate; it replaces earlier ones."""
     due = _estimate_over(job)
     if due is not None:
         state.timer_at(TimerKind.ESTIMATE, job, due)
 
 
 def book_work(state: CoreState, job: Job, begun: float | None) -> None:
-    """Add the work of the phase that ends now. A new phase begins.
+    """Add the work since the last change of size, and begin a new period.
 
     Time in which data move is not work. It lasts from ``begun`` until now. ``begun`` is None if no
     data were moved.
@@ -57,7 +57,7 @@ def book_work(state: CoreState, job: Job, begun: float | None) -> None:
 
 
 def speedup_changed(state: CoreState, job: Job, before: Speedup) -> None:
-    """Calculate earlier work and the end of the estimate again after a measurement."""
+    """Correct the work done and the end of the estimate after a measurement of the speed."""
     now = job.speedup
     if now == before:
         return
@@ -66,7 +66,7 @@ def speedup_changed(state: CoreState, job: Job, before: Speedup) -> None:
 
 
 def time_limits_left(state: CoreState, now: float) -> dict[JobId, float]:
-    """Return for how many seconds each job may still run. Jobs without a time limit are left out.
+    """Return how many seconds each job with a time limit may still run.
 
     A job that waits has all that earlier runs have left of its limit.
     """
@@ -79,7 +79,7 @@ def time_limits_left(state: CoreState, now: float) -> dict[JobId, float]:
 
 
 def reason_to_end(state: CoreState, job: Job, timer: Timer) -> str:
-    """Return why this timer ends the job. Empty if it does not."""
+    """Return why a timer ends the job; empty if it does not."""
     if timer.kind is TimerKind.ESTIMATE and not _estimate_is_over(state, job):
         return ""
     if job.occupied & state.suspect():
@@ -109,7 +109,7 @@ def _other_size(job: Job) -> bool:
 
 
 def _estimate_over(job: Job) -> float | None:
-    """Return when the estimate may end the job, in seconds since the epoch.
+    """Return when the estimate may end the job (seconds since the epoch); None if never.
 
     None if it never does.
     """

@@ -18,7 +18,7 @@ _Operand = Callable[[], _Tree]
 
 
 def is_property(text: str) -> bool:
-    """Return whether a property of a node may have this name."""
+    """Return whether a text may be the name of a node's property."""
     return _PROPERTY.fullmatch(text) is not None
 
 
@@ -37,7 +37,7 @@ class Constraint:
         object.__setattr__(self, "_tree", _Parser(self.text).parse())
 
     def fits(self, properties: frozenset[str]) -> bool:
-        """Return whether a node with these properties is accepted."""
+        """Return whether a node with these properties fulfils the constraint."""
         return _fits(self._tree, properties)
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ MAX_DEPENDENCIES = 100
 
 
 class DependencyKind(StrEnum):
-    """What has to happen to the other job."""
+    """What must happen to the other job for a dependency to be met."""
 
     #: It has started, or has ended without.
     AFTER = "after"
@@ -30,7 +30,7 @@ class DependencyKind(StrEnum):
 
 
 class Dependency(NamedTuple):
-    """One condition. All conditions of a job must be met."""
+    """One condition on another job. All conditions of a job must be met."""
 
     kind: DependencyKind
     #: The other job. 0 for ``singleton``.
@@ -41,7 +41,7 @@ class Dependency(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Return what it waits for, after "waits for"."""
+        """Return the condition as text that can follow "waits for"."""
         return _SENTENCES[self.kind].format(job=self.job)
 
 

@@ -23,7 +23,7 @@ CLOCK_DRIFT = 0.001
 
 
 class Isolation(NamedTuple):
-    """A lost node on which processes of a job end automatically."""
+    """A lost node on which processes of a job will end automatically, and when."""
 
     #: When the processes have certainly ended, in seconds since the epoch. Infinite if only the
     #: node can tell.
@@ -55,12 +55,12 @@ def parse_isolation_policy(text: str) -> float | None:
 
 
 def isolation_policy(stop_after_s: float | None) -> str:
-    """Return the policy as text. The inverse of ``parse_isolation_policy``."""
+    """Return the policy as text, which ``parse_isolation_policy`` can read."""
     return KEEP if stop_after_s is None else f"{_STOP}{stop_after_s:.15g}"
 
 
 def grace_s(stop_after_s: float | None, lease_s: float, kill_grace_s: float) -> float:
-    """Return the seconds without contact until the node has sent KILL. 0 if it never does."""
+    """Return the seconds without contact after which a node has sent SIGKILL; 0 for never."""
     return 0.0 if stop_after_s is None else lease_s + stop_after_s + kill_grace_s
 
 

@@ -76,21 +76,21 @@ class NegotiationPolicy:
             raise ValueError(f"floor {self.floor:g} is above the price {self.price:g}")
 
     def proposal(self, number: int, processors: int, *, grows: bool) -> float:
-        """Return the total price in the server's proposal of this number, counted from 1."""
+        """Return the total price of the server's proposal number ``number``, counted from 1."""
         steps = self.rounds - 1
         way = min(number - 1, steps) / steps if steps else 0.0
         first, last = (self.price, self.floor) if grows else (0.0, self.pays)
         return (first + way * (last - first)) * processors
 
     def satisfied(self, price: float, number: int, processors: int, *, grows: bool) -> bool:
-        """Return whether a counter-offer's price is acceptable.
+        """Return whether the server accepts the price of a counter-offer.
 
-        It is if it is at least as good as the price of the server's next proposal, which has this
+        It does if the price is at least as good as that of its own next proposal, which has this
         number. After its last proposal the server accepts any price within its limit.
         """
         own = self.proposal(min(number, self.rounds), processors, grows=grows)
         return price >= own if grows else price <= own
 
     def last(self, number: int) -> bool:
-        """Return whether the server's proposal of this number is its last one."""
+        """Return whether proposal number ``number`` is the server's last one."""
         return number >= self.rounds

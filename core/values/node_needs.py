@@ -68,7 +68,7 @@ class NodeNeeds:
         return self.constraint is None or self.constraint.fits(properties)
 
     def processes(self, left: Amounts) -> int:
-        """Return for how many processes the amounts of a node suffice."""
+        """Return for how many processes these amounts suffice."""
         most = maxsize
         for name, amount in self.amounts:
             there = left.get(name, 0) // amount
@@ -77,12 +77,12 @@ class NodeNeeds:
 
     @property
     def memory(self) -> int:
-        """Return the bytes of memory for each process. 0 if none were asked for."""
+        """Return the bytes of memory for each process; 0 if none were asked for."""
         return dict(self.amounts).get(MEMORY, 0)
 
     @property
     def gres(self) -> dict[str, int]:
-        """Return the generic resources for each process."""
+        """Return the generic resources for each process, by name."""
         return {name: amount for name, amount in self.amounts if name != MEMORY}
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ class NodeNeeds:
 
 
 def needs_from_record(record: Mapping[str, Any] | None) -> NodeNeeds | None:
-    """Return the needs of a record, None if there are none."""
+    """Return the needs that a record describes; None if there are none."""
     if not record:
         return None
     constraint = record.get("constraint", "")
@@ -115,12 +115,12 @@ def needs_from_record(record: Mapping[str, Any] | None) -> NodeNeeds | None:
 
 
 def amount_text(name: str, amount: int) -> str:
-    """Return an amount for users: ``4G memory``, ``2 gpu``."""
+    """Return an amount as users see it: ``4G memory``, ``2 gpu``."""
     return f"{memory_text(amount)} memory" if name == MEMORY else f"{amount} {name}"
 
 
 def memory_text(size: int) -> str:
-    """Return bytes in the largest unit in which they are a whole number, as ``64G``."""
+    """Return a number of bytes in the largest unit that divides it, such as ``64G``."""
     unit = ""
     for unit_ in "KMGTP":
         if size < 1024 or size % 1024:
@@ -146,7 +146,7 @@ def parse_memory(text: str, unit: str = "M") -> int:
 
 
 def is_gres_name(text: str) -> bool:
-    """Return whether a generic resource of nodes may have this name."""
+    """Return whether a text may be the name of a generic resource."""
     return _NAME.fullmatch(text) is not None and text != MEMORY
 
 
@@ -173,6 +173,6 @@ def parse_gres(texts: Iterable[str]) -> dict[str, int]:
 
 
 def largest_text(name: str, all_amounts: Collection[Amounts]) -> str:
-    """Return how much the node with most of an amount has: ``64G memory``, ``no gpu``."""
+    """Return how much the best node has of an amount: ``64G memory``, ``no gpu``."""
     most = max((amounts.get(name, 0) for amounts in all_amounts), default=0)
     return amount_text(name, most) if most else f"no {name}"

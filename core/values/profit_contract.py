@@ -14,7 +14,7 @@ PROFIT_FORM = "PROFIT[:soft=FRACTION][:penalty=AMOUNT], as in 1000 or 1000:soft=
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """Full profit until the soft deadline, then falling linearly to 0 at the deadline."""
+    """The profit of a job: full until the soft deadline, then falling linearly to 0."""
 
     #: Seconds from arrival.
     deadline_s: float
@@ -33,7 +33,7 @@ class Contract:
             raise ValueError(f"contract.soft: {self.soft!r} is not between 0 and 1")
 
     def deadline(self, arrival: float) -> float:
-        """Return the deadline, on the same clock as ``arrival``."""
+        """Return the time of the deadline, on the same clock as ``arrival``."""
         return arrival + self.deadline_s
 
     def value(self, arrival: float, end: float) -> float:
@@ -79,7 +79,7 @@ def parse_profit(text: str, deadline_s: float) -> Contract:
 
 
 def contract_from_record(record: Mapping[str, Any]) -> Contract:
-    """Make a contract of plain data; fields of a newer version are ignored."""
+    """Return the contract that a record describes; keys of a newer version are ignored."""
     known = ("deadline_s", "profit", "soft", "penalty")
     return Contract(**{name: record[name] for name in known if name in record})
 

@@ -27,7 +27,7 @@ class Need:
     per_processor: bool = False
 
     def on(self, processors: int) -> int:
-        """Return how much a job needs that has this many processors.
+        """Return how much a job with ``processors`` processors needs; 0 without processors.
 
         Without processors it needs none.
         """
@@ -40,7 +40,7 @@ class Need:
 
 
 def parse_needs(texts: Iterable[str]) -> tuple[Need, ...]:
-    """Read what a job needs.
+    """Parse the resources that a job needs.
 
     Raises:
         ValueError: a text is not in the grammar, or a resource is named twice.
@@ -58,12 +58,12 @@ def parse_needs(texts: Iterable[str]) -> tuple[Need, ...]:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a resource may have this name."""
+    """Return whether a text may be the name of a resource."""
     return _NAME.fullmatch(text) is not None
 
 
 def impossible(needs: Iterable[Need], least: int, amounts: Mapping[str, int]) -> str:
-    """Return why a cluster can never give a job what it needs; empty: it can.
+    """Return why a cluster can never give a job what it needs; empty if it can.
 
     Args:
         needs: of the job.

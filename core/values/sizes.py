@@ -57,12 +57,12 @@ class Sizes:
         return size in self.values
 
     def largest_at_most(self, size: int) -> int:
-        """Return the largest size <= ``size``, or 0."""
+        """Return the largest size <= ``size``; 0 if there is none."""
         place = bisect_right(self.values, size)
         return self.values[place - 1] if place else 0
 
     def smallest_above(self, size: int) -> int:
-        """Return the smallest size > ``size``, or 0."""
+        """Return the smallest size > ``size``; 0 if there is none."""
         place = bisect_right(self.values, size)
         return self.values[place] if place < len(self.values) else 0
 
@@ -87,7 +87,10 @@ class Sizes:
         return self.smallest_above(size)
 
     def intersect(self, other: "Sizes") -> "Sizes | None":
-        """Return the sizes that are in both, or None. The other's preferred size has precedence."""
+        """Return the sizes in both sets; None if there are none.
+
+        The preferred size of ``other`` is kept if it is among them, otherwise that of this set.
+        """
         low, high = max(self.min, other.min), min(self.max, other.max)
         mine, theirs = _within(self.values, low, high), _within(other.values, low, high)
         if _is_dense(mine):
@@ -102,7 +105,7 @@ class Sizes:
         return Sizes(values, preferred)
 
     def up_to(self, limit: int) -> "Sizes | None":
-        """Return the sizes <= ``limit``, or None."""
+        """Return the sizes <= ``limit``; None if there are none."""
         if self.values[-1] <= limit:
             return self
         values = _within(self.values, self.min, limit)
@@ -111,14 +114,14 @@ class Sizes:
         return Sizes(values, self.preferred if self.preferred in values else None)
 
     def above(self, size: int) -> "Sizes | None":
-        """Return the sizes > ``size``, or None."""
+        """Return the sizes > ``size``; None if there are none."""
         values = self.values[bisect_right(self.values, size) :]
         if not values:
             return None
         return Sizes(values, self.preferred if self.preferred in values else None)
 
     def prefer(self, size: int) -> "Sizes":
-        """Return the same sizes with a preferred one.
+        """Return the same sizes with ``size`` as the preferred one.
 
         Raises:
             SizesError: ``size`` is not one of them.

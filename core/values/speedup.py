@@ -30,7 +30,7 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """S(n) = 1: more processors do not help."""
+    """No speedup: S(n) = 1, because more processors do not help."""
 
     def __call__(self, processors: int) -> float:
         """Return the speedup on this many processors."""
@@ -43,7 +43,7 @@ class Flat:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Measured points, linear in between, constant beyond the last (Kumar 3.2.2)."""
+    """Speedup from measured points: linear between them, constant beyond the last (Kumar 3.2.2)."""
 
     #: (processors, speedup), ascending; starts with (1, 1.0).
     points: tuple[tuple[int, float], ...]
@@ -72,7 +72,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Amdahl:
-    """S(n) = 1 / ((1 - f) + f / n), f the parallel fraction."""
+    """Speedup by Amdahl's law: S(n) = 1 / ((1 - f) + f / n), where f is the parallel fraction."""
 
     parallel: float
 
@@ -90,7 +90,7 @@ class Amdahl:
 
 @dataclass(frozen=True, slots=True)
 class Downey:
-    """Downey 1997: average parallelism A >= 1 and variance of parallelism sigma >= 0."""
+    """Speedup by Downey's model (1997), with average parallelism A >= 1 and sigma >= 0."""
 
     average: float
     sigma: float

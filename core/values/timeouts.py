@@ -7,7 +7,10 @@ from pliant.core.values import lost_contact_policy
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long the core waits. The defaults are only here. The configuration may change them."""
+    """How long the core waits for applications, nodes and processes, in seconds.
+
+    The defaults are only here. The configuration may change them.
+    """
 
     #: For the answer to an offer.
     offer_timeout_s: float = 5.0
@@ -44,5 +47,5 @@ class Timeouts:
     request_timeout_s: float = 300.0
 
     def isolation_grace_s(self, stop_after_s: float | None) -> float:
-        """Return how long processes may live without contact to the server. 0 if without limit."""
+        """Return how many seconds processes may live without contact to the server; 0: no limit."""
         return lost_contact_policy.grace_s(stop_after_s, self.lease_s, self.kill_grace_s)

@@ -25,7 +25,7 @@ class UserLimit:
 
     @property
     def burst(self) -> float:
-        """Return how many submissions may come at once."""
+        """Return how many jobs the user may submit at once."""
         return max(1.0, (self.submissions_per_s or 0.0) * BURST_S)
 
 
@@ -55,7 +55,7 @@ _KEYS = (*_INTEGERS, "submissions_per_s")
 
 
 def parse_user_limits(settings: Mapping[str, object]) -> UserLimits:
-    """Read the settings.
+    """Parse the value of the configuration key ``user_limits``.
 
     Raises:
         ValueError: a value is wrong. The message begins with its key.
