@@ -267,7 +267,7 @@ def _startup_error_message(config: Config, error: Exception) -> object:
 
     from pliant.core.state.json_records import NewerRecordError
     from pliant.protos.identity.errors import IdentityError
-    from pliant.server.database.db_errors import has_free_space, is_disk_full
+    from pliant.server.database.database_errors import has_free_space, is_disk_full
     from pliant.server.database.engine import DatabaseUnusableError, no_space_error, unusable_error
     from pliant.server.database.row_codecs import UnreadableRowError
 

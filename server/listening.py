@@ -27,7 +27,7 @@ from pliant.server.execution.execute import CoreLoop
 from pliant.server.registry.shared_folder_test import SharedFolderTest
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.rpc.app_service import AppService
-from pliant.server.rpc.barriers import BarrierService
+from pliant.server.rpc.exit_collector import ExitCollector
 from pliant.server.rpc.grpc_server import (
     Endpoint,
     GrpcServer,
@@ -41,7 +41,7 @@ from pliant.server.rpc.node_authentication import (
 )
 from pliant.server.rpc.node_service import NodeService, ServerIdentity
 from pliant.server.rpc.nodelist import NodeList
-from pliant.server.rpc.remove import ExitCollector
+from pliant.server.rpc.pmi_barriers import BarrierService
 from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.rate_limit import RateLimiter
@@ -49,8 +49,8 @@ from pliant.server.support.rate_limit import RateLimiter
 if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
     from pliant.server.authentication.node_admission import NodeAdmission
     from pliant.server.authentication.tls_files import TlsFiles
-    from pliant.server.login_hosts.listener import LoginHosts
-    from pliant.server.node_joining.listener import JoiningListener
+    from pliant.server.login_hosts.login_host_listener import LoginHosts
+    from pliant.server.node_joining.node_joining_listener import JoiningListener
     from pliant.server.rpc.certified_nodes import CertifiedNodes
 
 log = logging.getLogger(__name__)
@@ -169,7 +169,7 @@ class Services:
     ) -> Address:
         from pliant.protos.identity.names import Role
         from pliant.server.node_joining.admission import Admission
-        from pliant.server.node_joining.listener import JoiningListener
+        from pliant.server.node_joining.node_joining_listener import JoiningListener
 
         def servers(reached: str, role: Role) -> Sequence[str]:
             address = by_name.get("users" if role is Role.LOGIN_AGENT else "nodes")
@@ -185,7 +185,7 @@ class Services:
 
     def _listen_for_login_hosts(self, files: TlsFiles, meta: Mapping[str, str]) -> Address:
         from pliant.server.login_hosts.agent_admission import AgentAdmission
-        from pliant.server.login_hosts.listener import LoginHosts
+        from pliant.server.login_hosts.login_host_listener import LoginHosts
 
         wanted = parse_address(self._config.listen_users)
         candidates = _candidates(wanted, meta.get(_PORTS["users"]))

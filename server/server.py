@@ -26,14 +26,14 @@ from pliant.server.authorisation.access_control import AccessControl
 from pliant.server.authorisation.roles import RolesFileError
 from pliant.server.authorisation.submitters import SubmissionRules, Submitters
 from pliant.server.config import Config
-from pliant.server.database.commit_guard import FILE_NAME as COMMITS_FILE
-from pliant.server.database.commit_guard import CommitGuard, read_last_seen
 from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.engine import check_values, checkpoint, open_database, open_reader
 from pliant.server.database.generation import FILE_NAME as GENERATION_FILE
 from pliant.server.database.generation import next_generation, write_used
 from pliant.server.database.meta_keys import LAST_JOB_ID, NEXT_RESIZE, RUNS_FROM, parse_two_ids
 from pliant.server.database.reader import Reader
+from pliant.server.database.replaced_database_check import FILE_NAME as COMMITS_FILE
+from pliant.server.database.replaced_database_check import CommitGuard, read_last_seen
 from pliant.server.database.statements import add_note, put_meta
 from pliant.server.database.stored_state import read_state
 from pliant.server.database.writer import Writer, apply_writes
@@ -50,14 +50,13 @@ from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.shared_folder_test import SharedFolderTest
 from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, StatusCache
-from pliant.server.rpc.barriers import BarrierService, BarrierTable
+from pliant.server.rpc.exit_collector import ExitCollector
 from pliant.server.rpc.grpc_server import GrpcServer
 from pliant.server.rpc.nodelist import NodeList
-from pliant.server.rpc.remove import ExitCollector
+from pliant.server.rpc.pmi_barriers import BarrierService, BarrierTable
 from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.support.clock import CLOCK_KEY, resume_clock
 from pliant.server.support.rate_limit import RateLimiter
-from pliant.server.user_requests.accept import UserSocketServer
 from pliant.server.user_requests.availability_queries import AvailabilityQueries
 from pliant.server.user_requests.changing_requests import Commands
 from pliant.server.user_requests.job_lookup import JobLookup
@@ -65,6 +64,7 @@ from pliant.server.user_requests.operation_table import Operations
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
 from pliant.server.user_requests.refused_requests import RefusedRequests
 from pliant.server.user_requests.submissions import Submissions
+from pliant.server.user_requests.user_socket_server import UserSocketServer
 
 if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
     from pliant.server.execution.launch_signing import OrderSigner

@@ -25,9 +25,9 @@ from pliant.server.backup.create import (
     STATE,
     BackupError,
 )
-from pliant.server.database.commit_guard import FILE_NAME as COMMITS
 from pliant.server.database.generation import FILE_NAME as GENERATION
 from pliant.server.database.generation import write_used
+from pliant.server.database.replaced_database_check import FILE_NAME as COMMITS
 from pliant.server.locks import ServerLock
 
 #: Starts of the original since the backup: so many, and one in each minute. Nodes refuse a server

@@ -16,7 +16,7 @@ from pliant.core.state.json_records import NewerRecordError
 from pliant.core.support.base_error import PliantError
 from pliant.faults import active, writing
 from pliant.protos.daemons.atomic_files import describe_unusable
-from pliant.server.database.db_errors import (
+from pliant.server.database.database_errors import (
     disk_full_error,
     is_disk_full,
     is_locked,

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pliant.protos.daemons.atomic_files import write_whole
-from pliant.server.database.commit_guard import KEY, CommitCount, LastSeen, stored_count
 from pliant.server.database.meta_keys import (
     GENERATION,
     LAST_JOB_ID,
@@ -21,6 +20,7 @@ from pliant.server.database.meta_keys import (
     RUNS_FROM,
     parse_bounded_int,
 )
+from pliant.server.database.replaced_database_check import KEY, CommitCount, LastSeen, stored_count
 from pliant.server.registry.job_ids import MAX_LOST_IDS
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from sqlalchemy import ClauseElement, Connection, Dialect, Engine
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from pliant.server.database.commit_guard import CommitGuard, ReplacedError
-from pliant.server.database.db_errors import is_locked, sqlite_message
+from pliant.server.database.database_errors import is_locked, sqlite_message
+from pliant.server.database.replaced_database_check import CommitGuard, ReplacedError
 from pliant.server.database.statements import COMPARING, Write
 from pliant.server.support.log_setup import RateLimitedLog
 from pliant.server.support.threads import start_thread, uncancellable_future

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from pliant.server.database.db_errors import is_transient, sqlite_message
+from pliant.server.database.database_errors import is_transient, sqlite_message
 from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer, WriterStoppedError
 from pliant.server.support.log_setup import RateLimitedLog

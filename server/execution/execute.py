@@ -25,11 +25,11 @@ from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer
 from pliant.server.execution import failpoints
+from pliant.server.execution.commit_batch import CommitBatch
 from pliant.server.execution.committer import Committer
 from pliant.server.execution.dispatch import CommandDispatcher
 from pliant.server.execution.pending_requests import RequestTable, UserEvent
 from pliant.server.execution.planner import Planner
-from pliant.server.execution.round_result import RoundResult
 from pliant.server.execution.timers import Timers
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.clock import HybridClock
@@ -102,7 +102,7 @@ class CoreLoop:
         self._entries: list[CoreInput] = []  # of the current round
         self._stopping = False
         self._pending_plan: RunStrategy | None = None
-        self._deferred: RoundResult | None = None  # not stored yet; no other process relies on it
+        self._deferred: CommitBatch | None = None  # not stored yet; no other process relies on it
         self._deferred_until = 0.0
         self._row_versions, self._on_jobs_ended = row_versions, on_jobs_ended
         self._stored_resize = -1  # the number of the next resize in the database
@@ -231,12 +231,12 @@ class CoreLoop:
 
     # ---------------------------------------------------------------- one round
 
-    def _new_result(self) -> RoundResult:
-        result = RoundResult(plan=self._pending_plan)
+    def _new_result(self) -> CommitBatch:
+        result = CommitBatch(plan=self._pending_plan)
         self._pending_plan = None
         return result
 
-    def _handle(self, entries: list[CoreInput], result: RoundResult) -> None:
+    def _handle(self, entries: list[CoreInput], result: CommitBatch) -> None:
         """Pass the entries to the core; events between two queries are handled as one batch."""
         run: list[CoreInput] = []
         for entry in entries:
@@ -251,7 +251,7 @@ class CoreLoop:
                 self._run_query(entry)
         self._handle_run(run, result)
 
-    def _handle_run(self, run: list[CoreInput], result: RoundResult) -> None:
+    def _handle_run(self, run: list[CoreInput], result: CommitBatch) -> None:
         """Have the core handle events; one on which it fails does not prevent the others."""
         waiting = iter(run)
         current: list[CoreInput] = []
@@ -286,7 +286,7 @@ class CoreLoop:
             except Exception as error:
                 entry.error = error
 
-    def _sort_commands(self, commands: Sequence[Command], result: RoundResult) -> None:
+    def _sort_commands(self, commands: Sequence[Command], result: CommitBatch) -> None:
         """Sort the core's commands into rows to store, a plan, timers, and messages to send."""
         for command in commands:
             match command:
@@ -299,7 +299,7 @@ class CoreLoop:
                 case _:
                     result.commands.append(command)
 
-    def _plan(self, result: RoundResult) -> None:
+    def _plan(self, result: CommitBatch) -> None:
         for _ in range(MAX_PLANS_PER_ROUND):
             if result.plan is None:
                 return
@@ -315,7 +315,7 @@ class CoreLoop:
                 self._sort_commands(self._core.handle_all((), self._clock.now()), result)
         self._pending_plan = result.plan
 
-    def _finish(self, result: RoundResult, entries: list[CoreInput]) -> None:
+    def _finish(self, result: CommitBatch, entries: list[CoreInput]) -> None:
         """Finish a round: plan, send proposals, commit, publish, dispatch, answer, in this order.
 
         Only proposals in negotiations are sent before the commit, so that the application can work
@@ -368,7 +368,7 @@ class CoreLoop:
                 self._row_versions.forget(job)
             self._on_jobs_ended(ended)
 
-    def _defer_commit(self, result: RoundResult, entries: list[CoreInput]) -> bool:
+    def _defer_commit(self, result: CommitBatch, entries: list[CoreInput]) -> bool:
         """Return True if the commit of this round's result is deferred to a later round.
 
         Otherwise, add a result that was deferred before to this one. Only a result on which no
@@ -428,5 +428,5 @@ def _request(entry: CoreInput) -> int:
     return number
 
 
-def _must_commit_first(result: RoundResult, entries: list[CoreInput]) -> bool:
+def _must_commit_first(result: CommitBatch, entries: list[CoreInput]) -> bool:
     return result.must_commit_first or any(entry.future is not None for entry in entries)

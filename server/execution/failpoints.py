@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from pliant.core.commands import AnswerUser, Command, Ended, Kill, Launch, OpenStandby
 from pliant.faults import active, failpoint
-from pliant.server.execution.round_result import RoundResult
+from pliant.server.execution.commit_batch import CommitBatch
 
 #: Failpoints by step: before the commit, after it, and after the resulting messages were sent.
 _BEFORE = {
@@ -48,33 +48,33 @@ _NOTES = {
 }
 
 
-def before_commit(result: RoundResult) -> None:
+def before_commit(result: CommitBatch) -> None:
     """Trigger the failpoints that lie before the commit and before any message is sent."""
     _reach(result, _BEFORE)
 
 
-def proposed(result: RoundResult) -> None:
+def proposed(result: CommitBatch) -> None:
     """Trigger the failpoints that lie after sending proposals and before the commit."""
     _reach(result, _PROPOSED)
 
 
-def after_commit(result: RoundResult) -> None:
+def after_commit(result: CommitBatch) -> None:
     """Trigger the failpoints that lie after the commit and before messages are sent."""
     _reach(result, _AFTER)
 
 
-def sent(result: RoundResult) -> None:
+def sent(result: CommitBatch) -> None:
     """Trigger the failpoints that lie after all messages were sent."""
     _reach(result, _SENT)
 
 
-def _reach(result: RoundResult, names: dict[str, str]) -> None:
+def _reach(result: CommitBatch, names: dict[str, str]) -> None:
     for step in _steps(result) if active() else ():
         if step in names:
             failpoint(names[step])
 
 
-def _steps(result: RoundResult) -> Iterator[str]:
+def _steps(result: CommitBatch) -> Iterator[str]:
     for note in result.notes:
         if note.kind in _NOTES:
             yield _NOTES[note.kind]

@@ -22,11 +22,11 @@ from pliant.server.authentication.opening_handshake import NodeNotAdmittedError
 from pliant.server.execution.connections import Connections, NodeStream, Stream
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.registry.shared_folder_test import SharedFolderTest
-from pliant.server.rpc.barriers import BarrierService
+from pliant.server.rpc.exit_collector import EndReport, ExitCollector
 from pliant.server.rpc.lost_message_detection import LostMessageDetector
 from pliant.server.rpc.node_authentication import NEEDS_SECRET, NodeAuthenticator, NodePeer
 from pliant.server.rpc.nodelist import NodeList, stale
-from pliant.server.rpc.remove import EndReport, ExitCollector
+from pliant.server.rpc.pmi_barriers import BarrierService
 from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.rpc.unauthenticated_peers import (
     PeerWarnings,

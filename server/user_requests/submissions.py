@@ -16,7 +16,7 @@ from pliant.core.support.plural import plural
 from pliant.core.values.fair_shares import AccountError, Shares
 from pliant.core.values.ids import JobId
 from pliant.faults import failpoint
-from pliant.server.database.db_errors import is_locked, sqlite_message
+from pliant.server.database.database_errors import is_locked, sqlite_message
 from pliant.server.database.reader import Reader
 from pliant.server.database.statements import Write, insert_job
 from pliant.server.database.writer import Writer

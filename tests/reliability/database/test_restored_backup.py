@@ -8,7 +8,7 @@ import pytest
 
 from clusterkit.afterwards import idle
 from clusterkit.cluster import Cluster
-from pliant.server.backup.command import backup, restore
+from pliant.server.backup.backup_commands import backup, restore
 from testkit import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]

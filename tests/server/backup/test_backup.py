@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.server.backup.command import backup, restore
+from pliant.server.backup.backup_commands import backup, restore
 from pliant.server.backup.restore import read_backup, restore_backup
 from serverkit import Server
 

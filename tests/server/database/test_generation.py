@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pliant.server.database.commit_guard import FILE_NAME as COMMITS_FILE
-from pliant.server.database.commit_guard import KEY, CommitCount, LastSeen
 from pliant.server.database.generation import next_generation, read_used, write_used
 from pliant.server.database.meta_keys import LAST_JOB_ID, MAX_ID_IN_FILE, find_invalid
+from pliant.server.database.replaced_database_check import FILE_NAME as COMMITS_FILE
+from pliant.server.database.replaced_database_check import KEY, CommitCount, LastSeen
 from pliant.server.registry.job_ids import MAX_LOST_IDS
 from pliant.server.rpc.nodelist import stale
 from serverkit import Controller, Server

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, event
 
 from pliant.core.commands import Note
 from pliant.core.values.ids import JobId
-from pliant.server.database.db_errors import is_transient
+from pliant.server.database.database_errors import is_transient
 from pliant.server.database.engine import DatabaseUnusableError, open_database, open_reader
 from pliant.server.database.reader import Reader
 from pliant.server.database.statements import (

@@ -23,8 +23,8 @@ from pliant.server.execution.timers import MAX_STALE_ENTRIES, Timers
 from pliant.server.registry.job_program import Program, expand, job_marks
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.node_map import NodeMap
-from pliant.server.rpc.barriers import BarrierTable
 from pliant.server.rpc.leases import Health, HeartbeatLeases
+from pliant.server.rpc.pmi_barriers import BarrierTable
 from pliant.server.support.log_setup import escape_control
 from pliant.server.support.stall_detection import CATCH_UP_S, wait_measuring_stall
 from pliant.server.support.user_request_error import UserRequestError

@@ -39,10 +39,10 @@ from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.mpi_worlds import WorldRegistry
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.rpc.app_service import AppService
+from pliant.server.rpc.exit_collector import ExitCollector
 from pliant.server.rpc.lost_message_detection import LostMessageDetector
 from pliant.server.rpc.node_authentication import SecretAuthenticator
 from pliant.server.rpc.node_service import NodeService, ServerIdentity
-from pliant.server.rpc.remove import ExitCollector
 from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.support.clock import HybridClock
 from pliant.server.user_requests.changing_requests import Commands

@@ -22,7 +22,7 @@ from pliant.protos.node_joining.token_store import FILE as TOKEN_FILE
 from pliant.protos.node_joining.token_store import TokenStore
 from pliant.server.node_joining.admission import Admission
 from pliant.server.node_joining.failure_limits import FailureLimits
-from pliant.server.node_joining.listener import JoiningListener
+from pliant.server.node_joining.node_joining_listener import JoiningListener
 
 #: Where the server would listen for those who have joined.
 _PORTS = {Role.NODE: 7781, Role.LOGIN_AGENT: 7784}

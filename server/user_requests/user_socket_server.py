@@ -26,7 +26,7 @@ from pliant.server.user_requests.connection import CHUNK_BYTES, UserConnection
 from pliant.server.user_requests.operation_table import Operations
 
 if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
-    from pliant.server.login_hosts.listener import LoginHosts, RemoteUser
+    from pliant.server.login_hosts.login_host_listener import LoginHosts, RemoteUser
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from pliant.server.database.commit_guard import (
+from pliant.server.database.engine import open_database
+from pliant.server.database.meta_keys import MAX_ID_IN_FILE
+from pliant.server.database.replaced_database_check import (
     FILE_NAME,
     KEY,
     CommitCount,
@@ -21,8 +23,6 @@ from pliant.server.database.commit_guard import (
     read_last_seen,
     stored_count,
 )
-from pliant.server.database.engine import open_database
-from pliant.server.database.meta_keys import MAX_ID_IN_FILE
 from pliant.server.database.statements import put_meta
 from pliant.server.database.writer import Writer, apply_writes
 from pliant.server.support.log_setup import RateLimitedLog

@@ -22,7 +22,7 @@ from pliant.server.execution.connections import Connections
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.status_cache import StatusCache
-from pliant.server.rpc.remove import NO_RUN, EndReport, ExitCollector
+from pliant.server.rpc.exit_collector import NO_RUN, EndReport, ExitCollector
 from pliant.server.rpc.report_validation import ReportValidator
 
 A, B = NodeName("a"), NodeName("b")

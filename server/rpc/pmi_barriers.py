@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
-from pliant.server.database.db_errors import is_transient, sqlite_message
+from pliant.server.database.database_errors import is_transient, sqlite_message
 from pliant.server.database.statements import add_barrier, drop_passed_barriers
 from pliant.server.database.writer import Writer, WriterStoppedError
 from pliant.server.execution.connections import Connections

@@ -8,7 +8,7 @@ from pliant.core.commands import Command, Ended, Kill, Note, SendGo, SendOffer, 
 from pliant.core.model.negotiation import PROPOSALS, Template, Verb
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.server.database.statements import put_meta
-from pliant.server.execution.round_result import RoundResult
+from pliant.server.execution.commit_batch import CommitBatch
 
 
 def say(job: int, verb: Verb) -> SendOffer:
@@ -22,7 +22,7 @@ def test_only_proposals_leave_early(verb: Verb) -> None:
         Kill(JobId(3), 1),
     ]
     word = say(1, verb)
-    result = RoundResult(commands=[others[0], word, others[1]])
+    result = CommitBatch(commands=[others[0], word, others[1]])
     early = result.proposals()
     assert early == ([word] if verb in PROPOSALS else [])
     assert result.commands == (others if early else [others[0], word, others[1]])
@@ -30,7 +30,7 @@ def test_only_proposals_leave_early(verb: Verb) -> None:
 
 def test_an_offer_does_not_overtake_the_end_of_the_negotiation_before() -> None:
     withdrawal = SendWithdraw(JobId(1), 1, ResizeId(4), "nobody waits")
-    result = RoundResult(commands=[withdrawal, say(1, Verb.OFFER), say(2, Verb.OFFER)])
+    result = CommitBatch(commands=[withdrawal, say(1, Verb.OFFER), say(2, Verb.OFFER)])
     assert result.proposals() == [say(2, Verb.OFFER)]
     assert result.commands == [withdrawal, say(1, Verb.OFFER)]
 
@@ -38,13 +38,13 @@ def test_an_offer_does_not_overtake_the_end_of_the_negotiation_before() -> None:
 @pytest.mark.parametrize(
     ("result", "binds"),
     [
-        (RoundResult(commands=[Ended(JobId(1))]), True),
-        (RoundResult(commands=[Kill(JobId(1), 1)]), True),
-        (RoundResult(changes=[put_meta("key", "1")]), True),
-        (RoundResult(), False),
+        (CommitBatch(commands=[Ended(JobId(1))]), True),
+        (CommitBatch(commands=[Kill(JobId(1), 1)]), True),
+        (CommitBatch(changes=[put_meta("key", "1")]), True),
+        (CommitBatch(), False),
     ],
 )
-def test_what_is_done_or_asked_for_outside_binds(result: RoundResult, binds: bool) -> None:
+def test_what_is_done_or_asked_for_outside_binds(result: CommitBatch, binds: bool) -> None:
     assert result.must_commit_first == binds
 
 
@@ -59,6 +59,6 @@ def test_what_is_done_or_asked_for_outside_binds(result: RoundResult, binds: boo
 def test_nodes_and_the_memory_of_a_strategy_bind_and_reasons_do_not(
     stored: Store, binds: bool
 ) -> None:
-    result = RoundResult()
+    result = CommitBatch()
     result.store(stored)
     assert result.must_commit_first == binds

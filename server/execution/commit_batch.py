@@ -24,7 +24,7 @@ from pliant.server.database.statements import (
 
 
 @dataclass(slots=True)
-class RoundResult:
+class CommitBatch:
     """Everything that one round stores, and the commands to carry out after the commit."""
 
     plan: RunStrategy | None = None
@@ -48,7 +48,7 @@ class RoundResult:
         for row in command.usage:
             self.usage[row.account, row.user] = row
 
-    def absorb(self, held: RoundResult) -> None:
+    def absorb(self, held: CommitBatch) -> None:
         """Add the rows of an earlier round that was deferred."""
         self.jobs |= held.jobs
         self.notes[:0] = held.notes

@@ -16,8 +16,8 @@ from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer, WriterStoppedError
 from pliant.server.execution.connections import Connections
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
-from pliant.server.rpc import barriers
-from pliant.server.rpc.barriers import BarrierService, BarrierTable
+from pliant.server.rpc import pmi_barriers
+from pliant.server.rpc.pmi_barriers import BarrierService, BarrierTable
 
 A, B = NodeName("a"), NodeName("b")
 NAME = "c.j1.r1.w0"
@@ -31,7 +31,7 @@ def database_error(code: int) -> sqlite3.OperationalError:
 
 @pytest.fixture(autouse=True)
 def _retries_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(barriers, "RETRY_S", 0.0)
+    monkeypatch.setattr(pmi_barriers, "RETRY_S", 0.0)
 
 
 class Stand:
@@ -108,7 +108,7 @@ def test_only_the_last_barrier_and_one_for_each_node_are_kept() -> None:
 
 
 def test_the_waiting_pairs_of_a_world_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(barriers, "MAX_WAITING_BYTES", 1000)
+    monkeypatch.setattr(pmi_barriers, "MAX_WAITING_BYTES", 1000)
     table, nodes = BarrierTable(), frozenset({A, B})
     assert table.arrive(NAME, nodes, A, 1, {"a": "x" * 1000}) is None
     assert table.arrive(NAME, nodes, B, 1, {"b": "x"}) is None  # that of A was dropped
