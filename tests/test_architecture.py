@@ -85,7 +85,7 @@ ORDER = {
     """,
     "nodectl": """
         host lease_expiry
-        settings spool
+        settings world_folder
         certified shim
         root_helper controller
         launcher daemon

@@ -12,7 +12,10 @@ from pathlib import Path
 import grpc
 
 from pliant.core.support.base_error import PliantError
-from pliant.nodectl.certified.application_access import ApplicationAccess, application_address
+from pliant.nodectl.certified.application_server_address import (
+    ApplicationAccess,
+    application_address,
+)
 from pliant.nodectl.certified.renewal import CertificateRenewal
 from pliant.nodectl.certified.tls_diagnosis import diagnose
 from pliant.protos import node_pb2 as wire

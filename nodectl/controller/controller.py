@@ -19,8 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pliant.faults import failpoint, message
-from pliant.nodectl.controller import confirmed_contact
+from pliant.nodectl.controller import confirmed_heartbeat
 from pliant.nodectl.controller.kill_orders import KillWatcher
+from pliant.nodectl.controller.last_server_generation import (
+    ServerStart,
+    read_generation,
+    write_generation,
+)
 from pliant.nodectl.controller.launcher_client import LauncherCallbacks, LauncherClient
 from pliant.nodectl.controller.local_world import (
     LocalWorld,
@@ -31,7 +36,6 @@ from pliant.nodectl.controller.local_world import (
     spool_folder,
     watch_process,
 )
-from pliant.nodectl.controller.obeyed_server import ServerStart, read_generation, write_generation
 from pliant.nodectl.controller.registration import make_registration
 from pliant.nodectl.controller.self_test import SelfTest
 from pliant.nodectl.controller.server_links import ServerLink
@@ -54,13 +58,13 @@ from pliant.nodectl.controller.world_adoption import clean_up, read_worlds
 from pliant.nodectl.host import cgroup, procfs
 from pliant.nodectl.host.containment import SlotCpus, describe, find_controllers
 from pliant.nodectl.settings import ControllerSettings, reload
-from pliant.nodectl.spool import NOT_USABLE, SpooledExit
+from pliant.nodectl.world_folder import NOT_USABLE, SpooledExit
 from pliant.protos import node_pb2 as wire
 from pliant.protos.versions import ProtocolError
 
 if TYPE_CHECKING:
     # It loads the package cryptography, which a node without a certificate does not need.
-    from pliant.nodectl.certified.application_access import ApplicationAccess
+    from pliant.nodectl.certified.application_server_address import ApplicationAccess
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -256,11 +260,11 @@ class Controller:
 
     def needs_contact(self) -> bool:
         """Return whether a world here must end if the server is out of contact for too long."""
-        return any(map(confirmed_contact.is_limited, self._worlds.values()))
+        return any(map(confirmed_heartbeat.is_limited, self._worlds.values()))
 
     def on_contact(self, at: float) -> None:
         """Tell the shims that the server received what was sent at ``at``, in monotonic seconds."""
-        confirmed_contact.send_contact(self._worlds.values(), at)
+        confirmed_heartbeat.send_contact(self._worlds.values(), at)
 
     def on_access(self, access: ApplicationAccess | None, roots: bytes | None = None) -> None:
         """Give the applications on this node a new server address, or new root certificates."""
@@ -397,7 +401,7 @@ class Controller:
         if sent["fence"] is not None:
             self._on_barrier(world, sent["fence"])
         self._report_exits(world, sent["exits"])
-        confirmed_contact.send_contact((world,), self._server.contact.at)
+        confirmed_heartbeat.send_contact((world,), self._server.contact.at)
         writer.writelines(world.unsent)
         world.unsent.clear()
         share_cpus(world, self._worlds.values(), self._slots)

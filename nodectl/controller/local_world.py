@@ -20,7 +20,7 @@ from pliant.nodectl.controller.users.helper_client import (
 )
 from pliant.nodectl.host.containment import SlotCpus
 from pliant.nodectl.host.procfs import ProcessIdentity
-from pliant.nodectl.spool import Spool, SpooledExit, StartRequest
+from pliant.nodectl.world_folder import SpooledExit, StartRequest, WorldFolder
 from pliant.protos import node_pb2 as wire
 from pliant.protos.sanitize_text import sanitize_text
 from pliant.protos.versions import ProtocolError
@@ -68,7 +68,7 @@ class LocalWorld:
     """One world on this node, from the order to start it until all its exits are acknowledged."""
 
     request: StartRequest
-    spool: Spool
+    spool: WorldFolder
     shim: ProcessIdentity | None = None
     ready: bool = False
     #: A barrier of a world that spans nodes, until the server says that it is complete.

@@ -18,7 +18,7 @@ import psutil
 
 from pliant.core.support.base_error import PliantError
 from pliant.faults import message
-from pliant.nodectl.controller.confirmed_contact import ConfirmedContact
+from pliant.nodectl.controller.confirmed_heartbeat import ConfirmedHeartbeat
 from pliant.nodectl.controller.server_links import ServerLink, Stream
 from pliant.nodectl.host.checkpoint_folder import CheckpointFolderTest
 from pliant.protos import node_pb2 as wire
@@ -28,7 +28,7 @@ from pliant.protos.report_parts import split
 
 if TYPE_CHECKING:
     # It loads the package cryptography, which a node without a certificate does not need.
-    from pliant.nodectl.certified.application_access import ApplicationAccess
+    from pliant.nodectl.certified.application_server_address import ApplicationAccess
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -114,7 +114,7 @@ class ControllerStream:
         self._node, self._link = node, link
         self._outbox: asyncio.Queue[wire.NodeReport] | None = None
         self._reports = self._orders = 0  # counted on this stream, for heartbeats
-        self.contact = ConfirmedContact()
+        self.contact = ConfirmedHeartbeat()
         self._folder_test = CheckpointFolderTest()
 
     def report(self, report: wire.NodeReport) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pliant.nodectl.controller.confirmed_contact import expired_order
+from pliant.nodectl.controller.confirmed_heartbeat import expired_order
 from pliant.nodectl.controller.local_world import LocalWorld, refusal_report
 from pliant.nodectl.controller.users.user_worlds import UserWorlds
 from pliant.nodectl.host import procfs
@@ -23,7 +23,7 @@ from pliant.nodectl.host.process_limit import task_limit
 from pliant.nodectl.host.stderr_log import describe
 from pliant.nodectl.host.ucx_devices import ucx_devices
 from pliant.nodectl.settings import ControllerSettings, interfaces
-from pliant.nodectl.spool import (
+from pliant.nodectl.world_folder import (
     ADDRESS,
     CHECKPOINT_KEY,
     HOSTS,
@@ -31,8 +31,8 @@ from pliant.nodectl.spool import (
     ROOTS,
     STEP_SOCKET,
     WORLD_NAME,
-    Spool,
     StartRequest,
+    WorldFolder,
     to_text,
 )
 from pliant.protos import node_pb2 as wire
@@ -41,7 +41,7 @@ from pliant.protos.identity.launch_order import SIGNATURE_BYTES, LaunchOrderErro
 
 if TYPE_CHECKING:
     # It loads the package cryptography, which a node without a certificate does not need.
-    from pliant.nodectl.certified.application_access import ApplicationAccess
+    from pliant.nodectl.certified.application_server_address import ApplicationAccess
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -115,7 +115,7 @@ def create_world(
         shares.assign(request, order, bind=settings.bind)
         folder.mkdir(mode=0o700, exist_ok=True)
         files = (access.address, access.roots) if access and users is None else None
-        spool = Spool.create(folder, request, *secrets, access=files)
+        spool = WorldFolder.create(folder, request, *secrets, access=files)
         return LocalWorld(request, spool, helper=users.helper if users is not None else None)
     except (OrderError, LaunchOrderError, ValueError) as error:
         reason = f"{settings.name}: {error}"

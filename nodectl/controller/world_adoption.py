@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pliant.nodectl.controller.copied_state_folder import own_spools
+from pliant.nodectl.controller.copied_state_folder_check import own_world_folders
 from pliant.nodectl.controller.local_world import LocalWorld, add_missing_exits
 from pliant.nodectl.controller.users.helper_client import (
     HelperClient,
@@ -24,14 +24,14 @@ from pliant.nodectl.controller.users.helper_client import (
 from pliant.nodectl.host import cgroup, memory_limit, procfs, shared_memory
 from pliant.nodectl.host.oom import reason_of_group
 from pliant.nodectl.host.procfs import ProcessIdentity
-from pliant.nodectl.spool import UNREADABLE, Spool, SpooledExit
+from pliant.nodectl.world_folder import UNREADABLE, SpooledExit, WorldFolder
 
 logger = logging.getLogger("pliant.nodectl")
 
 #: Seconds that the processes of a killed shim may take to end, and between two checks.
 ORPHANS_TIMEOUT_S, _ORPHANS_POLL_S = 10.0, 0.02
 _HELPER_POLL_S = 0.1
-#: Seconds that a keeper may take to end the processes of a world, and between two looks.
+#: Seconds that a subreaper may take to end the processes of a world, and between two looks.
 KEEPER_GRACE_S, _MIN_HELPER_POLL_S, _MAX_HELPER_POLL_S = 5.0, 0.005, 0.5
 
 SHIM_KILLED = "its shim was killed"
@@ -50,7 +50,7 @@ async def read_worlds(
     run is missing only if the node reports no world of that run.
     """
     worlds, lost = list[LocalWorld](), set[str]()
-    for spool in own_spools(folder):
+    for spool in own_world_folders(folder):
         try:
             worlds.append(read_world(spool, boot, helper))
         except UNREADABLE as error:
@@ -70,7 +70,7 @@ def _run_of(world: str) -> str:
     return run if dot else world
 
 
-def read_world(spool: Spool, boot: str, helper: HelperClient | None = None) -> LocalWorld:
+def read_world(spool: WorldFolder, boot: str, helper: HelperClient | None = None) -> LocalWorld:
     """Read one world from the spool, and find out whether it has ended.
 
     A world has ended if it was started in an earlier boot, or if all its exits are known. In the
@@ -97,7 +97,7 @@ def read_world(spool: Spool, boot: str, helper: HelperClient | None = None) -> L
     return world
 
 
-def find_orphans(spool: Spool, shim: ProcessIdentity | None) -> list[int]:
+def find_orphans(spool: WorldFolder, shim: ProcessIdentity | None) -> list[int]:
     """Return the processes of a world whose shim has ended.
 
     They are found by the saved ranks, by their environment, and by the shim's control group, which
@@ -139,7 +139,7 @@ async def end_by_helper(
 async def wait_for_last_process(world: LocalWorld, grace_s: float = KEEPER_GRACE_S) -> None:
     """Wait until the root helper has seen the last process of a world end.
 
-    The keeper of the world ends its processes when the shim has ended. If that takes longer than
+    The subreaper of the world ends its processes when the shim has ended. If that takes longer than
     ``grace_s`` seconds, the helper is asked for it. There is no limit of time: while the helper
     does not answer, or a process does not end, the world keeps its processors.
     """
@@ -162,7 +162,7 @@ async def wait_for_last_process(world: LocalWorld, grace_s: float = KEEPER_GRACE
 
 
 async def kill_orphans(
-    spool: Spool, shim: ProcessIdentity | None, timeout_s: float = ORPHANS_TIMEOUT_S
+    spool: WorldFolder, shim: ProcessIdentity | None, timeout_s: float = ORPHANS_TIMEOUT_S
 ) -> list[int]:
     """Kill the processes of a world whose shim has ended, and wait until they have ended.
 
@@ -246,7 +246,7 @@ async def end_all_worlds(folder: Path, helper: HelperClient | None = None) -> li
     return left
 
 
-async def discard_world(spool: Spool, helper: HelperClient | None = None) -> None:
+async def discard_world(spool: WorldFolder, helper: HelperClient | None = None) -> None:
     """End the processes of an unreadable world, its shim first, and remove its folder."""
     if helper is not None:  # which may have started it
         await end_by_helper(spool.directory.name, helper)

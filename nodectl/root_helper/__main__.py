@@ -11,7 +11,7 @@ from pathlib import Path
 from pliant.core.support.command_line import CommandParser
 from pliant.nodectl.root_helper.audit_log import AuditLog
 from pliant.nodectl.root_helper.config import HelperConfig, load_config, prepare_folders
-from pliant.nodectl.root_helper.errors import HelperConfigError
+from pliant.nodectl.root_helper.helper_errors import HelperConfigError
 from pliant.nodectl.root_helper.service import HelperService
 from pliant.protos.daemons.service_manager import ServiceManager
 

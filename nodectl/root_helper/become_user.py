@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from pliant.nodectl.root_helper.errors import HelperRefusalError
+from pliant.nodectl.root_helper.helper_errors import HelperRefusalError
 
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_GET_NO_NEW_PRIVS = 39

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 #: The descriptor on which a shim waits for its world.
 CHANNEL_FD = 3
-#: Limit of a message between helper, keeper and waiting shim.
+#: Limit of a message between helper, subreaper and waiting shim.
 MAX_MESSAGE_BYTES = 1 << 17
 
 

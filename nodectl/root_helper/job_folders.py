@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from pliant.nodectl.root_helper.become_user import User, become
 from pliant.nodectl.root_helper.descriptors import close_all_but
-from pliant.nodectl.root_helper.errors import HelperRefusalError
+from pliant.nodectl.root_helper.helper_errors import HelperRefusalError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Prefix of folders that are being removed. No job has such a name.

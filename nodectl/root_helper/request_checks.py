@@ -16,8 +16,8 @@ from typing import Any
 
 from pliant.nodectl.root_helper.become_user import User, find_user
 from pliant.nodectl.root_helper.config import HelperConfig
-from pliant.nodectl.root_helper.errors import HelperRefusalError
-from pliant.nodectl.spool import WORLD_NAME
+from pliant.nodectl.root_helper.helper_errors import HelperRefusalError
+from pliant.nodectl.world_folder import WORLD_NAME
 from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.daemons.private_paths import open_private_file
 from pliant.protos.identity.errors import IdentityError

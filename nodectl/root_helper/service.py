@@ -34,12 +34,12 @@ from pliant.nodectl.host import cgroup
 from pliant.nodectl.host.containment import find_controllers
 from pliant.nodectl.root_helper.audit_log import AuditLog
 from pliant.nodectl.root_helper.config import HelperConfig
-from pliant.nodectl.root_helper.errors import HelperConfigError, HelperRefusalError
+from pliant.nodectl.root_helper.helper_errors import HelperConfigError, HelperRefusalError
 from pliant.nodectl.root_helper.job_folders import JobFolders
-from pliant.nodectl.root_helper.keeper_pool import KeeperPool
 from pliant.nodectl.root_helper.request_checks import RequestVerifier
 from pliant.nodectl.root_helper.started_worlds import Started
-from pliant.nodectl.spool import WORLD_NAME
+from pliant.nodectl.root_helper.subreaper_pool import SubreaperPool
+from pliant.nodectl.world_folder import WORLD_NAME
 from pliant.protos.daemons.peer_credentials import peer_process
 from pliant.protos.daemons.service_manager import ServiceManager
 
@@ -83,22 +83,22 @@ class HelperService:
         self._allowance, self._counted = float(BURST), time.monotonic()
         self._listener = _listen(config)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        #: The worlds at the last look. Keepers that an earlier helper forked are no children.
+        #: The worlds at the last look. Subreapers that an earlier helper forked are no children.
         self._worlds = set[str]()
         self._is_unclean, self._collect_at = True, 0.0
         try:
-            self._keepers = KeeperPool(self._records, config.shims)
+            self._subreapers = SubreaperPool(self._records, config.shims)
         except OSError as error:
             raise HelperConfigError(f"cannot execute {sys.executable}: {error}") from None
 
     def run(self) -> None:
-        """Serve the controller and watch the keepers until the process is ended."""
+        """Serve the controller and watch the subreapers until the process is ended."""
         self._log.note(f"serving node {self._config.node} of cluster {self._config.cluster}")
         self._manager.ready(f"serving node {self._config.node} of cluster {self._config.cluster}")
         while True:
             self._manager.alive()
             ready = self._selector.select(
-                _COLLECT_INTERVAL_S if self._keepers.is_full else _QUIET_S
+                _COLLECT_INTERVAL_S if self._subreapers.is_full else _QUIET_S
             )
             for key, _ in ready:
                 key.data(key.fileobj)
@@ -106,7 +106,7 @@ class HelperService:
             if not ready or time.monotonic() >= self._collect_at:
                 self._collect()
                 with suppress(OSError):  # processes or memory are exhausted: try again
-                    self._keepers.refill()
+                    self._subreapers.refill()
                 self._collect_at = time.monotonic() + _COLLECT_INTERVAL_S
 
     # ------------------------------------------------------------------ connections
@@ -208,7 +208,7 @@ class HelperService:
             raise HelperRefusalError("job-folder", f"{launch.folder}: {error.strerror}") from None
         try:
             self._verifier.use(launch)
-            shim = self._keepers.start(launch, folder, content)
+            shim = self._subreapers.start(launch, folder, content)
         except OSError as error:
             self._is_unclean = True
             raise HelperRefusalError("start", f"cannot fork: {error.strerror}") from None
@@ -248,10 +248,10 @@ class HelperService:
             started = Started.from_line(world, line)
         except (FileNotFoundError, ValueError):
             return None
-        return started if started.keeper.alive() or started.shim.alive() else None
+        return started if started.subreaper.alive() or started.shim.alive() else None
 
     def _collect(self) -> None:
-        """Reap keepers, and remove what ended jobs have left."""
+        """Reap subreapers, and remove what ended jobs have left."""
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 self._is_unclean = True
@@ -263,13 +263,13 @@ class HelperService:
         for world in worlds:
             started = self._find(world)
             if started is None:
-                # The keeper was killed, or the host was restarted.
+                # The subreaper was killed, or the host was restarted.
                 with suppress(OSError):
                     (self._records / world).unlink()
             else:
                 used.add(started.folder)
-                if not started.keeper.alive():
-                    started.kill_without_keeper()
+                if not started.subreaper.alive():
+                    started.kill_without_subreaper()
         self._is_unclean = self._folders.remove_unused(used)
 
 

@@ -17,13 +17,13 @@ class Started:
     world: str
     folder: str
     uid: int
-    keeper: ProcessIdentity
+    subreaper: ProcessIdentity
     shim: ProcessIdentity
 
     def to_line(self) -> str:
         """Return the world as one line, the content of its record on disk."""
-        numbers = (self.keeper.pid, self.keeper.start, self.shim.pid, self.shim.start)
-        return " ".join(map(str, (self.folder, self.uid, self.keeper.boot, *numbers))) + "\n"
+        numbers = (self.subreaper.pid, self.subreaper.start, self.shim.pid, self.shim.start)
+        return " ".join(map(str, (self.folder, self.uid, self.subreaper.boot, *numbers))) + "\n"
 
     @classmethod
     def from_line(cls, world: str, line: str) -> Started:
@@ -33,9 +33,9 @@ class Started:
             ValueError: the record is damaged.
         """
         folder, uid, boot, *numbers = line.split()
-        keeper, keeper_start, shim, shim_start = map(int, numbers)
+        subreaper, subreaper_start, shim, shim_start = map(int, numbers)
         identities = (
-            ProcessIdentity(boot, keeper, keeper_start),
+            ProcessIdentity(boot, subreaper, subreaper_start),
             ProcessIdentity(boot, shim, shim_start),
         )
         return cls(world, folder, int(uid), *identities)
@@ -45,11 +45,11 @@ class Started:
         return {"shim": self.shim.pid, "start": self.shim.start}
 
     def end(self) -> None:
-        """Have the keeper end all processes of the world, now; do nothing if it has ended."""
-        send_signal(self.keeper, signal.SIGTERM)
+        """Have the subreaper end all processes of the world, now; do nothing if it has ended."""
+        send_signal(self.subreaper, signal.SIGTERM)
 
-    def kill_without_keeper(self) -> None:
-        """Kill the processes of a world whose keeper was killed, as far as they are found."""
+    def kill_without_subreaper(self) -> None:
+        """Kill the processes of a world whose subreaper was killed, as far as they are found."""
         cgroup.kill(self.shim)
         if self.shim.alive():
             for pid in (*procfs.descendants(self.shim.pid), self.shim.pid):

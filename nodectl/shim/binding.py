@@ -16,7 +16,7 @@ from pliant.nodectl.host.cpus import bind_tree, format_cpus
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.host.stderr_log import write_line
 from pliant.nodectl.shim.ranks import Rank
-from pliant.nodectl.spool import StartRequest
+from pliant.nodectl.world_folder import StartRequest
 
 
 class Binding:

@@ -22,7 +22,7 @@ from typing import NoReturn
 from pliant.core.support.base_error import PliantError
 from pliant.nodectl.host import process_limit
 from pliant.nodectl.host.cpus import format_cpus
-from pliant.nodectl.spool import NOT_FOUND, NOT_USABLE, StartRequest, to_bytes, to_text
+from pliant.nodectl.world_folder import NOT_FOUND, NOT_USABLE, StartRequest, to_bytes, to_text
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 

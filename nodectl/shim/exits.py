@@ -17,7 +17,7 @@ from pliant.nodectl.shim import ranks as rank_processes
 from pliant.nodectl.shim.event_loop import EventLoop, ScheduledCall
 from pliant.nodectl.shim.exec import read_failures
 from pliant.nodectl.shim.ranks import Rank
-from pliant.nodectl.spool import Spool, SpooledExit, StartRequest
+from pliant.nodectl.world_folder import SpooledExit, StartRequest, WorldFolder
 
 #: Seconds that leftovers get to end after SIGTERM, at most.
 _LEFTOVER_GRACE_S = 2.0
@@ -44,7 +44,7 @@ class ExitTracker:
     """Follows the ranks of a world from their end to the saved exit."""
 
     def __init__(
-        self, loop: EventLoop, spool: Spool, request: StartRequest, callbacks: ExitCallbacks
+        self, loop: EventLoop, spool: WorldFolder, request: StartRequest, callbacks: ExitCallbacks
     ) -> None:
         self._loop = loop
         self._spool = spool

@@ -16,7 +16,7 @@ from pliant.nodectl.host.mpi_libraries import MpiLibrary
 from pliant.nodectl.shim.event_loop import EventLoop, ScheduledCall
 from pliant.nodectl.shim.exec import program_paths
 from pliant.nodectl.shim.ranks import Rank
-from pliant.nodectl.spool import StartRequest, to_bytes, to_text
+from pliant.nodectl.world_folder import StartRequest, to_bytes, to_text
 
 #: Seconds until the libraries of a rank are looked at for the first time. Each look takes 0.3 ms.
 #: The time to the next one doubles: most programs load MPI first, and some run only for a moment.

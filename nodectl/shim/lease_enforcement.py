@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from pliant.nodectl.lease_expiry import expiry_reason
 from pliant.nodectl.shim.event_loop import EventLoop
-from pliant.nodectl.spool import StartRequest
+from pliant.nodectl.world_folder import StartRequest
 
 
 class Lease:

@@ -17,7 +17,7 @@ from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.host.stderr_log import write_line
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, ScheduledCall, SocketChannel
 from pliant.nodectl.shim.exec import LaunchSpec, start, truncate_outputs
-from pliant.nodectl.spool import NOT_USABLE, Spool, SpooledExit, StartRequest
+from pliant.nodectl.world_folder import NOT_USABLE, SpooledExit, StartRequest, WorldFolder
 
 OnLine = Callable[[int, bytes], None]
 #: Rounds of stopping processes that start others, before they are killed.
@@ -80,7 +80,7 @@ def one_line(said: object) -> str:
 
 def start_ranks(
     loop: EventLoop,
-    spool: Spool,
+    spool: WorldFolder,
     request: StartRequest,
     failures: int,
     lines: tuple[OnLine, OnLine],

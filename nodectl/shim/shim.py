@@ -42,7 +42,7 @@ from pliant.nodectl.shim.lease_enforcement import Lease
 from pliant.nodectl.shim.pmi import Abort, Barrier, Effect, Finalized, PmiServer, Reply
 from pliant.nodectl.shim.ranks import Rank
 from pliant.nodectl.shim.steps.manager import StepManager
-from pliant.nodectl.spool import Spool, SpooledExit, StartRequest
+from pliant.nodectl.world_folder import SpooledExit, StartRequest, WorldFolder
 
 #: The controller's socket, in the state folder of the node.
 SOCKET_NAME = "node.sock"
@@ -63,7 +63,7 @@ class Shim:
 
     def __init__(
         self,
-        spool: Spool,
+        spool: WorldFolder,
         request: StartRequest,
         connect: Callable[[], socket.socket],
         identity: procfs.ProcessIdentity,
@@ -436,7 +436,7 @@ def main(orders: socket.socket) -> None:
     try:
         while directory := orders.recv(_MAX_PATH):
             set_process_name(b"shim")
-            _run_world(Spool(Path(os.fsdecode(directory))), identity)
+            _run_world(WorldFolder(Path(os.fsdecode(directory))), identity)
             set_process_name(IDLE_NAME)
             orders.send(b"done")
     except ConnectionError:
@@ -444,7 +444,7 @@ def main(orders: socket.socket) -> None:
     cgroup.leave()  # the launcher, which would do it, has ended
 
 
-def _run_world(spool: Spool, identity: procfs.ProcessIdentity) -> None:
+def _run_world(spool: WorldFolder, identity: procfs.ProcessIdentity) -> None:
     if not spool.claim(identity):
         return  # a repeated order: the world has a shim
     node = open_directory(spool.directory.parent.parent)
@@ -474,7 +474,7 @@ def _memory_limited(request: StartRequest, node: int) -> Iterator[None]:
         memory_limit.leave(name)
 
 
-def _relative_to_node(spool: Spool, node: int) -> Spool:
+def _relative_to_node(spool: WorldFolder, node: int) -> WorldFolder:
     """Return the folder of a world as a path relative to the open folder ``node``.
 
     The state folder may be moved while ranks run. With its old path the shim could no longer note
@@ -482,4 +482,4 @@ def _relative_to_node(spool: Spool, node: int) -> Spool:
     that the shim was killed.
     """
     state = spool.directory.parent.parent
-    return Spool(Path(f"/proc/self/fd/{node}") / spool.directory.relative_to(state))
+    return WorldFolder(Path(f"/proc/self/fd/{node}") / spool.directory.relative_to(state))

@@ -25,15 +25,15 @@ from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.shim.event_loop import connect_unix, open_directory
 from pliant.nodectl.shim.exec import become_subreaper, set_process_name
 from pliant.nodectl.shim.shim import Shim
-from pliant.nodectl.spool import (
+from pliant.nodectl.world_folder import (
     ADDRESS,
     CHECKPOINT_KEY,
     HOSTS,
     NODES,
     ROOTS,
-    Spool,
     SpooledExit,
     StartRequest,
+    WorldFolder,
     open_mpi_hosts,
 )
 from pliant.protos.daemons.peer_credentials import peer_uid
@@ -53,7 +53,7 @@ _FILES = {
 }
 
 
-class UserWorldFolder(Spool):
+class UserWorldFolder(WorldFolder):
     """The folder of a world whose shim runs as the job's user, in the job's private folder."""
 
     @classmethod
@@ -79,7 +79,7 @@ class UserWorldFolder(Spool):
         return cls(Path(f"/proc/self/fd/{job}") / world)
 
     def save_ranks(self, ranks: Iterable[tuple[int, ProcessIdentity]]) -> None:
-        """Do nothing: the keeper of the world finds its processes."""
+        """Do nothing: the subreaper of the world finds its processes."""
 
     def save_exits(self, exits: Iterable[SpooledExit]) -> None:
         """Do nothing, because the controller saves the exits of this world."""

@@ -16,7 +16,7 @@ from nodekit import FakeServer, Node, World
 from pliant.nodectl.controller.controller import SOCKET_NAME
 from pliant.nodectl.host import procfs
 from pliant.nodectl.shim.ranks import TERMINATED
-from pliant.nodectl.spool import Spool
+from pliant.nodectl.world_folder import WorldFolder
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until
 from testkit.leaks import IDLE_SHIM
@@ -185,7 +185,7 @@ def test_a_killed_shim_is_noticed_and_nothing_is_left(
     )
     world.start(server)
     wait_until(lambda: (tmp_path / "out").exists() and (tmp_path / "out").read_text())
-    (rank,) = wait_until(Spool(node.spool / world.name).ranks).values()
+    (rank,) = wait_until(WorldFolder(node.spool / world.name).ranks).values()
     os.kill(node.shim(world).pid, signal.SIGKILL)
     (end,) = world.ends(server)
     assert (end.code, end.signal, end.reason) == (1, 0, "its shim was killed")
@@ -228,7 +228,7 @@ def test_worlds_of_an_earlier_boot_are_reported_as_ended(
 ) -> None:
     world = start_waiting(server, tmp_path)
     shim = node.shim(world)
-    (rank,) = wait_until(Spool(node.spool / world.name).ranks).values()
+    (rank,) = wait_until(WorldFolder(node.spool / world.name).ranks).values()
     node.kill()
     # After a real reboot no shim is there to call, so keep this one from calling.
     os.kill(shim.pid, signal.SIGSTOP)
@@ -373,7 +373,7 @@ def start_counted(
     )
     world.start(server)
     wait_until(lambda: (tmp_path / "out").exists() and "up" in (tmp_path / "out").read_text())
-    (rank,) = wait_until(Spool(node.spool / world.name).ranks).values()
+    (rank,) = wait_until(WorldFolder(node.spool / world.name).ranks).values()
     # Its shim is known to the controller: a rank may be up before that has called.
     wait_until(lambda: (node.name, world.name) in server.ready)
     return world, rank

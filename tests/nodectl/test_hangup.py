@@ -11,7 +11,7 @@ import pytest
 
 from nodekit import FakeServer, Node, World
 from pliant.nodectl.host import procfs
-from pliant.nodectl.spool import Spool
+from pliant.nodectl.world_folder import WorldFolder
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until
 
@@ -45,7 +45,7 @@ def test_a_controller_reads_its_settings_again(
 ) -> None:
     world = World(["sleep", "70"], tmp_path / "out", type="uni")
     world.start(server)
-    wait_until(Spool(configured.spool / world.name).ranks)
+    wait_until(WorldFolder(configured.spool / world.name).ranks)
     configured.log.rename(configured.log.with_suffix(".1"))
     settings.write_text("most_processes: 4000\ncluster: other\n")
     said = hang_up(configured)

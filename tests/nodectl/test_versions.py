@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl.spool import Spool, SpooledExit
+from pliant.nodectl.world_folder import SpooledExit, WorldFolder
 from pliant.protos import node_pb2 as wire
 from pliant.protos.versions import PROTOCOL, ProtocolError
 from testkit import wait_until
 
-from .test_spool import request
+from .test_world_folder import request
 
 pytestmark = pytest.mark.cluster
 
@@ -67,7 +67,7 @@ def gated(tmp_path: Path, code: int) -> World:
 
 def start(server: FakeServer, node: Node, world: World) -> None:
     world.start(server)
-    wait_until(lambda: Spool(node.spool / world.name).ranks())
+    wait_until(lambda: WorldFolder(node.spool / world.name).ranks())
 
 
 @pytest.mark.parametrize("change", READABLE)
@@ -220,7 +220,7 @@ def test_an_order_that_is_not_known_is_passed_over_and_counted(
 
 
 def test_both_files_carry_the_number(tmp_path: Path) -> None:
-    spool = Spool.create(tmp_path, request(), b"token", b"n1:2\n")
+    spool = WorldFolder.create(tmp_path, request(), b"token", b"n1:2\n")
     spool.save_exits([SpooledExit(0, 10, 1, 0, "", 1.5)])
     for name in ("request.json", "exits"):
         assert json.loads((spool.directory / name).read_text())["protocol"] == PROTOCOL
@@ -228,7 +228,7 @@ def test_both_files_carry_the_number(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", ["1", -1, None, 1.5, True])
 def test_a_number_that_is_none_is_damage(tmp_path: Path, number: object) -> None:
-    spool = Spool.create(tmp_path, request(), b"token", b"n1:2\n")
+    spool = WorldFolder.create(tmp_path, request(), b"token", b"n1:2\n")
     change_request(spool.directory, lambda data: data.update(protocol=number))
     with pytest.raises(ValueError, match="protocol"):
         spool.request()
@@ -237,7 +237,7 @@ def test_a_number_that_is_none_is_damage(tmp_path: Path, number: object) -> None
 def test_what_is_too_old_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pliant.protos.versions.OLDEST_READABLE", PROTOCOL + 1)
     monkeypatch.setattr("pliant.protos.versions.PROTOCOL", PROTOCOL + 2)
-    spool = Spool.create(tmp_path, request(), b"token", b"n1:2\n")
+    spool = WorldFolder.create(tmp_path, request(), b"token", b"n1:2\n")
     change_request(spool.directory, lambda data: data.update(protocol=PROTOCOL, oldest_reader=0))
     with pytest.raises(ProtocolError, match="too old"):
         spool.request()

@@ -16,7 +16,7 @@ from typing import Any
 
 from pliant.core.support.base_error import PliantError
 from pliant.nodectl.host.procfs import ProcessIdentity, boot_id
-from pliant.nodectl.spool import StartRequest
+from pliant.nodectl.world_folder import StartRequest
 from pliant.protos.daemons.peer_credentials import peer_uid
 
 #: Seconds that a request may take.

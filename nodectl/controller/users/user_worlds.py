@@ -29,13 +29,13 @@ from pliant.nodectl.controller.users.helper_client import (
 )
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.settings import ControllerSettings
-from pliant.nodectl.spool import SpooledExit
+from pliant.nodectl.world_folder import SpooledExit
 from pliant.protos import node_pb2 as wire
 from pliant.protos.daemons.peer_credentials import peer_process
 from pliant.protos.sanitize_text import sanitize_text
 
 if TYPE_CHECKING:
-    from pliant.nodectl.certified.application_access import ApplicationAccess
+    from pliant.nodectl.certified.application_server_address import ApplicationAccess
 
 logger = logging.getLogger("pliant.nodectl")
 

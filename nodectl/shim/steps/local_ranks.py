@@ -15,7 +15,7 @@ from pliant.nodectl.shim.exec import LaunchSpec, read_failures, start
 from pliant.nodectl.shim.foreign_mpi import SingletonDetector
 from pliant.nodectl.shim.pmi import Abort, Barrier, Effect, PmiServer, Reply
 from pliant.nodectl.shim.ranks import Rank
-from pliant.nodectl.spool import NOT_USABLE, StartRequest
+from pliant.nodectl.world_folder import NOT_USABLE, StartRequest
 
 #: Seconds between two looks for processes that the ranks of a step have left behind.
 _LEFTOVERS_INTERVAL_S = 0.05

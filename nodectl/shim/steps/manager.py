@@ -29,7 +29,7 @@ from pliant.nodectl.shim.steps.relay import Relay
 from pliant.nodectl.shim.steps.remote_ranks import RemoteRanks, RemoteStep, place_on
 from pliant.nodectl.shim.steps.request_socket import RequestSocket
 from pliant.nodectl.shim.steps.step import Step
-from pliant.nodectl.spool import Spool, StartRequest
+from pliant.nodectl.world_folder import StartRequest, WorldFolder
 
 #: Variables of the script that its steps do not get.
 _NOT_INHERITED = ("PLIANT_STEP_SOCKET", "PLIANT_HOST_FILE")
@@ -47,7 +47,7 @@ class StepManager:
     def __init__(
         self,
         loop: EventLoop,
-        spool: Spool,
+        spool: WorldFolder,
         request: StartRequest,
         send: Callable[[int, dict[str, Any]], None],
     ) -> None:

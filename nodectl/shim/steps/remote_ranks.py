@@ -20,7 +20,7 @@ from typing import Any
 
 from pliant.nodectl.shim.event_loop import EventLoop
 from pliant.nodectl.shim.steps.local_ranks import LocalRanks
-from pliant.nodectl.spool import StartRequest
+from pliant.nodectl.world_folder import StartRequest
 
 #: Bytes of output in one message.
 _CHUNK = 1 << 14

@@ -12,7 +12,7 @@ from typing import Any
 
 from pliant.nodectl.host.stderr_log import write_line
 from pliant.nodectl.shim.event_loop import EventLoop
-from pliant.nodectl.spool import STEP_SOCKET, Spool
+from pliant.nodectl.world_folder import STEP_SOCKET, WorldFolder
 from pliant.protos.daemons.peer_credentials import peer_uid
 
 #: The longest request in bytes: arguments and environment as JSON.
@@ -29,7 +29,7 @@ OnRequest = Callable[[dict[str, Any], list[int]], Callable[[socket.socket], None
 class RequestSocket:
     """Accepts connections of this user, and receives one request with descriptors on each."""
 
-    def __init__(self, loop: EventLoop, spool: Spool, on_request: OnRequest) -> None:
+    def __init__(self, loop: EventLoop, spool: WorldFolder, on_request: OnRequest) -> None:
         self._loop, self._on_request = loop, on_request
         self._pending: dict[socket.socket, list[int]] = {}
         self._path = spool.directory / STEP_SOCKET

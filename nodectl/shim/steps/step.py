@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pliant.nodectl.shim.event_loop import EventLoop, SocketChannel
 from pliant.nodectl.shim.steps.local_ranks import LocalRanks
-from pliant.nodectl.spool import StartRequest
+from pliant.nodectl.world_folder import StartRequest
 
 
 class StepRanks(Protocol):

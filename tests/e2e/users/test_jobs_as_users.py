@@ -18,7 +18,7 @@ from helperkit import ALICE, BOB, Site, needs_root
 from helperkit.identity import acting_as
 from pliant.client.client_errors import RequestError
 from pliant.nodectl.host.procfs import ProcessIdentity
-from pliant.nodectl.spool import SpooledExit
+from pliant.nodectl.world_folder import SpooledExit
 from testkit import ROOT, wait_until
 
 pytestmark = [needs_root, pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(400)]

@@ -11,7 +11,7 @@ import pytest
 from nodekit import FakeServer, Node, World
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.procfs import ProcessIdentity
-from pliant.nodectl.spool import Spool
+from pliant.nodectl.world_folder import WorldFolder
 from testkit import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -26,7 +26,7 @@ def start(server: FakeServer, node: Node, tmp_path: Path) -> tuple[World, list[P
     world.start(server)
     wait_until((tmp_path / "other").exists)
     other = ProcessIdentity.of(int((tmp_path / "other").read_text()))
-    (rank,) = wait_until(Spool(node.spool / world.name).ranks).values()
+    (rank,) = wait_until(WorldFolder(node.spool / world.name).ranks).values()
     assert other is not None
     return world, [rank, other]
 
@@ -72,7 +72,7 @@ def test_with_a_world_that_cannot_be_read_all_of_its_run_here_is_given_up(
         World(
             ["sleep", "72"], tmp_path / name, type="uni", name=name, placement={"n1": [place]}
         ).start(server)
-    shims = {name: wait_until(Spool(node.spool / name).shim) for name in names}
+    shims = {name: wait_until(WorldFolder(node.spool / name).shim) for name in names}
     node.kill()
     (node.spool / names[0] / "request.json").write_bytes(b"")
     node.start()

@@ -9,7 +9,7 @@ import pytest
 from nodekit import FakeServer, Node, World
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.procfs import ProcessIdentity
-from pliant.nodectl.spool import Spool
+from pliant.nodectl.world_folder import WorldFolder
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until
 
@@ -28,7 +28,7 @@ def start(
     """A world that has stopped its shim; return that and its rank as well."""
     world = World(["sh", "-c", script], tmp_path / "out", type="uni", directory=str(tmp_path))
     world.start(server)
-    found = wait_until(lambda: Spool(node.spool / world.name).shim())
+    found = wait_until(lambda: WorldFolder(node.spool / world.name).shim())
     assert found is not None
     wait_until(lambda: stopped(found), what="the job to stop its shim")
     (rank,) = [who for pid in procfs.children(found.pid) if (who := ProcessIdentity.of(pid))]

@@ -31,7 +31,7 @@ from pliant.nodectl.shim import ranks as rank_processes
 from pliant.nodectl.shim.event_loop import EventLoop
 from pliant.nodectl.shim.exits import ExitCallbacks, ExitTracker
 from pliant.nodectl.shim.ranks import Rank, start_ranks
-from pliant.nodectl.spool import Spool, SpooledExit, StartRequest
+from pliant.nodectl.world_folder import SpooledExit, StartRequest, WorldFolder
 from pliant.protos import node_pb2 as wire
 
 
@@ -43,7 +43,7 @@ def fail(number: int) -> Callable[..., None]:
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Spool:
+def spool(tmp_path: Path) -> WorldFolder:
     (tmp_path / "spool").mkdir()
     request = StartRequest(
         world="w1",
@@ -59,11 +59,11 @@ def spool(tmp_path: Path) -> Spool:
         stdout="",
         boot=procfs.boot_id(),
     )
-    return Spool.create(tmp_path / "spool", request, b"token", b"n1:2\n")
+    return WorldFolder.create(tmp_path / "spool", request, b"token", b"n1:2\n")
 
 
 @pytest.fixture
-def world(spool: Spool) -> LocalWorld:
+def world(spool: WorldFolder) -> LocalWorld:
     return LocalWorld(spool.request(), spool)
 
 
@@ -125,7 +125,7 @@ def controller(
 class Tracked:
     """The exits of two ranks that have no processes, followed in an event loop of their own."""
 
-    def __init__(self, spool: Spool) -> None:
+    def __init__(self, spool: WorldFolder) -> None:
         self.loop = EventLoop()
         calls = ExitCallbacks(lambda: None, lambda _: None, self.loop.stop)
         self.tracker = ExitTracker(self.loop, spool, spool.request(), calls)
@@ -145,7 +145,7 @@ class Tracked:
 
 
 @pytest.fixture
-def tracked(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracked]:
+def tracked(spool: WorldFolder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracked]:
     monkeypatch.setattr(rank_processes, "leftovers", lambda *_: [])
     monkeypatch.setattr(exits, "SAVE_RETRY_S", 0.01)
     made = Tracked(spool)
@@ -238,7 +238,7 @@ def test_a_world_that_is_cleaned_up_accepts_no_other_shim(world: LocalWorld) -> 
 def test_exits_are_reported_although_they_cannot_be_saved(
     world: LocalWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Spool, "save_exits", fail(errno.ENOSPC))
+    monkeypatch.setattr(WorldFolder, "save_exits", fail(errno.ENOSPC))
     assert [each.rank for each in add_missing_exits(world, SHIM_KILLED)] == [0, 1]
     assert world.all_ended
 
@@ -280,7 +280,7 @@ def test_a_launcher_that_cannot_fork_says_so_and_continues(
 
 @pytest.mark.case(47)
 def test_ranks_that_cannot_be_forked_have_ended(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch
+    spool: WorldFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fork", fail(errno.ENOMEM))
     loop = EventLoop()
@@ -292,7 +292,7 @@ def test_ranks_that_cannot_be_forked_have_ended(
 
 @pytest.mark.case(17)
 def test_a_shim_keeps_exits_until_the_disk_has_room(
-    tracked: Tracked, spool: Spool, monkeypatch: pytest.MonkeyPatch
+    tracked: Tracked, spool: WorldFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write, calls = os.write, itertools.count()
 
@@ -312,7 +312,7 @@ def test_a_shim_keeps_exits_until_the_disk_has_room(
 
 
 def test_a_shim_continues_although_it_cannot_even_log(
-    tracked: Tracked, spool: Spool, monkeypatch: pytest.MonkeyPatch
+    tracked: Tracked, spool: WorldFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write, left = os.write, itertools.count(-4)
     said: list[int] = []
@@ -331,7 +331,7 @@ def test_a_shim_continues_although_it_cannot_even_log(
 
 
 def test_a_shim_whose_world_was_removed_ends_without_saving_exits(
-    tracked: Tracked, spool: Spool
+    tracked: Tracked, spool: WorldFolder
 ) -> None:
     spool.remove()
     tracked.end(0, 1)
@@ -341,7 +341,7 @@ def test_a_shim_whose_world_was_removed_ends_without_saving_exits(
 # ------------------------------------------------------------------ the spool
 
 
-def test_exits_after_a_truncated_line_are_read(spool: Spool) -> None:
+def test_exits_after_a_truncated_line_are_read(spool: WorldFolder) -> None:
     with open(spool.directory / "exits", "w") as file:
         file.write('{"rank": 1, "proc')
     spool.save_exits([SpooledExit(0, 10, 1, 0, "", 1.5)])
@@ -349,12 +349,12 @@ def test_exits_after_a_truncated_line_are_read(spool: Spool) -> None:
 
 
 def test_a_start_that_finds_no_room_leaves_no_files(
-    tmp_path: Path, spool: Spool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, spool: WorldFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = spool.request()
     request.world = "w2"
     with monkeypatch.context() as full:
         full.setattr(os, "write", fail(errno.ENOSPC))
         with pytest.raises(OSError, match="No space"):
-            Spool.create(tmp_path / "spool", request, b"", b"")
-    assert Spool.create(tmp_path / "spool", request, b"", b"").request() == request
+            WorldFolder.create(tmp_path / "spool", request, b"", b"")
+    assert WorldFolder.create(tmp_path / "spool", request, b"", b"").request() == request

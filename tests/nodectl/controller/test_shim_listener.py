@@ -20,7 +20,7 @@ from pliant.nodectl.controller.shim_listener import ShimListener
 from pliant.nodectl.controller.users.helper_client import HelperClient
 from pliant.nodectl.controller.users.user_worlds import SOCKET_NAME, UserWorldCallbacks, UserWorlds
 from pliant.nodectl.host.procfs import ProcessIdentity
-from pliant.nodectl.spool import Spool, StartRequest
+from pliant.nodectl.world_folder import StartRequest, WorldFolder
 
 FLOOD = 500
 
@@ -109,7 +109,7 @@ def worlds(tmp_path: Path) -> dict[str, LocalWorld]:
         world="7.1.0", job=7, run=1, resize=0, type="mpi", size=1, ranks=[(0, 4)],
         argv=["x"], environment={}, directory="/", stdout="", uid=os.getuid(), by_helper=True,
     )  # fmt: skip
-    world = LocalWorld(request, Spool(tmp_path / "spool"))
+    world = LocalWorld(request, WorldFolder(tmp_path / "spool"))
     world.shim = ProcessIdentity.of(os.getppid(), strict=True)
     return {world.name: world}
 

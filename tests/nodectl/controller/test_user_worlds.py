@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from pliant.nodectl.certified.application_access import ApplicationAccess
+from pliant.nodectl.certified.application_server_address import ApplicationAccess
 from pliant.nodectl.controller.local_world import LocalWorld
 from pliant.nodectl.controller.start_order import make_environment, make_request
 from pliant.nodectl.controller.users.helper_client import encode_content
 from pliant.nodectl.controller.users.user_worlds import clean_message
 from pliant.nodectl.root_helper.request_checks import content_of
 from pliant.nodectl.settings import ControllerSettings
-from pliant.nodectl.spool import Spool, SpooledExit, StartRequest
+from pliant.nodectl.world_folder import SpooledExit, StartRequest, WorldFolder
 from pliant.protos import node_pb2 as wire
 from pliant.protos.identity.launch_content import NODE_VARIABLES, LaunchContent
 
@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> LocalWorld:
         world="7.1.0", job=7, run=1, resize=0, type="mpi", size=3, ranks=[(0, 4), (2, 5)],
         argv=["x"], environment={}, directory="/", stdout="", uid=5001, by_helper=True,
     )  # fmt: skip
-    return LocalWorld(request, Spool(tmp_path))
+    return LocalWorld(request, WorldFolder(tmp_path))
 
 
 def exit_record(**changes: Any) -> dict[str, Any]:

@@ -65,15 +65,15 @@ def test_a_node_without_controller_is_told_to_end_its_jobs(
     server: FakeServer, node: Node, tmp_path: Path, shim: str
 ) -> None:
     world, daemon = start(server, tmp_path, STAYS)
-    keeper = node.shim(world)
+    subreaper = node.shim(world)
     node.kill()
     if shim == "killed":
-        os.kill(keeper.pid, signal.SIGKILL)
-        wait_until(lambda: not keeper.alive())
+        os.kill(subreaper.pid, signal.SIGKILL)
+        wait_until(lambda: not subreaper.alive())
     assert daemon.alive()
     assert node.end_jobs() == 0
     assert not daemon.alive()
-    assert not keeper.alive()
+    assert not subreaper.alive()
     # The server hears how it ended from the next controller.
     node.start()
     (end,) = world.ends(server)

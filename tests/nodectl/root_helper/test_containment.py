@@ -62,5 +62,5 @@ def test_a_job_of_a_user_ends_at_its_limit_of_memory(
     helper.start_world(request)
     (end,) = controller.finish(controller.accept())
     assert (end["signal"], end["reason"]) == (9, "out of memory (limit 64 MiB on node n7)")
-    wait_until(lambda: not helper.started(), what="the end of the keeper")
+    wait_until(lambda: not helper.started(), what="the end of the subreaper")
     wait_until(lambda: os.listdir(where.folder) == before, what="the end of the group")

@@ -15,7 +15,7 @@ from helperkit import ALICE, BOB, FakeController, Helper, needs_root
 from helperkit.helper import RESEARCH
 from helperkit.identity import acting_as
 from pliant.nodectl.host import procfs
-from pliant.nodectl.root_helper.keeper_pool import MAX_WAITING, MIN_WAITING
+from pliant.nodectl.root_helper.subreaper_pool import MAX_WAITING, MIN_WAITING
 from testkit import wait_until
 
 pytestmark = [needs_root, pytest.mark.timeout(180)]
@@ -42,15 +42,15 @@ def ids(pid: int, name: str) -> list[int]:
 
 
 def find_waiting(helper: Helper) -> dict[int, int]:
-    """Return the keepers that have no world yet, and the shim of each."""
+    """Return the subreapers that have no world yet, and the shim of each."""
     found = dict[int, int]()
 
     def are_complete() -> bool:
         found.clear()
-        for keeper in procfs.children(the_helper(helper)):
-            for shim in procfs.children(keeper):
-                if name_of(shim) == "waiting shim":
-                    found[keeper] = shim
+        for subreaper in procfs.children(the_helper(helper)):
+            for shim in procfs.children(subreaper):
+                if name_of(shim) == "prestarted shim":
+                    found[subreaper] = shim
         return len(found) == pool_size()
 
     wait_until(are_complete, what="waiting shims")
@@ -69,10 +69,10 @@ def name_of(pid: int) -> str:
         return ""  # it has ended
 
 
-def find_template(helper: Helper) -> int:
-    """Return the process of which keepers are forks."""
+def find_fork_server(helper: Helper) -> int:
+    """Return the process of which subreapers are forks."""
     children = procfs.children(the_helper(helper))
-    (found,) = [pid for pid in children if name_of(pid) == "keeper template"]
+    (found,) = [pid for pid in children if name_of(pid) == "fork server"]
     return found
 
 
@@ -105,7 +105,7 @@ def test_a_rank_and_its_output_are_the_users(helper: Helper, controller: FakeCon
     assert (int(uid), int(gid)) == (ALICE, ALICE)
     assert sorted(map(int, groups.split())) == [ALICE, RESEARCH]
     assert (output.stat().st_uid, output.stat().st_gid) == (ALICE, ALICE)
-    wait_until(lambda: not helper.started(), what="the end of the keeper")
+    wait_until(lambda: not helper.started(), what="the end of the subreaper")
     wait_until(lambda: os.listdir(helper.run / "jobs") == [], what="the end of the folder")
     assert f"started 7.1.0: job 7.1, epoch 1, user {ALICE} (alice)" in helper.log()
 
@@ -177,7 +177,7 @@ def test_a_process_that_ran_away_ends_with_its_world(helper: Helper) -> None:
     wait_until(lambda: ids(away, "Uid") == [ALICE] * 4)
     os.kill(shim.pid, signal.SIGKILL)  # as the user may
     wait_until(lambda: not runs(away), what="the end of the process")
-    wait_until(lambda: not helper.started(), what="the end of the keeper")
+    wait_until(lambda: not helper.started(), what="the end of the subreaper")
 
 
 def test_only_worlds_of_the_helper_are_ended(helper: Helper) -> None:
@@ -260,13 +260,13 @@ def test_shims_that_were_killed_while_they_waited_are_replaced(
     assert end["code"] == 0
 
 
-def test_keepers_and_template_that_were_killed_are_replaced(
+def test_subreapers_and_fork_server_that_were_killed_are_replaced(
     helper: Helper, controller: FakeController
 ) -> None:
     waiting = find_waiting(helper)
-    for pid in (find_template(helper), *waiting):
+    for pid in (find_fork_server(helper), *waiting):
         os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not any(map(runs, waiting)), what="the end of the keepers")
+    wait_until(lambda: not any(map(runs, waiting)), what="the end of the subreapers")
     helper.start_world(helper.request())
     (end,) = controller.finish(controller.accept())
     assert end["code"] == 0
@@ -274,7 +274,7 @@ def test_keepers_and_template_that_were_killed_are_replaced(
     assert not set(find_waiting(helper)) & set(waiting)
 
 
-def test_keepers_wait_again_after_many_starts_at_once(helper: Helper) -> None:
+def test_subreapers_wait_again_after_many_starts_at_once(helper: Helper) -> None:
     find_waiting(helper)
     shims = [
         helper.start_world(helper.request(job=job, argv=["/bin/sleep", "600"], stdout="/dev/null"))
@@ -287,14 +287,14 @@ def test_keepers_wait_again_after_many_starts_at_once(helper: Helper) -> None:
 
 def test_nothing_waits_when_the_helper_has_ended(helper: Helper) -> None:
     waiting = find_waiting(helper)
-    pids = [find_template(helper), *waiting, *waiting.values()]
+    pids = [find_fork_server(helper), *waiting, *waiting.values()]
     helper.kill()
     wait_until(lambda: not any(map(runs, pids)), what="the end of all")
     helper.start()
 
 
 def test_a_shim_holds_nothing_of_another_job(helper: Helper) -> None:
-    """Shims share the memory of the template, which never gets the content of an order."""
+    """Shims share the memory of the fork server, which never gets the content of an order."""
     secret = secrets.token_hex(16)
     sleep = ["/bin/sleep", "600"]
     first = helper.start_world(helper.request(argv=sleep, environment={"SECRET": secret}))
@@ -305,9 +305,9 @@ def test_a_shim_holds_nothing_of_another_job(helper: Helper) -> None:
     assert marker in memory_of(first.pid)
     assert marker in memory_of(the_helper(helper))
     assert marker not in memory_of(second.pid)
-    assert marker not in memory_of(find_template(helper))
-    for keeper, shim in find_waiting(helper).items():
-        assert marker not in memory_of(keeper)
+    assert marker not in memory_of(find_fork_server(helper))
+    for subreaper, shim in find_waiting(helper).items():
+        assert marker not in memory_of(subreaper)
         assert marker not in memory_of(shim)
 
 

@@ -25,7 +25,7 @@ from pliant.nodectl.controller.users.helper_client import (
 )
 from pliant.nodectl.host import cgroup
 from pliant.nodectl.host.cgroup_hierarchies import base
-from pliant.nodectl.spool import StartRequest
+from pliant.nodectl.world_folder import StartRequest
 from pliant.protos.identity import keys
 from pliant.protos.identity.launch_order import SIGNATURE_BYTES
 from testkit import wait_until

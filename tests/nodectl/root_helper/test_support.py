@@ -16,15 +16,15 @@ pytestmark = [needs_root, pytest.mark.timeout(180)]
 SLEEPER = ["/bin/sh", "-c", "sleep 1000 & setsid sleep 1000"]
 
 
-@pytest.mark.parametrize("killed", ["nothing", "helper", "keeper and helper"])
+@pytest.mark.parametrize("killed", ["nothing", "helper", "subreaper and helper"])
 def test_close_ends_everything(killed: str) -> None:
     helper = Helper()
     try:
         helper.start()
         helper.start_world(helper.request(argv=SLEEPER))
-        if "keeper" in killed:
+        if "subreaper" in killed:
             line = (helper.run / "started" / "7.1.0").read_text()
-            os.kill(Started.from_line("7.1.0", line).keeper.pid, signal.SIGKILL)
+            os.kill(Started.from_line("7.1.0", line).subreaper.pid, signal.SIGKILL)
         if "helper" in killed:
             helper.kill()
     finally:

@@ -30,11 +30,11 @@ CHANGES = (
      "            self.report(wire.NodeReport(beat=beat))\n"),
     ("server/rpc/node_service.py", "if kind is None:", 'if kind in (None, "warmth"):'),
     # The order and the ends in a spool.
-    ("nodectl/spool.py", "    lease_s: float = 0.0\n", "    contact_lease_s: float = 0.0\n"),
+    ("nodectl/world_folder.py", "    lease_s: float = 0.0\n", "    contact_lease_s: float = 0.0\n"),
     ("nodectl/controller/start_order.py", "lease_s=order.lease_s",
      "contact_lease_s=order.lease_s"),
     ("nodectl/shim/lease_enforcement.py", "request.lease_s", "request.contact_lease_s"),
-    ("nodectl/spool.py", "    node_fault: bool = False\n", "    unfit: bool = False\n"),
+    ("nodectl/world_folder.py", "    node_fault: bool = False\n", "    unfit: bool = False\n"),
     ("nodectl/controller/local_world.py", "end.node_fault", "end.unfit"),
     ("nodectl/controller/local_world.py", '{"node_fault": node_fault,', '{"unfit": node_fault,'),
     # Jobs in the database.

@@ -22,7 +22,7 @@ from helperkit.processes import end_all_naming
 from helperkit.programs import python_for_all
 from pliant.nodectl.controller.users.helper_client import HelperClient, encode_content
 from pliant.nodectl.host.procfs import ProcessIdentity
-from pliant.nodectl.spool import StartRequest
+from pliant.nodectl.world_folder import StartRequest
 from pliant.protos.identity import keys
 from pliant.protos.identity.launch_content import LaunchContent, signed_variables
 from pliant.protos.identity.launch_order import LaunchOrder, new_nonce, sign

@@ -16,7 +16,7 @@ _GRACE_S = 20.0
 def find_all_naming(folder: Path) -> list[psutil.Process]:
     """Return the processes whose arguments or environment name a folder.
 
-    Keepers and their shims have the arguments of the process that forks them, and ranks have the
+    Subreapers and their shims have the arguments of the process that forks them, and ranks have the
     environment of their job. None of them inherits the mark of the test session.
     """
     found = []
@@ -31,7 +31,7 @@ def find_all_naming(folder: Path) -> list[psutil.Process]:
 def end_all_naming(folder: Path) -> None:
     """End the processes of `find_all_naming`: by SIGTERM, then by SIGKILL.
 
-    After SIGTERM, each keeper ends the world that it keeps.
+    After SIGTERM, each subreaper ends its world.
     """
     for process in find_all_naming(folder):
         with suppress(psutil.Error):

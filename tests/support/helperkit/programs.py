@@ -44,7 +44,7 @@ import os
 os.setgroups([])
 os.setresgid(65534, 65534, 65534)
 os.setresuid(65534, 65534, 65534)
-os.execv({python!r}, [{python!r}, "-I", "-c", "import pliant.nodectl.spool"])
+os.execv({python!r}, [{python!r}, "-I", "-c", "import pliant.nodectl.world_folder"])
 """
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
     return done.returncode == 0

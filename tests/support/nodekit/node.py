@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nodekit.server import FakeServer
 from pliant.nodectl.host.procfs import ProcessIdentity
-from pliant.nodectl.spool import Spool
+from pliant.nodectl.world_folder import WorldFolder
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until
 
@@ -149,7 +149,7 @@ class Node:
 
     def shim(self, world: World) -> ProcessIdentity:
         """Who keeps a world that was started."""
-        shim = Spool(self.spool / world.name).shim()
+        shim = WorldFolder(self.spool / world.name).shim()
         assert shim is not None, f"{world.name} has no shim yet"
         return shim
 

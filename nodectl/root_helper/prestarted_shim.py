@@ -1,8 +1,8 @@
-"""A shim that waits for its world, as a process of root.
+"""A shim that was started before its world is known, and waits for it as a process of root.
 
-It has all modules in memory, because it is a fork of the template (`keeper_template`). When the
-order comes, it becomes the user before it reads anything else. Its memory holds nothing of the
-helper or of other users.
+It has all modules in memory, because the fork server (`subreaper_fork_server`) has loaded them.
+When the order comes, it becomes the user before it reads anything else. Its memory holds nothing of
+the helper or of other users.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ def wait_for_world(channel: socket.socket, shims: Path) -> int:
     """Wait for a world, and run it.
 
     Args:
-        channel: to the keeper.
+        channel: to the subreaper.
         shims: folder of the socket on which the controller listens for shims.
 
     Returns:
         The exit code of this process.
     """
-    set_process_name(b"waiting shim")
+    set_process_name(b"prestarted shim")
     cgroup.enter()
     data, handles = receive(channel, MAX_MESSAGE_BYTES, 3)
     if not data:
-        return 0  # the keeper has ended
+        return 0  # the subreaper has ended
     channel.close()
     try:
         message = json.loads(data)

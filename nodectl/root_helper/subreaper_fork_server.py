@@ -1,10 +1,10 @@
-"""The process of which all keepers and their shims are forks: ``keeper_template RECORDS SHIMS``.
+"""Fork the subreapers of worlds and their shims: ``subreaper_fork_server RECORDS SHIMS``.
 
 A new interpreter needs tens of milliseconds for its imports, and no job should wait for them. This
 process has loaded all modules of a shim. A fork of it shares this memory, so that several can wait
-at little cost. The helper executes it anew instead of forking it, so it holds nothing of the
-helper: no content of an order, no descriptor. It reads nothing but requests of the helper for
-another keeper, and ends when the helper ends.
+at little cost. The helper executes this program instead of forking itself, so the process holds
+nothing of the helper: no content of an order, no descriptor. It reads nothing but the helper's
+requests for another subreaper, and ends when the helper ends.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pathlib import Path
 
 from pliant.nodectl.host.cgroup_hierarchies import find_bases
 from pliant.nodectl.root_helper.descriptors import CHANNEL_FD, receive
-from pliant.nodectl.root_helper.keeper import run_keeper
+from pliant.nodectl.root_helper.world_subreaper import run_subreaper
 from pliant.nodectl.shim.exec import set_process_name
 
 
 def main(arguments: list[str]) -> int:
-    """Fork keepers until the helper has ended."""
+    """Fork subreapers until the helper has ended."""
     records, shims = map(Path, arguments)
     os.set_inheritable(CHANNEL_FD, False)
-    set_process_name(b"keeper template")
+    set_process_name(b"fork server")
     os.umask(0o077)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -41,10 +41,10 @@ def main(arguments: list[str]) -> int:
         (handle,) = handles
         pid = os.fork()
         if pid == 0:
-            # The helper is a subreaper: the second fork makes the keeper its child.
+            # The helper is a subreaper: the second fork makes the subreaper its child.
             if os.fork() != 0:
                 os._exit(0)
-            run_keeper(socket.socket(fileno=handle), records, shims)
+            run_subreaper(socket.socket(fileno=handle), records, shims)
         os.close(handle)
         os.waitpid(pid, 0)
 

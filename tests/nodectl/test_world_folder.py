@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.nodectl.host.procfs import ProcessIdentity
-from pliant.nodectl.spool import (
+from pliant.nodectl.world_folder import (
     WORLD_NAME,
-    Spool,
     SpooledExit,
     StartRequest,
-    all_spools,
+    WorldFolder,
     to_bytes,
     to_text,
+    world_folders,
 )
 
 
@@ -41,11 +41,11 @@ def request(world: str = "w1") -> StartRequest:
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Spool:
-    return Spool.create(tmp_path, request(), b"token", b"n1:2\n")
+def spool(tmp_path: Path) -> WorldFolder:
+    return WorldFolder.create(tmp_path, request(), b"token", b"n1:2\n")
 
 
-def test_an_order_is_read_as_it_was_written(spool: Spool) -> None:
+def test_an_order_is_read_as_it_was_written(spool: WorldFolder) -> None:
     assert spool.request() == request()
     assert spool.token.read_bytes() == b"token"
     assert spool.token.stat().st_mode & 0o777 == 0o400
@@ -56,7 +56,7 @@ def test_an_order_is_read_as_it_was_written(spool: Spool) -> None:
     assert not spool.nodes.exists()
 
 
-def test_a_world_has_one_shim(spool: Spool) -> None:
+def test_a_world_has_one_shim(spool: WorldFolder) -> None:
     assert spool.shim() is None
     first = ProcessIdentity("boot", 10, 20)
     assert spool.claim(first)
@@ -64,7 +64,7 @@ def test_a_world_has_one_shim(spool: Spool) -> None:
     assert spool.shim() == first
 
 
-def test_ends_are_read_back_and_the_first_one_counts(spool: Spool) -> None:
+def test_ends_are_read_back_and_the_first_one_counts(spool: WorldFolder) -> None:
     ends = [SpooledExit(0, 10, 1, 0, "why\nso", 1.5), SpooledExit(1, 11, 0, 9, "", 2.5)]
     spool.save_exits(ends)
     spool.save_exits([SpooledExit(0, 10, 0, 0, "", 9.0)])
@@ -72,7 +72,7 @@ def test_ends_are_read_back_and_the_first_one_counts(spool: Spool) -> None:
 
 
 def test_exits_are_on_the_disk_before_they_are_reported(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch
+    spool: WorldFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
     write, sync, close = os.write, os.fdatasync, os.close
@@ -91,14 +91,14 @@ def test_exits_are_on_the_disk_before_they_are_reported(
     assert done == ["write", "sync", "close"]
 
 
-def test_a_line_that_was_cut_is_no_line(spool: Spool) -> None:
+def test_a_line_that_was_cut_is_no_line(spool: WorldFolder) -> None:
     spool.save_exits([SpooledExit(0, 10, 1, 0, "", 1.5)])
     with open(spool.directory / "exits", "a") as file:
         file.write('{"rank": 1, "proc')
     assert list(spool.exits()) == [0]
 
 
-def test_ranks_are_noted(spool: Spool) -> None:
+def test_ranks_are_noted(spool: WorldFolder) -> None:
     assert spool.ranks() == {}
     spool.save_ranks([(0, ProcessIdentity("b", 5, 6)), (1, ProcessIdentity("b", 7, 8))])
     assert spool.ranks() == {0: ProcessIdentity("b", 5, 6), 1: ProcessIdentity("b", 7, 8)}
@@ -109,7 +109,7 @@ def test_half_an_order_is_removed(tmp_path: Path) -> None:
     (tmp_path / ".new-w2").mkdir()
     (tmp_path / ".new-w2" / "token").touch()
     (tmp_path / "file").touch()
-    assert [each.directory.name for each in all_spools(tmp_path)] == ["w1"]
+    assert [each.directory.name for each in world_folders(tmp_path)] == ["w1"]
     assert not (tmp_path / ".new-w2").exists()
 
 

@@ -15,14 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from pliant.nodectl.host import procfs
-from pliant.nodectl.spool import UNREADABLE, Spool, all_spools
+from pliant.nodectl.world_folder import UNREADABLE, WorldFolder, world_folders
 
 logger = logging.getLogger("pliant.nodectl")
 
 
-def own_spools(folder: Path) -> Iterator[Spool]:
+def own_world_folders(folder: Path) -> Iterator[WorldFolder]:
     """Yield the worlds of a node; remove those that run for another folder, but end no process."""
-    for spool in all_spools(folder):
+    for spool in world_folders(folder):
         other = None if _has_ended(spool) or _is_by_helper(spool) else other_owner(spool)
         if other is None:
             yield spool
@@ -36,11 +36,11 @@ def own_spools(folder: Path) -> Iterator[Spool]:
         spool.remove()
 
 
-def other_owner(spool: Spool) -> Path | None:
+def other_owner(spool: WorldFolder) -> Path | None:
     """Return the other folder for which the processes of a world run, or None."""
     node, shim = spool.directory.parent.parent, spool.shim()
-    keeper = shim.pid if shim is not None and shim.alive() else None
-    held = procfs.open_folders(keeper) if keeper is not None else []
+    subreaper = shim.pid if shim is not None and shim.alive() else None
+    held = procfs.open_folders(subreaper) if subreaper is not None else []
     if any(_same(handle, node) for handle in held):
         return None
     for handle in held:
@@ -48,13 +48,13 @@ def other_owner(spool: Spool) -> Path | None:
         if _same(handle, path):  # it has not been removed
             return path
     places = [(home, spool.directory) for home in _recorded_folders(spool)]
-    if keeper is not None and (state := _start_variable(keeper, "PLIANT_STATE_DIR")):
+    if subreaper is not None and (state := _start_variable(subreaper, "PLIANT_STATE_DIR")):
         places.append((Path(state) / node.name, node))
     others = (there for there, here in places if there.exists() and not _same(there, here))
     return next(others, None)
 
 
-def _recorded_folders(spool: Spool) -> Iterator[Path]:
+def _recorded_folders(spool: WorldFolder) -> Iterator[Path]:
     """Yield the paths of a world's folder in its order and in the environment of its ranks."""
     with suppress(*UNREADABLE):
         yield Path(spool.request().environment["PLIANT_TOKEN_FILE"]).parent
@@ -64,14 +64,14 @@ def _recorded_folders(spool: Spool) -> Iterator[Path]:
                 yield Path(token).parent
 
 
-def _has_ended(spool: Spool) -> bool:
+def _has_ended(spool: WorldFolder) -> bool:
     """Return whether all ranks have ended, so that a copy is as good as the original."""
     with suppress(*UNREADABLE):
         return len(spool.exits()) >= len(spool.request().ranks)
     return False
 
 
-def _is_by_helper(spool: Spool) -> bool:
+def _is_by_helper(spool: WorldFolder) -> bool:
     """Return whether the root helper started the world: it has one controller, the one here."""
     with suppress(*UNREADABLE):
         return spool.request().by_helper

@@ -1,7 +1,7 @@
-"""The keepers that wait for a world, so that no job waits for a fork.
+"""The subreapers that wait for a world, so that no job waits for a fork.
 
-The pool belongs to the helper. It executes the template (`keeper_template`), which forks keepers on
-request. Nothing here waits for a keeper until it has a world.
+The pool belongs to the helper. It executes the fork server (`subreaper_fork_server`), which forks
+subreapers on request. Nothing here waits for a subreaper until it has a world.
 """
 
 from __future__ import annotations
@@ -21,57 +21,57 @@ from pathlib import Path
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.root_helper.descriptors import CHANNEL_FD
-from pliant.nodectl.root_helper.errors import HelperRefusalError
-from pliant.nodectl.root_helper.keeper import WorldToKeep
+from pliant.nodectl.root_helper.helper_errors import HelperRefusalError
 from pliant.nodectl.root_helper.request_checks import CheckedLaunch
 from pliant.nodectl.root_helper.started_worlds import send_signal
+from pliant.nodectl.root_helper.world_subreaper import WorldOrder
 
 _PR_SET_CHILD_SUBREAPER = 36
 
-#: Seconds that a keeper and its shim may take to start.
+#: Seconds that a subreaper and its shim may take to start.
 START_TIMEOUT_S = 20.0
-#: Keepers that wait: one for each processor of the node, within these limits.
+#: Subreapers that wait: one for each processor of the node, within these limits.
 MIN_WAITING, MAX_WAITING = 4, 8
-#: What keeper and shim report when the shim was started: its process and start time.
+#: What subreaper and shim report when the shim was started: its process and start time.
 _STARTED = re.compile(r"shim ([0-9]{1,10}) ([0-9]{1,20})", re.ASCII)
 _MAX_REPORT_BYTES = 4096
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class KeeperPool:
-    """A pool of waiting keepers, which start worlds without the delay of a fork."""
+class SubreaperPool:
+    """A pool of waiting subreapers, which start worlds without the delay of a fork."""
 
     def __init__(self, records: Path, shims: Path) -> None:
-        """Start the template process, which forks the keepers.
+        """Start the fork server, which forks the subreapers.
 
         Args:
             records: folder of root for the records of worlds.
             shims: folder of the socket on which the controller listens for shims.
 
         Raises:
-            OSError: the template cannot be executed.
+            OSError: the fork server cannot be executed.
         """
         self._records, self._shims = records, shims
         self._size = max(MIN_WAITING, min(MAX_WAITING, os.cpu_count() or 1))
-        #: The connections to keepers without a world.
+        #: The connections to subreapers without a world.
         self._waiting = deque[socket.socket]()
-        # Keepers become children of the helper, which learns of their ends.
+        # Subreapers become children of the helper, which learns of their ends.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        self._template = _execute_template(records, shims)
+        self._fork_server = _execute_fork_server(records, shims)
 
     @property
     def is_full(self) -> bool:
-        """Return whether the pool has as many waiting keepers as it should have."""
+        """Return whether the pool has as many waiting subreapers as it should have."""
         return len(self._waiting) == self._size
 
     def refill(self) -> None:
-        """Ask for the keepers that are missing.
+        """Ask for the subreapers that are missing.
 
         Raises:
             OSError: processes, memory or descriptors are exhausted; try again later.
         """
         while len(self._waiting) < self._size:
-            self._waiting.append(self._ask_for_keeper())
+            self._waiting.append(self._ask_for_subreaper())
 
     def start(self, launch: CheckedLaunch, folder: int, request: int) -> ProcessIdentity:
         """Hand a world over, and return its shim.
@@ -83,10 +83,10 @@ class KeeperPool:
 
         Raises:
             HelperRefusalError: no shim was started, or the world was started before.
-            OSError: there is no keeper.
+            OSError: there is no subreaper.
         """
-        message = WorldToKeep.of(launch, self._records).to_json()
-        # What the keeper and the shim report: nothing but the errors of this package.
+        message = WorldOrder.of(launch, self._records).to_json()
+        # What the subreaper and the shim report: nothing but the errors of this package.
         reading, writing = os.pipe2(os.O_CLOEXEC)
         with os.fdopen(reading, "rb") as pipe:
             try:
@@ -97,12 +97,12 @@ class KeeperPool:
                 report = _read_within(pipe.fileno(), START_TIMEOUT_S).decode("utf-8", "replace")
                 if found := _STARTED.fullmatch(report):
                     return ProcessIdentity(procfs.boot_id(), int(found[1]), int(found[2]))
-                _end_keeper(channel)
+                _end_subreaper(channel)
         why = report.strip() or f"not within {START_TIMEOUT_S:.0f} s"
         raise HelperRefusalError("start", why)
 
     def _send(self, message: bytes, handles: list[int]) -> socket.socket:
-        """Send a world to a keeper; return the connection to it."""
+        """Send a world to a subreaper; return the connection to it."""
         while self._waiting:
             channel = self._waiting.popleft()
             try:
@@ -116,23 +116,23 @@ class KeeperPool:
         socket.send_fds(channel, [message], handles)
         return channel
 
-    def _ask_for_keeper(self) -> socket.socket:
-        """Have the template fork a keeper; return the connection to it."""
+    def _ask_for_subreaper(self) -> socket.socket:
+        """Have the fork server fork a subreaper; return the connection to it."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
-                socket.send_fds(self._template, [b"k"], [theirs.fileno()])
+                socket.send_fds(self._fork_server, [b"k"], [theirs.fileno()])
             except OSError:  # it was killed
-                self._template.close()
-                self._template = _execute_template(self._records, self._shims)
-                socket.send_fds(self._template, [b"k"], [theirs.fileno()])
+                self._fork_server.close()
+                self._fork_server = _execute_fork_server(self._records, self._shims)
+                socket.send_fds(self._fork_server, [b"k"], [theirs.fileno()])
         return ours
 
 
-def _execute_template(records: Path, shims: Path) -> socket.socket:
-    """Start the template process, which forks keepers. Return the connection to it."""
+def _execute_fork_server(records: Path, shims: Path) -> socket.socket:
+    """Start the fork server, which forks subreapers. Return the connection to it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    module = "pliant.nodectl.root_helper.keeper_template"
+    module = "pliant.nodectl.root_helper.subreaper_fork_server"
     with theirs:
         os.posix_spawn(
             sys.executable,
@@ -146,8 +146,8 @@ def _execute_template(records: Path, shims: Path) -> socket.socket:
     return ours
 
 
-def _end_keeper(channel: socket.socket) -> None:
-    """End a keeper that has not started its world in time."""
+def _end_subreaper(channel: socket.socket) -> None:
+    """End a subreaper that has not started its world in time."""
     with suppress(OSError, ValueError):
         pid, start = map(int, channel.recv(64, socket.MSG_DONTWAIT).split())
         send_signal(ProcessIdentity(procfs.boot_id(), pid, start), signal.SIGTERM)

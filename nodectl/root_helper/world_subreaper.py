@@ -1,13 +1,13 @@
-"""The keeper of a world: a process of root that starts the shim as the user and ends what is left.
+"""The subreaper of a world: a process of root that starts the shim as the user and ends the rest.
 
-A few keepers wait for orders (`keeper_pool`). Each has forked a shim that waits, too
-(`waiting_shim`), and that becomes the user when the order has come. The keeper is the
-*subreaper* of the shim: a process of the job that loses its parent becomes a child of the keeper,
-whatever session or environment it has. So the keeper can end exactly the processes of its world,
-even if the kernel gives no control groups. It waits until the shim has ended or until the helper
-sends SIGTERM. Then it ends the rest, removes its record, and exits.
+A few subreapers wait for orders (`subreaper_pool`). Each has forked a shim that waits, too
+(`prestarted_shim`), and that becomes the user when the order has come. A process of the job that
+loses its parent becomes a child of the subreaper (``PR_SET_CHILD_SUBREAPER``), whatever session or
+environment it has. So the subreaper can end exactly the processes of its world, even if the kernel
+gives no control groups. It waits until the shim has ended or until the helper sends SIGTERM. Then
+it ends the remaining processes, removes its record, and exits.
 
-A keeper outlives the helper. It reads nothing from processes of users.
+A subreaper outlives the helper. It reads nothing from processes of users.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pliant.nodectl.host import cgroup, memory_limit, procfs, shared_memory
 from pliant.nodectl.host.procfs import ProcessIdentity
-from pliant.nodectl.root_helper import waiting_shim
+from pliant.nodectl.root_helper import prestarted_shim
 from pliant.nodectl.root_helper.become_user import User, become
 from pliant.nodectl.root_helper.descriptors import MAX_MESSAGE_BYTES, close_all_but, receive
 from pliant.nodectl.root_helper.group_limits import GroupLimits
 from pliant.nodectl.root_helper.started_worlds import Started, send_signal
 
 if TYPE_CHECKING:
-    # It loads the package cryptography. A keeper has no use for it.
+    # It loads the package cryptography. A subreaper has no use for it.
     from pliant.nodectl.root_helper.request_checks import CheckedLaunch
 
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
@@ -44,15 +44,15 @@ _REMOVAL_S = 10.0
 _KILL_INTERVAL_S = 0.05
 #: The PMI mapping of a world whose ranks are all on nodes of their own.
 _EACH_A_NODE = f"(vector,(0,{1 << 31},1))"
-#: When memory is exhausted, the kernel kills other processes before a keeper.
+#: When memory is exhausted, the kernel kills other processes before a subreaper.
 _SPARED = -900
 #: Signals that Python ignores, so that writing fails instead of ending the process.
 _IGNORED = {signal.SIGPIPE, signal.SIGXFSZ}
 
 
 @dataclass(frozen=True, slots=True)
-class WorldToKeep:
-    """The message with which the helper gives a world to a keeper."""
+class WorldOrder:
+    """The message with which the helper gives a world to a subreaper."""
 
     world: str
     folder: str
@@ -62,7 +62,7 @@ class WorldToKeep:
     limits: GroupLimits
 
     @classmethod
-    def of(cls, launch: CheckedLaunch, records: Path) -> WorldToKeep:
+    def of(cls, launch: CheckedLaunch, records: Path) -> WorldOrder:
         """Return the message for the world of a launch.
 
         Args:
@@ -80,11 +80,11 @@ class WorldToKeep:
         )
 
     def to_json(self) -> bytes:
-        """Return the message as bytes for the socket of the keeper."""
+        """Return the message as bytes for the socket of the subreaper."""
         return json.dumps(asdict(self)).encode("ascii")
 
     @classmethod
-    def from_json(cls, data: bytes) -> WorldToKeep:
+    def from_json(cls, data: bytes) -> WorldOrder:
         """Read a message, which only a helper can have sent."""
         fields = json.loads(data)
         user = User.from_record(fields.pop("user"))
@@ -92,11 +92,11 @@ class WorldToKeep:
         return cls(user=user, limits=limits, ranks=tuple(fields.pop("ranks")), **fields)
 
 
-def run_keeper(channel: socket.socket, records: Path, shims: Path) -> NoReturn:
-    """Run a keeper in a newly forked process: wait for a world, run it, and exit.
+def run_subreaper(channel: socket.socket, records: Path, shims: Path) -> NoReturn:
+    """Run a subreaper in a newly forked process: wait for a world, run it, and exit.
 
     Args:
-        channel: to the helper. The keeper first sends its process and start time.
+        channel: to the helper. The subreaper first sends its process and start time.
         records: folder of root for the records of worlds.
         shims: folder of the socket on which the controller listens for shims.
     """
@@ -108,11 +108,11 @@ def run_keeper(channel: socket.socket, records: Path, shims: Path) -> NoReturn:
         signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP})
         close_all_but({0, 1, 2, channel.fileno()})
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        _libc.prctl(_PR_SET_NAME, b"pliant-keeper", 0, 0, 0)
+        _libc.prctl(_PR_SET_NAME, b"subreaper", 0, 0, 0)
         _set_oom_score(_SPARED)
-        keeper = ProcessIdentity.of(os.getpid())
-        assert keeper is not None
-        channel.send(f"{keeper.pid} {keeper.start}".encode("ascii"))
+        subreaper = ProcessIdentity.of(os.getpid())
+        assert subreaper is not None
+        channel.send(f"{subreaper.pid} {subreaper.start}".encode("ascii"))
         shim, to_shim = _fork_shim(shims)
         data, handles = receive(channel, MAX_MESSAGE_BYTES, 3)
         channel.close()
@@ -124,11 +124,11 @@ def run_keeper(channel: socket.socket, records: Path, shims: Path) -> NoReturn:
             to_shim.close()
             _end_unused(shim)
             shim, to_shim = _fork_shim(shims)
-        _start_world(WorldToKeep.from_json(data), handles, records, shim, to_shim)
+        _start_world(WorldOrder.from_json(data), handles, records, shim, to_shim)
         os._exit(0)
     except BaseException as error:
         with suppress(OSError, IndexError):
-            os.write(handles[2], f" keeper: {type(error).__name__}: {error}".encode())
+            os.write(handles[2], f" subreaper: {type(error).__name__}: {error}".encode())
         os._exit(1)
 
 
@@ -142,15 +142,15 @@ def _end_unused(pid: int) -> None:
 
 
 def _start_world(
-    world: WorldToKeep, handles: list[int], records: Path, pid: int, to_shim: socket.socket
+    world: WorldOrder, handles: list[int], records: Path, pid: int, to_shim: socket.socket
 ) -> None:
     """Write the record, hand the world to the shim, and stay until its processes have ended."""
     _, _, report = handles
-    keeper, shim = ProcessIdentity.of(os.getpid()), ProcessIdentity.of(pid)
-    assert keeper is not None
+    subreaper, shim = ProcessIdentity.of(os.getpid()), ProcessIdentity.of(pid)
+    assert subreaper is not None
     assert shim is not None
     # The shim waits until its record exists: nothing runs that a later helper cannot find.
-    started = Started(world.world, world.folder, world.user.uid, keeper, shim)
+    started = Started(world.world, world.folder, world.user.uid, subreaper, shim)
     record = records / world.world
     try:
         with open(record, "x", encoding="ascii") as file:
@@ -165,7 +165,7 @@ def _start_world(
         socket.send_fds(to_shim, [json.dumps(message).encode("ascii")], handles)
     for handle in handles:
         os.close(handle)
-    _keep(shim)
+    _reap_until_ended(shim)
     _remove_shared_memory(world)
     with suppress(OSError):
         record.unlink()
@@ -184,13 +184,13 @@ def _fork_shim(shims: Path) -> tuple[int, socket.socket]:
                 _set_oom_score(0)
                 close_all_but({0, 1, 2, theirs.fileno()})
                 signal.pthread_sigmask(signal.SIG_SETMASK, ())
-                code = waiting_shim.wait_for_world(theirs, shims)
+                code = prestarted_shim.wait_for_world(theirs, shims)
             finally:
                 os._exit(code)
     return pid, ours
 
 
-def _keep(shim: ProcessIdentity) -> None:
+def _reap_until_ended(shim: ProcessIdentity) -> None:
     """Wait until the shim has ended or SIGTERM arrives; then end all processes of the world."""
     is_ending = False
     while True:
@@ -212,7 +212,7 @@ def _keep(shim: ProcessIdentity) -> None:
     cgroup.sweep_jobs()
 
 
-def _remove_shared_memory(world: WorldToKeep) -> None:
+def _remove_shared_memory(world: WorldOrder) -> None:
     """Remove, as the user, the shared memory of ranks whose shim was killed."""
     pid = os.fork()
     if pid == 0:

@@ -12,7 +12,7 @@ import pytest
 
 from nodekit import FakeServer, Node, World
 from pliant.nodectl.shim.shim import IDLE_NAME
-from pliant.nodectl.spool import Spool
+from pliant.nodectl.world_folder import WorldFolder
 from testkit import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("node")]
@@ -103,7 +103,7 @@ def test_the_ranks_of_the_other_are_left_alone_where_their_shim_is_not_recorded(
     server: FakeServer, node: Node, state_dir: Path, tmp_path: Path, elsewhere: Elsewhere
 ) -> None:
     world = start(server, tmp_path / "job")
-    wait_until(Spool(node.spool / world.name).ranks)
+    wait_until(WorldFolder(node.spool / world.name).ranks)
     there = elsewhere.node(copy(state_dir, state_dir.parent / "copy"))
     for name in ("request.json", "shim"):
         (there.spool / world.name / name).unlink()
@@ -174,7 +174,7 @@ def test_an_end_after_the_folder_was_moved_is_noted_where_it_is_now(
 ) -> None:
     world = start(server, tmp_path / "job")
     shim = node.shim(world)
-    wait_until(Spool(node.spool / world.name).ranks)
+    wait_until(WorldFolder(node.spool / world.name).ranks)
     node.kill()
     there = elsewhere.node(state_dir.rename(state_dir.parent / "moved"))
     (Path(world.directory) / "go").write_text("6")

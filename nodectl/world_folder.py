@@ -195,7 +195,7 @@ class SpooledExit:
         return cls(**versions.known_fields(cls, record))
 
 
-class Spool:
+class WorldFolder:
     """The folder of one world: its order, its shim, its ranks and their exits."""
 
     def __init__(self, directory: Path) -> None:
@@ -211,7 +211,7 @@ class Spool:
         checkpoint_key: bytes = b"",
         *,
         access: tuple[str, bytes] | None = None,
-    ) -> Spool:
+    ) -> WorldFolder:
         """Save an order in a new folder, which gets its final name when it is complete.
 
         Args:
@@ -375,13 +375,13 @@ class Spool:
                 yield line
 
 
-def all_spools(base: Path) -> Iterator[Spool]:
+def world_folders(base: Path) -> Iterator[WorldFolder]:
     """Yield the folders of all worlds of a node; remove folders of incomplete orders."""
     for entry in sorted(base.iterdir()):
         if entry.name.startswith(_UNFINISHED):
             _remove_folder(entry)
         elif entry.is_dir():
-            yield Spool(entry)
+            yield WorldFolder(entry)
 
 
 def _remove_folder(path: Path) -> None:

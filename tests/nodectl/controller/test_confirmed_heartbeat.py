@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.nodectl import lease_expiry
-from pliant.nodectl.controller.confirmed_contact import ConfirmedContact, expired_order
+from pliant.nodectl.controller.confirmed_heartbeat import ConfirmedHeartbeat, expired_order
 from pliant.nodectl.shim import lease_enforcement as shim_lease
 from pliant.nodectl.shim.event_loop import ScheduledCall
 from pliant.nodectl.shim.lease_enforcement import Lease
-from pliant.nodectl.spool import StartRequest
+from pliant.nodectl.world_folder import StartRequest
 from pliant.protos import node_pb2 as wire
 
 
@@ -68,7 +68,7 @@ def lease_of(loop: FakeLoop, stop_after_s: float | None, at: float) -> tuple[Lea
 
 
 def test_contact_dates_from_when_the_heartbeat_was_sent() -> None:
-    mine = ConfirmedContact()
+    mine = ConfirmedHeartbeat()
     mine.begin(10.0)
     assert mine.at is None
     assert mine.heard(0)
@@ -83,7 +83,7 @@ def test_contact_dates_from_when_the_heartbeat_was_sent() -> None:
 
 
 def test_a_new_stream_does_not_confirm_what_was_sent_on_the_last_one() -> None:
-    mine = ConfirmedContact()
+    mine = ConfirmedHeartbeat()
     mine.begin(10.0)
     mine.heard(0)
     mine.sent(1, 12.0)
@@ -96,7 +96,7 @@ def test_a_new_stream_does_not_confirm_what_was_sent_on_the_last_one() -> None:
 
 
 def test_a_number_that_was_never_sent_confirms_nothing() -> None:
-    mine = ConfirmedContact()
+    mine = ConfirmedHeartbeat()
     mine.begin(10.0)
     assert not mine.heard(7)
     assert mine.at is None
@@ -111,7 +111,7 @@ def test_contact_is_never_later_than_the_last_heartbeat_that_arrived(
     steps: list[tuple[bool, float, int]],
 ) -> None:
     """Signs of life and answers are under way for any time, and may be lost."""
-    mine, now, number = ConfirmedContact(), 0.0, 0
+    mine, now, number = ConfirmedHeartbeat(), 0.0, 0
     mine.begin(now)
     under_way, arrived, heard_at = [0], [0], -1.0
     for beats, passes, delay in steps:

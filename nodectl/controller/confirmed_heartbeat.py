@@ -18,7 +18,7 @@ from pliant.protos import node_pb2 as wire
 _MAX_UNCONFIRMED = 4096
 
 
-class ConfirmedContact:
+class ConfirmedHeartbeat:
     """The last contact that the server has confirmed. Times are in seconds, monotonic clock."""
 
     def __init__(self) -> None:
