@@ -159,7 +159,7 @@ def _open(stack: contextlib.ExitStack, name: str, path: str | None) -> Any:
 
 
 def _clear_away(path: str) -> None:
-    """Remove a file if it is empty."""
+    """Remove an output file if it is empty."""
     with contextlib.suppress(OSError):
         if os.path.getsize(path) == 0:
             os.remove(path)
@@ -250,7 +250,7 @@ def _writer(file: TextIO | None) -> "Callable[[Note], None] | None":
 
 
 def _fitted(settings: "Settings", machine: int | None) -> "Settings":
-    """Return the settings with the processors of the machine, if they are known."""
+    """Return the settings with the machine's number of processors, if that is known."""
     if machine is None:
         raise SettingsError(
             "--processors: the workload does not state the number of processors; add this option"
@@ -265,7 +265,7 @@ def _draw(
     first: "tuple[Workload, Settings, Result]",
     files: dict[str, Any],
 ) -> None:
-    """Draw the pictures: those of one run show the first one."""
+    """Draw all requested pictures; those that show a single run show the first one."""
     if not any(files[name] for name in _PICTURES):
         return
     from pliant.simulator.pictures.comparison import comparison

@@ -53,7 +53,7 @@ class SimulatorParser(CommandParser):
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A type of arguments: numbers within bounds."""
+    """A converter for argparse: numbers within bounds."""
 
     read: type[int] | type[float]
     low: float
@@ -198,7 +198,7 @@ def _output(group: "argparse._ArgumentGroup") -> None:
 
 
 def make_workload(options: argparse.Namespace, seed: int, machine: int | None) -> "Workload":
-    """Read or make the jobs, then change them in the order of the options.
+    """Read the jobs from a log or make them by a model, then apply the options to them.
 
     Args:
         options: the options of the command line.
@@ -309,7 +309,7 @@ def make_settings(options: argparse.Namespace) -> "list[Settings]":
 
 
 def _chosen_strategies(options: argparse.Namespace) -> list[tuple[str, dict[str, object]]]:
-    """Return the strategies with their options. An option goes to all strategies that have it."""
+    """Return the chosen strategies, each with the options that it has."""
     from pliant.simulator.inputs.simulation_errors import SettingsError
     from pliant.strategies import strategy_options
 

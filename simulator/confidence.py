@@ -27,7 +27,10 @@ class Interval:
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Return the mean of independent runs and its interval, which is empty for a single run."""
+    """Return the mean of independent values and its 95 % confidence interval.
+
+    For a single value, the interval has length 0.
+    """
     mean = math.fsum(values) / len(values)
     if len(values) < 2:
         return Interval(mean, mean, mean)

@@ -45,7 +45,7 @@ def as_json(head: Mapping[str, object], runs: Sequence[Mapping[str, float]]) -> 
 
 
 def summary(runs: Sequence[Mapping[str, float]]) -> Iterator[str]:
-    """Yield a line for each metric, without rare metrics that are 0."""
+    """Yield a line for each metric; rarely used metrics are left out if they are 0."""
     found = intervals(runs)
     width = max(map(len, found))
     for name, each in found.items():
@@ -58,7 +58,7 @@ def summary(runs: Sequence[Mapping[str, float]]) -> Iterator[str]:
 
 
 def _description(name: str) -> str:
-    """Return the description of a metric; policies of dynP are in force for a share of the time."""
+    """Return the description of a metric for the summary."""
     of_user = USER_DESCRIPTIONS.get(name.partition("(")[0])
     return of_user or DESCRIPTIONS.get(name, "share of the time")
 

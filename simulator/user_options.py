@@ -83,7 +83,7 @@ def add_output_options(group: "argparse._ArgumentGroup") -> None:
 def with_order(
     order: str | None, strategies: Sequence[str], options: dict[str, object]
 ) -> dict[str, object]:
-    """Return the options of the strategies with the one for ``--order``.
+    """Return the strategies' options with the queue order of ``--order`` added.
 
     Raises:
         SettingsError: the options name another order.
@@ -96,7 +96,7 @@ def with_order(
 
 
 def make_shares(options: argparse.Namespace) -> "Shares":
-    """Return the settings of fair order.
+    """Return the settings of fair-share scheduling.
 
     Raises:
         SettingsError: an option is invalid.
@@ -116,7 +116,7 @@ def make_shares(options: argparse.Namespace) -> "Shares":
 
 
 def _option(text: str) -> str:
-    """Return a message about a key of the configuration with the option of that meaning."""
+    """Return a message about a configuration key as one about the corresponding option."""
     return text.replace("half_life", "half-life", 1).replace("accounts", "account-shares", 1)
 
 

@@ -57,7 +57,7 @@ class Resizing(ABC):
 
 
 class Composed(Strategy):
-    """A queue order, a backfilling rule and, optionally, a policy for running malleable jobs.
+    """A strategy made of a queue order, a backfilling rule and, optionally, a resizing policy.
 
     Args:
         order: the order of the queue, or dynP's decision between orders.
@@ -116,7 +116,7 @@ class Composed(Strategy):
         return replace(made, ends_at_estimate=True) if self._backfill == "conservative" else made
 
     def _start_on_nodes(self, queue: Sequence[WaitingJob], view: View, placer: Placer) -> None:
-        """Start jobs of the queue if nodes differ."""
+        """Start jobs of the queue on nodes that differ in memory, devices or properties."""
         room = room_of(view) if placer.room is None else placer.room.copy()
         left = view_of(view, placer.free, room)
         chosen = choose(queue, left, room, self._backfill, self._wanted, planned_seconds)
@@ -124,7 +124,7 @@ class Composed(Strategy):
             placer.start_on(job.id, processors)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return the start by the estimates, if the queue stays as it is and no job ends early.
+        """Return when the job would start, by the estimates, if nothing else changes.
 
         All waiting jobs are planned in order, together with this job. Under EASY, later jobs may
         still start before it, so the answer is not a promise. Under dynp the answer holds until the
@@ -167,7 +167,7 @@ class Composed(Strategy):
 
 
 def _too_few(job: WaitingJob, placer: Placer, free: int) -> WaitReason:
-    """Return the reason of the first job that does not start."""
+    """Return why the first job that does not start waits: too few processors are free."""
     if placer.room is None or not job.needs:
         return too_few(free)
     fit = count(placer.room.fitting(job.needs, placer.free))

@@ -34,11 +34,14 @@ class Equipartition(Strategy):
         self._most = max_pass_over
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return now if the job's minimum fits next to the minima of all other jobs."""
+        """Return that the job can start now if its smallest size fits, else an estimated start.
+
+        Its smallest size fits if the smallest sizes of all jobs together leave enough processors.
+        """
         return now_or_later(job, view, beyond_minima(view))
 
     def allocate_processors(self, view: View) -> Plan:
-        """Admit by first fit at the minimum, share the surplus, place the difference."""
+        """Start the jobs that fit at their minimum, and share the remaining processors equally."""
         passed = _passed(view)
         budget = beyond_minima(view)
         admitted, reasons = self._admit(view, passed, budget)
@@ -55,7 +58,7 @@ class Equipartition(Strategy):
     def _admit(
         self, view: View, passed: dict[JobId, int], budget: int
     ) -> tuple[list[WaitingJob], dict[JobId, WaitReason]]:
-        """Choose the jobs that start, by first fit at the minimum.
+        """Choose the jobs that start: in order, each that fits at its minimum.
 
         Args:
             view: the cluster.
@@ -94,7 +97,7 @@ def _up_to_preferred(sizes: Sizes) -> Sizes:
 
 
 def _passed(view: View) -> dict[JobId, int]:
-    """Return how many jobs started before each waiting job so far, from the memory."""
+    """Return how many jobs have started before each waiting job that is ahead of them."""
     passed = dict.fromkeys((job.id for job in view.waiting), 0)
     match view.memory:
         case ["passed", [*counts]]:

@@ -69,7 +69,7 @@ def _first(jobs: Iterable[WaitingJob], most: int) -> Iterable[WaitingJob]:
 
 
 def _end(job: RunningJob, now: float, limits: Mapping[JobId, float]) -> float:
-    """Return when a running job is expected to end; infinity if nobody knows."""
+    """Return when a running job is expected to end; infinity if unknown."""
     if job.leaving:
         return now
     limit = now + limits.get(job.id, math.inf)
@@ -84,7 +84,7 @@ def _longest(job: WaitingJob, limits: Mapping[JobId, float]) -> float:
 
 
 def _promised_start(job: PromisedJob, view: View, ends: Mapping[JobId, float]) -> float:
-    """Return when the last job leaves the processors that are reserved for another one."""
+    """Return when all processors that are reserved for a job are expected to be free."""
     return max(
         (ends[other.id] for other in view.running if other.held & job.processors),
         default=view.now,

@@ -61,13 +61,13 @@ class Koala(Strategy):
         self._threshold, self._most = threshold, max_tries
 
     def allocate_processors(self, view: View) -> Plan:
-        """Manage all clusters once, then count the failed placements."""
+        """Plan one round for all clusters, then count the jobs that could not be placed."""
         done = self._round(view)
         plan = done.placer.plan(done.reasons, behind=too_few(done.idle()))
         return plan if self._most is None else self._count(view, plan, done.failed)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return now if this round would start the job, otherwise a time by the estimates."""
+        """Return "now" if this round would start the job, otherwise a start by the estimates."""
         largest = max(map(count, processors_by_cluster(view.nodes).values()), default=0)
         if job.sizes.min > largest:
             return Availability(False, None, 0, too_wide(job, largest, "largest cluster"))
@@ -86,7 +86,7 @@ class Koala(Strategy):
         return done
 
     def _count(self, view: View, plan: Plan, failed: Iterable[JobId]) -> Plan:
-        """Count the failed placements of jobs, and reject jobs with too many."""
+        """Count jobs' failed placements in the plan's memory; reject those with too many."""
         # A job with reserved processors returns to the queue if a donor refuses.
         present = [job.id for job in view.waiting] + [job.id for job in view.promised]
         before = _tries(view.memory)
@@ -113,7 +113,7 @@ def _tries(memory: object) -> dict[JobId, int]:
 
 
 def _later(job: WaitingJob, view: View) -> Availability:
-    """Return when enough processors of one cluster are free, by the jobs' estimates."""
+    """Return the time, by the estimates, at which one cluster has enough free processors."""
     found: list[tuple[float, int]] = []
     for name, part in processors_by_cluster(view.nodes).items():
         reach = count(part & view.free)

@@ -38,7 +38,7 @@ from pliant.strategies.policies.placement import Placer
 
 
 class MalleableEasyPolicy(Resizing):
-    """The common part of the three policies."""
+    """The common part of ``easy-min``, ``easy-avg`` and ``easy-pref``."""
 
     def __init__(self, agreement: Agreement) -> None:
         self._agreement = agreement
@@ -83,7 +83,7 @@ class MalleableEasyPolicy(Resizing):
             placer.start_on(job_id, processors)
 
     def _shrink_on_nodes(self, view: View, placer: Placer, ledger: PlannedShrinks) -> None:
-        """Do the same if nodes differ: donors must give processors that fit the waiting job."""
+        """Shrink running jobs for waiting ones, giving each job processors of suitable nodes."""
         if placer.room is None:
             return
         started = {start.job for start in placer.starts}
@@ -131,24 +131,24 @@ class MalleableEasyPolicy(Resizing):
         return 0
 
     def _rules(self, job: WaitingJob, ledger: PlannedShrinks) -> Iterator[tuple[int, DonorLimits]]:
-        """Yield the size that the job needs and how far donors shrink for it, best rule first."""
+        """Yield sizes for a waiting job, each with the limits of donors for it, best first."""
         yield job.sizes.min, ledger.minima
 
     @abstractmethod
     def _surplus(self, job: RunningJob, size: int) -> float:
-        """Return the surplus of a donor at a planned size. The job with the largest gives first."""
+        """Return how much a donor can spare at a size; the one that can spare most gives first."""
 
     def _take(self, ledger: PlannedShrinks, donor: RunningJob, short: int, floor: int) -> None:
-        """Shrink a donor by what is missing, but not below ``floor``."""
+        """Shrink a donor by up to ``short`` processors, but not below ``floor``."""
         ledger.lower(donor, max(floor, donor.sizes.largest_at_most(ledger.sizes[donor.id] - short)))
 
     @abstractmethod
     def _grow(self, ledger: PlannedShrinks, placer: Placer) -> None:
-        """Give free processors to running jobs."""
+        """Plan how running jobs grow into the free processors."""
 
 
 def _may_grow(ledger: PlannedShrinks) -> list[RunningJob]:
-    """Return the jobs that may grow. A job that gives in this cycle does not grow."""
+    """Return the jobs that may grow: all that give no processors in this plan."""
     return [
         job
         for job in ledger.donors
@@ -228,7 +228,7 @@ class Preference(MalleableEasyPolicy):
 
 
 def _raise(sizes: dict[JobId, int], job: RunningJob, limit: int) -> int:
-    """Raise a job's size up to ``limit``. Return how many processors that takes."""
+    """Raise a job's planned size, to at most ``limit``; return how many processors that takes."""
     size = max(sizes[job.id], job.sizes.largest_at_most(limit))
     taken, sizes[job.id] = size - sizes[job.id], size
     return taken
@@ -241,10 +241,13 @@ def fill(job: RunningJob, size: int) -> float:
 
 
 class MalleableEasy(Composed):
-    """EASY in order of arrival with one of the three policies."""
+    """EASY backfilling in order of arrival, combined with one of the three policies."""
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return now if no job waits and running jobs can shrink for it, else by the estimates."""
+        """Return that the job can start now if running jobs can shrink for it and no job waits.
+
+        Otherwise, return the start by the estimates.
+        """
         found = super().is_available(job, view)
         donors = donors_of(view)
         room = count(view.free) + sum(donor.size - donor.sizes.min for donor in donors)

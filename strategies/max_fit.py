@@ -55,7 +55,7 @@ class _Donors:
         self._usable = usable_processors(view.nodes)
 
     def most(self) -> int:
-        """Return how many processors are above all minima, without those of drained nodes."""
+        """Return how many processors donors could give in all, without those of drained nodes."""
         return sum(count(self._given(job, job.sizes.min)) for job in self.jobs)
 
     def ask(self, placer: Placer, need: int) -> None:
@@ -77,7 +77,7 @@ class _Donors:
 
 
 class MaxFit(Strategy):
-    """Ghafoor's maximum fit.
+    """Ghafoor's maximum fit: in order of arrival, as many jobs as possible.
 
     Args:
         donor_order: which job gives first; the longest-running jobs are those that end last.
@@ -88,7 +88,7 @@ class MaxFit(Strategy):
         self._queue = Composed("fcfs", "none")
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return now if the job and all jobs before it can start.
+        """Return that the job can start now if it and all jobs before it can.
 
         Otherwise return the start by the estimates, as if no running job shrank.
         """
@@ -103,7 +103,7 @@ class MaxFit(Strategy):
         return self._queue.is_available(job, view)
 
     def allocate_processors(self, view: View) -> Plan:
-        """Start jobs, for which donors shrink if necessary; otherwise let running jobs grow."""
+        """Start jobs, and shrink donors for them if necessary; otherwise grow running jobs."""
         donors = _Donors(view, self._donor_order)
         chosen, idle, need = _choose(view, donors.most() if view.waiting else 0)
         placer = Placer(view)
@@ -119,7 +119,7 @@ class MaxFit(Strategy):
 
 
 def _choose(view: View, give: int) -> tuple[list[WaitingJob], int, int]:
-    """Choose the jobs that start.
+    """Choose the jobs that start, in strict order of arrival and at their smallest sizes.
 
     Args:
         view: the cluster.
@@ -142,7 +142,7 @@ def _choose(view: View, give: int) -> tuple[list[WaitingJob], int, int]:
 
 
 def _topped_up(jobs: list[WaitingJob], idle: int) -> list[tuple[WaitingJob, int]]:
-    """Give each job its smallest size, and the idle processors to the first jobs."""
+    """Return the jobs with their sizes: the smallest, plus idle processors for the first jobs."""
     sizes = []
     for job in jobs:
         size = job.sizes.largest_at_most(job.sizes.min + idle)
@@ -152,7 +152,7 @@ def _topped_up(jobs: list[WaitingJob], idle: int) -> list[tuple[WaitingJob, int]
 
 
 def _reasons(view: View, placer: Placer, chosen: int) -> dict[JobId, WaitReason]:
-    """Return why the first waiting job waits. The chosen jobs are the head of the queue."""
+    """Return why the first job that does not start waits."""
     if len(placer.starts) == chosen:
         left = view.waiting[chosen : chosen + 1]
     else:

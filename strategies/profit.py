@@ -49,7 +49,7 @@ _COSTS_PROFIT = WaitReason(WaitCode.PROFIT)
 
 
 class Cycle:
-    """One cycle of the strategy: the valuation of all jobs, and the decisions so far.
+    """One planning pass of the strategy: the value of all jobs, and the decisions so far.
 
     Args:
         view: the cluster.
@@ -77,7 +77,7 @@ class Cycle:
         self.wake_at: float | None = None
 
     def _save_deadlines(self) -> None:
-        """Give more processors to running jobs that would miss their deadlines at their sizes."""
+        """Give more processors to running jobs that would otherwise miss their deadlines."""
         movable = {job.id for job in self.view.running if job.resizable}
         late = [value for value in self.valuation.jobs if value.size < value.minpe]
         for value in sorted(late, key=lambda value: (value.deadline, value.id)):
@@ -99,7 +99,7 @@ class Cycle:
                     self.accept(job, self.view.now)
 
     def try_start(self, job: WaitingJob, value: JobValue) -> str:
-        """Apply the rule of 3.2.4 to a job. Return an empty text if it starts, else a reason."""
+        """Start a job if that pays (rule of 3.2.4); return an empty text, else the reason."""
         if job.contract is not None and value.work is None:
             return NO_ESTIMATE
         least = value.min_size_at(self.view.now)
@@ -112,7 +112,7 @@ class Cycle:
         return ""
 
     def force_start(self, job: WaitingJob, value: JobValue) -> bool:
-        """Start an accepted job without regard to profit (``forceAllocate`` of the paper)."""
+        """Start a job that was accepted earlier, whatever it costs others; False if impossible."""
         room = self.valuation.obtainable()
         least = value.min_size_at(self.view.now) or value.sizes.largest_at_most(room)
         if not least or least > room or not self.valuation.admit(value, least, for_profit=False):
@@ -123,12 +123,12 @@ class Cycle:
         return True
 
     def accept(self, job: WaitingJob, start: float, text: str = "accepted") -> None:
-        """Promise to run a job. A job without a contract needs no promise."""
+        """Promise to run a job; one without a contract needs no promise."""
         if job.contract is not None and not job.accepted:
             self.accepts.append(Acceptance(job.id, text, start))
 
     def reject_or_wait(self, job: WaitingJob, why: str) -> None:
-        """Reject a job, or let it wait if it might still be accepted."""
+        """Reject a job, or let it wait if it might be accepted later."""
         if job.contract is None:
             self.reasons[job.id] = _COSTS_PROFIT
         elif self._is_unsettled and why != NO_ESTIMATE and _in_time(job, self.view):
@@ -138,11 +138,11 @@ class Cycle:
             self.rejects.append(Rejection(job.id, why))
 
     def memory(self) -> object:
-        """Return what the next cycle needs, as values that JSON can store."""
+        """Return the data for the next pass, as values that JSON can store."""
         return None
 
     def plan(self, memory: object = None) -> Plan:
-        """Share out idle processors and return the plan."""
+        """Share out idle processors, and return the plan of this pass."""
         valuation, view = self.valuation, self.view
         valuation.share_idle()
         running = {job.id for job in view.running if job.resizable}
@@ -166,7 +166,7 @@ class Cycle:
         )
 
     def _shrinks(self, placer: Placer) -> tuple[Offer, ...]:
-        """Return the shrinks. A shrink for a job whose deadline is at risk is mandatory."""
+        """Return the shrinks of the plan; those that save a deadline are mandatory."""
         served = NONE
         takers = [(start.job, start.processors) for start in placer.starts]
         takers += [(offer.job, offer.processors) for offer in placer.expands]
@@ -182,7 +182,7 @@ class Cycle:
 
 
 def _check_grace(grace: float) -> float:
-    """Return the value of the option ``grace``.
+    """Check the value of the option ``grace``, in seconds, and return it.
 
     Raises:
         ValueError: the value is negative, infinite or not a number.
@@ -204,7 +204,7 @@ def _in_time(job: WaitingJob, view: View) -> bool:
 
 
 def _answer(job: WaitingJob, view: View, cycle: Cycle, plan: Plan) -> Availability:
-    """Return the answer to a query for a job, from a plan made with the job in the queue."""
+    """Return the availability of a job, from a plan made as if the job were in the queue."""
     for start in plan.starts:
         if start.job == job.id:
             size = count(start.processors)
@@ -227,7 +227,7 @@ def _answer(job: WaitingJob, view: View, cycle: Cycle, plan: Plan) -> Availabili
 
 
 class ProfitDriven(Strategy):
-    """The common part of Kumar's two strategies."""
+    """The common part of Kumar's two profit-driven strategies."""
 
     def __init__(self, *, grace: float = 10.0) -> None:
         self._grace = _check_grace(grace)
@@ -244,7 +244,7 @@ class ProfitDriven(Strategy):
 
     @abstractmethod
     def _cycle(self, view: View) -> Cycle:
-        """Return the cycle of this strategy."""
+        """Return a new planning pass with the rules of this strategy."""
 
     @staticmethod
     def _planned(cycle: Cycle) -> Plan:

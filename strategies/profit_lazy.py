@@ -23,7 +23,7 @@ from pliant.strategies.profit import Cycle, ProfitDriven
 
 
 class LazyCycle(Cycle):
-    """One cycle of the strategy, with the promises of earlier cycles."""
+    """One planning pass of the strategy, with the promises of earlier passes."""
 
     def __init__(self, view: View, grace: float) -> None:
         super().__init__(view, grace)
@@ -52,7 +52,7 @@ class LazyCycle(Cycle):
             self.wake_at = min(self.lookahead, self.wake_at or math.inf)
 
     def memory(self) -> object:
-        """Return what the next cycle needs, as values that JSON can store."""
+        """Return the data for the next pass, as values that JSON can store."""
         until = None if self.lookahead_job is None else self.lookahead
         return ("lazy", self.lookahead_job, until, tuple(self.put_off))
 
@@ -110,7 +110,7 @@ class LazyCycle(Cycle):
     # ---------------------------------------------------------------- jobs
 
     def _start_if_no_promise_breaks(self, job: WaitingJob, value: JobValue) -> str:
-        """Start a job if that pays and breaks no promise. Return a reason if it does not start."""
+        """Start a job if that pays and breaks no promise; return an empty text, else the reason."""
         if not self._fits(job.id, value.min_size_at(self.view.now)):
             return "its start would break a promise"
         return self.try_start(job, value)
@@ -131,7 +131,7 @@ class LazyCycle(Cycle):
         return WaitReason(WaitCode.LOOKAHEAD, (("job", self.lookahead_job or 0),))
 
     def _decide(self, job: WaitingJob, value: JobValue) -> None:
-        """Decide about a new job: start it, delay the decision, or reject it."""
+        """Decide about a new job: start it, put it off, or reject it."""
         why = self._start_if_no_promise_breaks(job, value)
         if not why:
             self.accept(job, self.view.now)
@@ -144,7 +144,7 @@ class LazyCycle(Cycle):
 
 
 def _read_memory(memory: object) -> tuple[JobId | None, float, dict[JobId, int]]:
-    """Return the lookahead job, its deadline, and the places of jobs put off, from the memory."""
+    """Read the strategy's memory: the lookahead job, its deadline, and the jobs put off."""
     match memory:
         case ["lazy", look, until, [*jobs]]:
             order = {JobId(job): place for place, job in enumerate(jobs) if isinstance(job, int)}

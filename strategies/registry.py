@@ -35,7 +35,7 @@ def known_strategies() -> list[str]:
 
 
 def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Strategy:
-    """Return a new instance of a strategy, with the common options of all strategies.
+    """Return a new strategy by its name, with the options that all strategies have in common.
 
     Args:
         name: as on the command line, or ``module:attribute``.

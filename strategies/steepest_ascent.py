@@ -27,7 +27,7 @@ from pliant.strategies.policies.start_estimate import beyond_minima, now_or_late
 
 @dataclass(frozen=True, slots=True)
 class Climber:
-    """A job that takes part in the ascent."""
+    """A job that takes part in the ascent: its sizes, its speedup, and its present size."""
 
     id: JobId
     sizes: Sizes
@@ -92,7 +92,7 @@ class SteepestAscent(Strategy):
         self._min_improvement = min_improvement
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return now if the job's minimum fits next to the minima of all other jobs."""
+        """Return that the job can start now if its minimum fits, else an estimated start."""
         return now_or_later(job, view, beyond_minima(view))
 
     def allocate_processors(self, view: View) -> Plan:
@@ -116,7 +116,7 @@ class SteepestAscent(Strategy):
         return placer.plan(behind=too_few(max(0, left)))
 
     def _better(self, running: list[Climber], targets: dict[JobId, int]) -> bool:
-        """Return whether the sum of the running jobs' speedups rises enough."""
+        """Return whether the sum of the running jobs' speedups rises enough to resize them."""
         present = sum(job.speedup(job.size) for job in running)
         future = sum(job.speedup(targets[job.id]) for job in running)
         return future > present * (1 + self._min_improvement)

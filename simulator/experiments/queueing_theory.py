@@ -15,14 +15,17 @@ Formula = Callable[[Mapping[str, Any]], float | None]
 
 
 def theory_value(value: float | str, spec: Mapping[str, Any]) -> float | None:
-    """Return a number as it is, or the value of a formula for a run."""
+    """Return a number unchanged; for the name of a formula, its value for a run."""
     if not isinstance(value, str):
         return float(value)
     return FORMULAS[value]({**parameters(spec["workload"]), **spec.get("parameters", {})})
 
 
 def _offered_load(given: Mapping[str, Any]) -> float | None:
-    """Return arrival rate times mean run time on all processors, the load of a stable system."""
+    """Return the load offered to all processors: arrival rate times mean run time.
+
+    None if the system is not stable.
+    """
     load = float(given["base_time"]) / float(given["gap"])
     return load if load < 1 else None
 

@@ -45,7 +45,7 @@ Runs = Mapping[int, Sequence[Mapping[str, float]]]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a result: a cell that is not run for claims only."""
+    """One line of a result: a cell with its values, verdicts and claims."""
 
     setup: dict[str, Any]
     printed: dict[str, float]
@@ -89,7 +89,7 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """One word for the experiment.
+        """The verdict on the experiment as a whole, in a word or two.
 
         The verdict is "reproduced" if at least nine of ten judged values agree with print or theory
         and all claims hold, and "same shape" if at least nine of ten claims hold.
@@ -172,7 +172,7 @@ def _line(experiment: Experiment, cell: Cell, runs: Runs, scale: Scale) -> Line:
 
 
 def _scaled(experiment: Experiment, values: Mapping[str, float], share: float) -> dict[str, float]:
-    """Return expected values. Totals are scaled to the number of jobs."""
+    """Return expected values for runs with a share of the jobs; only totals change."""
     return {
         metric.name: values[metric.name] * (share if metric.source in TOTALS else 1.0)
         for metric in experiment.metrics

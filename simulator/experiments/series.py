@@ -36,7 +36,7 @@ class Peaked:
 
 @dataclass(frozen=True, slots=True)
 class Subtracted:
-    """A printed difference with the one that was measured."""
+    """A printed difference, and the same difference in our runs."""
 
     difference: Difference
     #: The value of the axis.
@@ -49,7 +49,7 @@ class Subtracted:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A value that was printed for a place on a curve, with the one that was measured."""
+    """A printed value for a place on a curve, and the value of our curve there."""
 
     interpolation: Interpolation
     #: The value of the axis that names the curves.
@@ -60,7 +60,7 @@ class Read:
 
 
 def peaks(experiment: Experiment, runs: Runs) -> list[Peaked]:
-    """Return where each metric is highest, for each claim about it."""
+    """Return where each claimed maximum lies in our runs."""
     found = []
     for peak in experiment.peaks:
         source = experiment.metric(peak.metric).source
@@ -71,7 +71,7 @@ def peaks(experiment: Experiment, runs: Runs) -> list[Peaked]:
 
 
 def subtract(experiment: Experiment, runs: Runs) -> list[Subtracted]:
-    """Return each printed difference with ours, from pairs of runs with the same seed."""
+    """Return each printed difference with ours; ours are between runs with the same seed."""
     found = []
     for difference in experiment.differences:
         source = experiment.metric(difference.metric).source
@@ -93,7 +93,7 @@ def subtract(experiment: Experiment, runs: Runs) -> list[Subtracted]:
 
 
 def _differ(difference: Difference, of: float | None, than: float | None) -> float:
-    """Return a difference in points or in percent, positive in the direction of the claim."""
+    """Return a difference in points or percent; positive if it points the way the claim says."""
     assert of is not None
     assert than is not None
     scale = than if difference.relative else 1.0
@@ -101,7 +101,7 @@ def _differ(difference: Difference, of: float | None, than: float | None) -> flo
 
 
 def interpolate(experiment: Experiment, runs: Runs) -> list[Read]:
-    """Return each value that was printed for a place on a curve with ours, seed by seed."""
+    """Return each printed value on a curve with ours, computed for each seed."""
     found = []
     for each in experiment.interpolations:
         metric, other = (experiment.metric(name).source for name in (each.metric, each.other))
@@ -121,7 +121,7 @@ def interpolate(experiment: Experiment, runs: Runs) -> list[Read]:
 
 
 def _value_at(points: list[tuple[float, float]], place: float) -> float | None:
-    """Return the value of a curve, linear between its points; None if it does not reach there."""
+    """Return a curve's value at a place, linear between points; None outside of them."""
     for (left, low), (right, high) in pairwise(sorted(points)):
         if left <= place <= right:
             return low if left == right else low + (high - low) * (place - left) / (right - left)

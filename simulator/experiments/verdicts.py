@@ -23,7 +23,7 @@ ANY = Tolerance(0.0)
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The result of a claim, from pairs of runs with the same seed, arrivals and work."""
+    """The result of a claim, from pairs of runs with the same seed."""
 
     #: Whether the claim holds for the mean of the differences.
     holds: bool
@@ -102,7 +102,12 @@ def compare_pairs(
 
 
 def summary(verdicts: Mapping[str, str], claims: Mapping[str, bool]) -> str:
-    """Return the verdict for the line: the names of what differs, or the weakest agreement."""
+    """Return one verdict for a line of the table, from those of its values and its claims.
+
+    Returns:
+        "differs" with the names of the values and claims that do not agree. If all agree: "too few
+        runs" if any value is undecided, otherwise the weakest kind of agreement.
+    """
     wrong = [name for name, verdict in verdicts.items() if verdict == DIFFERS]
     wrong += [f"not {claim}" for claim, true in claims.items() if not true]
     if wrong:

@@ -35,7 +35,7 @@ class Always:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Accepts every allowed size; otherwise proposes the nearest size on the way there."""
+    """Accepts every size that the job allows; otherwise proposes the nearest one before it."""
 
     def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
         """Return the offered size, or the nearest allowed one on the side of the present size."""
@@ -77,7 +77,7 @@ class Reluctant:
 
 @dataclass(frozen=True, slots=True)
 class Countering:
-    """Proposes half of every offer: the nearest allowed size on its own side of the middle."""
+    """Proposes at most half of the offered change, to an allowed size; accepts if there is none."""
 
     def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
         """Return a size between the two sizes; the offered one if there is none."""
@@ -117,7 +117,7 @@ _FORMS = (*_MODELS, "random:P", "random:P:partial")
 
 
 def parse_answers(text: str) -> AnswerModel:
-    """Read the name of an answer model.
+    """Return the answer model that a text names.
 
     It is one of ``always``, ``bounds``, ``pow2``, ``reluctant``, ``countering``, ``random:P`` and
     ``random:P:partial`` (P: the probability of success).
@@ -141,7 +141,7 @@ def parse_answers(text: str) -> AnswerModel:
 
 
 def consider(model: AnswerModel, template: Template, now: int, sizes: Sizes, rng: Random) -> int:
-    """Return the size to which a model agrees. ``countering`` accepts final offers."""
+    """Return the size to which a model agrees; to a final offer, ``countering`` agrees."""
     offered = int(template.items[0].sizes)
     if template.verb is Verb.FINAL and isinstance(model, Countering):
         return offered
@@ -149,7 +149,7 @@ def consider(model: AnswerModel, template: Template, now: int, sizes: Sizes, rng
 
 
 def answer(template: Template, now: int, agreed: int) -> Template:
-    """Return the answer of an application on ``now`` processors that agrees to ``agreed``."""
+    """Return the message with which a job on ``now`` processors agrees to ``agreed``."""
     item, number = template.items[0], template.negotiation
     job, epoch = template.job, template.epoch
     if agreed == int(item.sizes):

@@ -75,10 +75,13 @@ def _seconds(text: str) -> float:
 
 
 def cycle_cost(costs: Iterable[float], *, parallel: bool) -> float:
-    """Return the total cost of one cycle's negotiations, held one after another or in parallel."""
+    """Return the seconds that a cycle's negotiations take, one after another or in parallel."""
     return max(costs, default=0.0) if parallel else math.fsum(costs)
 
 
 def adaptation_pause(cost: float, before: int, after: int) -> float:
-    """Return for how many seconds a resize stops a job: C x |p1 - p2| (Ghafoor 3.16)."""
+    """Return for how many seconds a resize stops a job: cost times changed processors.
+
+    This is C x |p1 - p2| of Ghafoor 3.16.
+    """
     return cost * abs(before - after)

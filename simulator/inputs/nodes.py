@@ -15,7 +15,7 @@ _GROUP = re.compile(r"(\d{1,6})x(\d{1,6})(?::(.+))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """A number of nodes with the same slots, memory, resources and properties."""
+    """A number of equal nodes: slots, memory, generic resources and properties of each."""
 
     count: int
     slots: int

@@ -27,7 +27,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything except the jobs. Times in seconds.
+    """All settings of a simulation except its jobs. Times are in seconds.
 
     The same settings with the same seed give the same result on every computer.
 

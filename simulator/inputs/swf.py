@@ -53,7 +53,7 @@ _NAMES = {
 
 
 class _UnusableError(ValueError):
-    """A line cannot be used. It has the reason and the kind of the reason."""
+    """A line of a log cannot be used; it has the reason and the kind of reason."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(reason)
@@ -61,7 +61,7 @@ class _UnusableError(ValueError):
 
 
 class _Record(NamedTuple):
-    """A usable line. Jobs are sorted by these fields in this order."""
+    """A usable line of a log; sorting compares the fields in this order."""
 
     submit: float
     number: int
@@ -82,7 +82,7 @@ def read_swf(
     *,
     memory: bool = False,
 ) -> Workload:
-    """Read a log.
+    """Read the jobs of a log in the Standard Workload Format.
 
     Args:
         path: the file; its first bytes show whether it is compressed.
@@ -231,7 +231,7 @@ def _fault(fields: list[bytes], place: int) -> str:
 
 
 def _machine(header: dict[str, str]) -> int | None:
-    """Return the processors in the head of the file. Nodes of old logs have one processor."""
+    """Return the number of processors stated in the head of a log; None if it states none."""
     for label in ("MaxProcs", "MaxNodes"):
         match = _FIRST_NUMBER.match(header.get(label, ""))
         if match and int(match[0]) > 0:
@@ -242,7 +242,7 @@ def _machine(header: dict[str, str]) -> int | None:
 def _unique_and_fitting(
     records: list[_Record], machine: int | None, skipped: list[Skipped]
 ) -> Iterator[_Record]:
-    """Leave out jobs that are too wide, and repeated lines of a job (parts of its run)."""
+    """Yield the records without jobs that are too wide and without repeated lines of a job."""
     seen: dict[int, int] = {}
     for record in records:
         first = seen.setdefault(record.number, record.line)
@@ -288,5 +288,5 @@ def _jobs(records: list[_Record], *, memory: bool) -> list[SimJob]:
 
 
 def _needs(memory: float) -> NodeNeeds | None:
-    """Return what a job needs that requests so many KB for each processor."""
+    """Return the needs of a job that requests ``memory`` KB for each processor; None for 0."""
     return NodeNeeds(((MEMORY, int(memory) * 1024),)) if memory >= 1 else None

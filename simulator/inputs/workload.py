@@ -37,7 +37,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class SimJob:
-    """A job of a workload. Times are seconds from the beginning of the simulation.
+    """A job of a workload. Times are in seconds from the beginning of the simulation.
 
     Raises:
         WorkloadError: a number is invalid. The message names the job and the field.
@@ -129,7 +129,7 @@ TOO_WIDE = "wider than the machine"
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A record that was not used."""
+    """A record of a log that was not used, with its line and the reason."""
 
     #: The number of the line, from 1.
     line: int
@@ -163,5 +163,5 @@ class Workload:
         return kinds
 
     def with_jobs(self, jobs: Iterable[SimJob]) -> "Workload":
-        """Return the workload with other jobs."""
+        """Return a copy of the workload with other jobs."""
         return dataclasses.replace(self, jobs=list(jobs))

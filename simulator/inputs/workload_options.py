@@ -81,7 +81,7 @@ def read_side_file(path: str | Path) -> list[Attributes]:
 
 
 def merge_side_file(workload: Workload, path: str | Path) -> Workload:
-    """Return the workload with the attributes of a side file.
+    """Return the workload with the attributes that a side file states for its jobs.
 
     Raises:
         WorkloadError: the file cannot be read, is invalid, or has none of the jobs.

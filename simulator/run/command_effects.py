@@ -110,7 +110,7 @@ class SimulatedJobs:
         }
 
     def dispatch(self, orders: Iterable[Command]) -> RunStrategy | None:
-        """Execute commands of the core. Return the order to run the strategy, if there is one."""
+        """Execute commands of the core; return the order to run the strategy, None without one."""
         order = None
         for command in orders:
             if type(command) is RunStrategy:
@@ -120,12 +120,12 @@ class SimulatedJobs:
         return order
 
     def take_immediate(self) -> list[Event]:
-        """Return the events that follow from the commands so far, and forget them."""
+        """Return the events that the executed commands have caused, and forget them."""
         events, self._immediate = self._immediate, []
         return events
 
     def with_deferred(self, batch: list[Event]) -> list[Event]:
-        """Return, and forget, the events that could wait, followed by those of ``batch``."""
+        """Return the deferred events, followed by those of ``batch``, and forget them."""
         if not self._deferred:
             return batch
         batch = [*self._deferred, *batch]
@@ -142,7 +142,7 @@ class SimulatedJobs:
     # ---------------------------------------------------------------- starts and ends
 
     def submit(self, job: SimJob) -> None:
-        """Add a job to the jobs that have not ended."""
+        """Add a job to the simulated jobs that have not ended."""
         self.open_jobs[job.id] = job
         self.metrics.submitted(job.submit)
         self.metrics.changes += 1
@@ -197,7 +197,7 @@ class SimulatedJobs:
         return cost.draw(Random(f"{self._settings.seed}:adaptation:{job.id}"))
 
     def _schedule_end(self, run: Run) -> None:
-        """Schedule the end of a run as it is now. If the run changes, the entry has no effect."""
+        """Schedule the end of a run; the entry has no effect if the run changes before."""
         self._queue.schedule(run.end, self._end, (run, run.version), END)
 
     def _end(self, argument: tuple[Run, int]) -> Iterable[Event]:
@@ -210,7 +210,7 @@ class SimulatedJobs:
         return (ProcessesExited(JobId(run.job.id), run.number, FIRST_START, exits),)
 
     def _kill(self, command: commands.Kill) -> None:
-        """End processes at the present time; a kill without processors ends the whole run."""
+        """End processes at the present time; without named processors, all of the run."""
         run = self.runs.get(command.job)
         if run is None or run.number != command.run:
             return
@@ -253,7 +253,7 @@ class SimulatedJobs:
     # ---------------------------------------------------------------- evolving jobs
 
     def _schedule_phase(self, run: EvolvingRun) -> None:
-        """Schedule the end of a run's present phase, or the end of the run after its last one."""
+        """Schedule the end of a run's present phase; in its last phase, the end of the run."""
         end = run.phase_end
         if end is not None:
             self._queue.schedule(end, self._end_phase, (run, run.version), PHASE)
@@ -296,7 +296,7 @@ class SimulatedJobs:
         self._immediate.append(StandbyReady(command.job, command.run, command.resize))
 
     def _go(self, command: commands.SendGo) -> None:
-        """Resize the job at its next safe point, if it has not ended by then."""
+        """Schedule a resize at the job's next safe point."""
         run, now = self.runs[command.job], self._queue.now
         at = next_safe_point(run.start, now, self._settings.safe_point_interval)
         self._going[command.job] = command
@@ -306,7 +306,7 @@ class SimulatedJobs:
             self._queue.schedule(at, self._resize, command)
 
     def _resize(self, go: commands.SendGo) -> Sequence[Event]:
-        """Resize the job at its safe point. Processes that leave exit."""
+        """Resize a job at its safe point; processes that leave exit."""
         if self._going.get(go.job) is not go:
             return ()
         del self._going[go.job]
@@ -371,7 +371,7 @@ class SimulatedJobs:
                 self._on_note(note)
 
     def _count_refused_part(self, note: Note) -> None:
-        """Count a part of a plan that does not fit, if the plan is old; otherwise stop.
+        """Count a part of an old plan that no longer fits.
 
         Raises:
             StrategyFaultError: the plan is not old, so the strategy is at fault.

@@ -42,7 +42,7 @@ def make_record(job: SimJob, state: Job, run: Run | None, now: float) -> JobReco
 
 
 def is_late(job: SimJob, record: JobRecord) -> bool:
-    """Return whether a job ended after its deadline, by more than rounding explains."""
+    """Return whether a job ended after its deadline; differences by rounding do not count."""
     if job.contract is None:
         return False
     return record.end > job.contract.deadline(job.submit) * (1 + 1e-12) + 1e-6

@@ -51,7 +51,7 @@ class EventQueue:
         return True
 
     def advance(self, seconds: float) -> None:
-        """Let time pass without handling the entries that become due."""
+        """Advance the clock by ``seconds`` without handling entries that become due."""
         self.now += seconds
 
     def collect_due(self, batch: list[Event]) -> None:

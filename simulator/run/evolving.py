@@ -33,7 +33,7 @@ COUNTED = {
 
 
 class EvolvingRun(Run):
-    """A run of a job with phases."""
+    """A run of an evolving job, which has phases."""
 
     __slots__ = ("_later", "asked", "open", "place", "request")
 
@@ -53,18 +53,21 @@ class EvolvingRun(Run):
 
     @property
     def phase(self) -> Phase:
-        """Return the phase of the program that the job computes at present."""
+        """Return the present phase of the program."""
         return self.job.phases[self.place]
 
     @property
     def phase_end(self) -> float | None:
-        """When this phase ends; None in the last phase or if the job stands still."""
+        """Return the simulated time, in seconds, at which the present phase ends.
+
+        None in the last phase, and while the job stands still or saves a checkpoint.
+        """
         if self.stalled or self.saving or self.place == len(self._later) - 1:
             return None
         return self.time_of(self.work_left - self._later[self.place])
 
     def resume_from(self, earlier: Run, restart_s: float) -> None:
-        """Resume in the phase of the earlier run."""
+        """Continue in the phase that the earlier run had reached."""
         super().resume_from(earlier, restart_s)
         if isinstance(earlier, EvolvingRun):
             self.place, self.asked = earlier.place, earlier.asked
@@ -78,7 +81,7 @@ class EvolvingRun(Run):
         self._project(now)
 
     def set_stalled(self, still: bool, now: float) -> None:
-        """Let the job stand still because it has too few processors, or continue."""
+        """Stop computing because the job has too few processors, or continue."""
         if still != self.stalled:
             self._account(now)
             self.stalled = still
@@ -86,7 +89,7 @@ class EvolvingRun(Run):
 
 
 class Phases:
-    """The requests of evolving jobs, and their reactions to answers.
+    """Makes the requests of evolving jobs when phases begin, and applies the answers.
 
     Args:
         schedule: called when a run's phase ends at another time than before.
@@ -100,7 +103,7 @@ class Phases:
         self._counts = counts
 
     def begin(self, run: EvolvingRun, now: float) -> Iterable[Event]:
-        """Begin a phase: ask for the processors that it needs, or give its surplus back."""
+        """Begin a phase: request more processors, or give surplus ones back."""
         phase, size = run.phase, len(run.ranks)
         if size == phase.maximum:
             run.set_stalled(False, now)
@@ -126,7 +129,7 @@ class Phases:
         return self.begin(run, now)
 
     def take_answer(self, run: EvolvingRun, answer: AnswerRequest, now: float) -> None:
-        """Take the answer to a request."""
+        """Apply the core's answer to a request."""
         gives = run.open.pop(answer.number, None)
         if gives is False:
             self._counts[COUNTED[answer.outcome]] += 1
@@ -162,7 +165,7 @@ class Phases:
 
 
 def bounded(run: Run, offered: int, agreed: int) -> int:
-    """Limit the size to which a job agrees to what its present phase can use."""
+    """Limit the size to which a job agrees, to what its present phase can use."""
     if not isinstance(run, EvolvingRun):
         return agreed
     now, phase = len(run.ranks), run.phase

@@ -15,7 +15,7 @@ from pliant.simulator.inputs.workload import SimJob
 
 
 class Run:
-    """One run of a job on its processors. Times in seconds on the simulated clock."""
+    """One run of a job on its processors. Times are in simulated seconds."""
 
     __slots__ = (
         "_paused",
@@ -84,7 +84,7 @@ class Run:
         self.ended = False
 
     def resize(self, ranks: tuple[int, ...], now: float) -> None:
-        """Continue with another allocation after the pause that the change costs."""
+        """Change the allocation; the job pauses for the cost of the change, then continues."""
         pause = adaptation_pause(self.cost, len(self.ranks), len(ranks))
         self._account(now)
         # A change during the pause of an earlier change adds its pause to the end of that one.
@@ -117,11 +117,11 @@ class Run:
         self._project(self.start)
 
     def time_of(self, work: float) -> float:
-        """Return when ``work`` seconds of the work that is left are done, if nothing changes."""
+        """Return when ``work`` seconds of the remaining work are done, if nothing changes."""
         return self._since + work / self._speedup(len(self.ranks))
 
     def _project(self, now: float) -> None:
-        """Compute the end again, because something has changed."""
+        """Compute the end of the run again after a change."""
         self.version += 1
         if self.stalled or self.saving:
             self.end = math.inf
@@ -130,7 +130,7 @@ class Run:
             self.end = self.time_of(self.work_left)
 
     def finish(self, now: float) -> None:
-        """End the run: its processes have exited."""
+        """Record that the run has ended."""
         if not self.ended:
             self._account(now)
             if now >= self.end:

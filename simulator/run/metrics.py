@@ -86,7 +86,7 @@ TOTALS = frozenset(
 
 
 class Metrics:
-    """Sums over the records of jobs that have ended, and counters."""
+    """Collects sums over ended jobs, and counters, and computes the metrics from them."""
 
     def __init__(self, processors: int) -> None:
         self._processors = processors
@@ -104,7 +104,7 @@ class Metrics:
         self.counts = dict.fromkeys(COUNTED, 0)
 
     def submitted(self, time: float) -> None:
-        """Count a submission, and note the time of the first one."""
+        """Count a submission; the first one begins the measured span."""
         self.counts["jobs"] += 1
         if self._first is None or time < self._first:
             self._first = time

@@ -8,7 +8,7 @@ from pliant.core.model.lifecycle import JobState
 
 
 class JobRecord(NamedTuple):
-    """A job that has ended. Times in seconds on the simulated clock."""
+    """What happened to a job that has ended. Times are in simulated seconds."""
 
     #: Its number in the workload.
     id: int
@@ -42,12 +42,12 @@ class JobRecord(NamedTuple):
 
     @property
     def turnaround(self) -> float:
-        """From submission to end (Ghafoor 3.1; Streit's response time)."""
+        """Seconds from submission to end (Ghafoor 3.1; Streit's response time)."""
         return self.end - self.submit
 
     @property
     def wait(self) -> float:
-        """From submission to start; to the end of a job that never started."""
+        """Seconds from submission to the first start; to the end if the job never started."""
         return (self.end if self.start is None else self.start) - self.submit
 
     @property
@@ -57,7 +57,7 @@ class JobRecord(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The processors that a job held for some time. Times in seconds on the simulated clock."""
+    """A period in which a job held the same processors. Times are in simulated seconds."""
 
     #: Its number in the workload.
     job: int

@@ -57,7 +57,7 @@ def simulate(
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Collect garbage less often: a simulation makes many small objects but no cycles."""
+    """Within this context, collect garbage less often, because a simulation makes no cycles."""
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS, *before[1:])
     try:

@@ -13,7 +13,7 @@ _TERM = 15
 
 
 class SimulatedNodes:
-    """The nodes. Processors are numbered in order of cluster and node."""
+    """The simulated nodes; processors are numbered in the order of clusters and nodes."""
 
     def __init__(self, settings: Settings) -> None:
         clusters = settings.clusters or (Cluster("default", settings.total),)
@@ -35,7 +35,7 @@ class SimulatedNodes:
         return dict.fromkeys([self._node_of[processor] for processor in processors])
 
     def exits(self, processors: Sequence[int], *, killed: bool = False) -> tuple[Exit, ...]:
-        """Return how the processes on these processors exit. Failed nodes report nothing."""
+        """Return the exits of the processes on these processors; failed nodes report none."""
         exits = self._ended if killed else self._clean
         if not self.down:
             return tuple([exits[processor] for processor in processors])

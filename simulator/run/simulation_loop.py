@@ -126,7 +126,7 @@ class Engine:
                 progress(ended, self._queue.now)
 
     def _instant(self, batch: list[Event]) -> None:
-        """Handle the events of this instant and everything that follows without time passing."""
+        """Handle the events of this instant, and all that follow from them without time passing."""
         order: RunStrategy | None = None
         rounds = 0
         while True:
@@ -184,7 +184,7 @@ class Engine:
             ) from error
 
     def _negotiate(self, plan: Plan) -> bool:
-        """Let the time pass that a plan's negotiations take. Return whether any time passed."""
+        """Advance the clock by the duration of a plan's negotiations; return whether it moved."""
         self.jobs.set_plan_is_old(False)
         if not plan.shrinks and not plan.expands:
             return False
@@ -211,7 +211,7 @@ class Engine:
     # ---------------------------------------------------------------- submissions
 
     def _arrive(self, job: SimJob | None) -> Iterable[Event]:
-        """Submit a job and schedule the next submission."""
+        """Return the submission of a job, and schedule the next one."""
         following = next(self._arrivals, None)
         if following is None:
             self._arriving = False

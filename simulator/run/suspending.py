@@ -69,7 +69,7 @@ class Suspensions:
         return ()
 
     def restore(self, run: Run, earlier: Run) -> None:
-        """Let another run of a job begin with what its last checkpoint holds."""
+        """Start another run of a job with the work and the phase of its last checkpoint."""
         cost = self._settings.restart_cost.draw(self._rng)
         self._metrics.suspension_cost_s += cost * len(run.ranks)
         run.resume_from(earlier, cost)

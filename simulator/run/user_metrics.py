@@ -21,7 +21,7 @@ USER_DESCRIPTIONS = {
 
 
 class UserMetrics:
-    """Sums for each user, in constant time per job."""
+    """Sums for each user, and the metrics computed from them."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, int] = {}
@@ -31,7 +31,7 @@ class UserMetrics:
         self._at_last: dict[str, float] = {}
 
     def ended(self, job: SimJob, record: JobRecord) -> None:
-        """Add a job that has ended."""
+        """Add the record of a job that has ended."""
         if record.start is not None:
             user = job.user
             self._jobs[user] = self._jobs.get(user, 0) + 1
@@ -39,7 +39,7 @@ class UserMetrics:
             self._area[user] = self._area.get(user, 0.0) + record.area
 
     def last_submitted(self, runs: Iterable[Run], now: float) -> None:
-        """Note what each user has used until now, with the jobs that run."""
+        """Note what each user has used until the last submission, running jobs included."""
         found = dict(self._area)
         for run in runs:
             found[run.job.user] = found.get(run.job.user, 0.0) + run.area_until(now)

@@ -32,7 +32,7 @@ class UnknownOptionError(OptionError):
 
 @dataclass(frozen=True, slots=True)
 class StrategyOption:
-    """An option of a strategy."""
+    """An option of a strategy: name, expected values, default and help text."""
 
     #: As on the command line, with ``-``.
     name: str
@@ -63,7 +63,7 @@ def convert(
     options: Mapping[str, object],
     others: Iterable[str] = (),
 ) -> dict[str, object]:
-    """Return keyword arguments for ``make``, converted from what a user wrote.
+    """Check a user's options for a strategy; return them as keyword arguments for ``make``.
 
     Args:
         strategy: the name of the strategy, for messages.
@@ -120,7 +120,7 @@ def _alternatives(kind: Any) -> tuple[Any, ...]:
 
 
 def _read(kind: Any, text: str) -> object:
-    """Convert a text to a plain type. Raise ValueError if the text does not fit."""
+    """Convert a text to a plain type; raise ValueError if that is not possible."""
     if get_origin(kind) is Literal and text in get_args(kind):
         return text
     if kind is bool and text.lower() in _TRUTH:

@@ -129,7 +129,7 @@ def _memory_faults(memory: object, before: object) -> Iterator[str]:
 
 
 def find_fault(view: View, plan: Plan) -> str | None:
-    """Return a message about the first fault of a plan; None if the plan fits the view."""
+    """Return a message about the first fault of a plan; None if it fits the view."""
     # Later checks rely on earlier ones, so the check stops at the first fault.
     return next(_faults(view, plan), None)
 
@@ -168,7 +168,7 @@ def _faults(view: View, plan: Plan) -> Iterator[str]:
 
 
 def _node_faults(view: View, plan: Plan, running: Mapping[JobId, RunningJob]) -> Iterator[str]:
-    """Check that jobs get only processors of nodes that fit them, and have enough for them."""
+    """Yield a message for each job whose processors' nodes do not suit it or lack something."""
     room = NodeRoom(view.nodes, view.room or {})
     needs = {job.id: job.needs for job in (*view.waiting, *view.suspended)}
     needs |= {job.id: job.needs for job in view.promised}
@@ -250,7 +250,7 @@ def _texts(reason: WaitReason) -> Iterator[str]:
 
 
 def _is_text(reason: str) -> bool:
-    """Return whether a text can be stored; a part of a surrogate pair cannot."""
+    """Return whether a text can be stored as UTF-8."""
     try:
         reason.encode()
     except UnicodeEncodeError:

@@ -27,7 +27,7 @@ MAX_RESERVATIONS = 30
 
 @dataclass(slots=True)
 class _Remaining:
-    """The processors that the plan has left for more jobs, and how it plans these jobs.
+    """What a plan has left for further jobs: processors, amounts on nodes, and their future use.
 
     The functions below change ``free``, ``room`` and ``profile`` with each job that they choose.
     """
@@ -43,7 +43,7 @@ class _Remaining:
     seconds: Seconds
 
     def end(self, job: WaitingJob, size: int) -> float:
-        """Return when a job ends that starts now on ``size`` processors."""
+        """Return the planned end of a job that starts now on ``size`` processors."""
         return self.now + self.seconds(job, size)
 
 
@@ -55,7 +55,7 @@ def choose(
     wanted: Callable[[WaitingJob], int],
     seconds: Seconds,
 ) -> list[Choice]:
-    """Return the jobs that start now, with their processors.
+    """Return the jobs of the queue that start now, each with its processors.
 
     Args:
         queue: the waiting jobs in order.
@@ -75,7 +75,7 @@ def choose(
 
 
 def _easy(queue: Sequence[WaitingJob], left: _Remaining) -> list[Choice]:
-    """Choose jobs that do not delay the first one of the queue, which does not fit.
+    """Choose later jobs that do not delay the first job of the queue, which does not fit.
 
     A job that ends after the reserved start must fit at present and at that start. In between and
     later, more is free.
@@ -163,7 +163,7 @@ def from_head(
 
 
 def _now(job: WaitingJob, free: ProcessorMap, left: _Remaining) -> ProcessorMap:
-    """Return processors of ``free`` on which a job can run from now to its end.
+    """Return free processors on which a job can run from now to its planned end.
 
     Returns:
         The processors; none if the job has to wait.

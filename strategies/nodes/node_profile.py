@@ -27,7 +27,7 @@ class _Reservation:
 
 
 class NodeProfile:
-    """The free processors from now on, from which reservations are subtracted.
+    """Which processors are free from now on, by the estimates, less those that are reserved.
 
     All reservations that overlap a period count as if they were simultaneous. So a start may be
     planned later than necessary, but never on processors that another job has.
@@ -104,7 +104,7 @@ class NodeProfile:
         return math.inf, NONE
 
     def _first_step(self, needs: NodeNeeds | None, size: int) -> tuple[float, ProcessorMap]:
-        """Return the same without reservations, when only more and more becomes free."""
+        """Return the result of `earliest` if there are no reservations."""
         _, free, room = self._steps[0]
         numbers = {node.name: room.number_on(needs, node, free) for node, _ in room.parts(free)}
         reach, place = sum(numbers.values()), 0
@@ -123,7 +123,7 @@ class NodeProfile:
         return start, _lowest_of(fit & ~now, fit & now, size)
 
     def at(self, time: float) -> tuple[ProcessorMap, NodeRoom]:
-        """Return the free processors at a time without reservations, and a copy of the room."""
+        """Return the free processors at a time, ignoring reservations, and what nodes have left."""
         free, room = self._at(time)
         return free, room.copy()
 
@@ -157,12 +157,12 @@ class NodeProfile:
 
 
 def room_of(view: View) -> NodeRoom:
-    """Return what is left on the nodes of a view, to be changed while a plan is made."""
+    """Return what the nodes of a view have left, as an object that a plan may change."""
     return NodeRoom(view.nodes, view.room or {})
 
 
 def _lowest_of(first: ProcessorMap, then: ProcessorMap, number: int) -> ProcessorMap:
-    """Return the lowest processors of one set, and as many of another one as are missing."""
+    """Return ``number`` processors: the lowest of ``first``, then the lowest of ``then``."""
     chosen = lowest(first, min(number, count(first)))
     return chosen | lowest(then, number - count(chosen))
 

@@ -57,7 +57,7 @@ def strict(
 
 
 def from_head(queue: Sequence[WaitingJob], free: int, wanted: Wanted) -> tuple[list[Choice], int]:
-    """Return the jobs that start from the head, and how many processors are free after that."""
+    """Return the jobs that start from the head of the queue, and how many processors remain."""
     chosen: list[Choice] = []
     for job in queue:
         values = job.sizes.values
@@ -78,7 +78,7 @@ def planned_seconds(job: WaitingJob, size: int) -> float:
 
 
 def _coming(view: View, chosen: Sequence[Choice]) -> list[Release]:
-    """Return the processors that become free, by the estimates, if ``chosen`` start now."""
+    """Return when processors become free, by the estimates, if the ``chosen`` jobs start now."""
     coming = releases(view)
     coming += [(view.now + planned_seconds(job, size), size) for job, size in chosen]
     coming.sort()
@@ -91,7 +91,7 @@ def _coming(view: View, chosen: Sequence[Choice]) -> list[Release]:
 def easy(
     queue: Sequence[WaitingJob], view: View, free: int, wanted: Wanted = preferred
 ) -> list[Choice]:
-    """Choose by EASY: the first job that does not fit is not delayed, later ones may be."""
+    """Choose by EASY: only the first job that does not fit is protected from delay."""
     chosen, free = from_head(queue, free, wanted)
     blocked = len(chosen)
     # A job that does not fit now will not fit later in this walk, because `free` only decreases.
@@ -117,7 +117,10 @@ def easy(
 
 
 def _shadow(need: int, free: int, coming: Sequence[Release]) -> tuple[float, int]:
-    """Return when ``need`` processors are free (inf if not known), and how many more then."""
+    """Return when ``need`` processors will be free, and how many more are free then.
+
+    The time is infinity if it is not known.
+    """
     shadow = math.inf
     for end, number in coming:
         if free >= need and end > shadow:
@@ -166,7 +169,7 @@ def plan(
     wanted: Wanted = preferred,
     after: float = -math.inf,
 ) -> tuple[float, int]:
-    """Reserve processors for a job at its earliest feasible start.
+    """Reserve processors for a job at its earliest possible start.
 
     Args:
         profile: the free processors over time; the reservation is made in it.

@@ -49,7 +49,7 @@ class DonorLimits:
         return self._above
 
     def forget(self) -> None:
-        """Forget the count, because the planned sizes have been replaced."""
+        """Count again at the next use, because the planned sizes have been replaced."""
         self._heap = None
 
     def _counted(self, sizes: dict[JobId, int]) -> list[tuple[float, int, int]]:
@@ -88,7 +88,7 @@ class DonorLimits:
 
 
 class PlannedShrinks:
-    """The sizes and processors that donors would have after the planned shrinks."""
+    """The sizes that donors would have after the planned shrinks, and the processors they give."""
 
     def __init__(self, view: View, usable: ProcessorMap, surplus: Surplus) -> None:
         self._usable = usable
@@ -110,13 +110,13 @@ class PlannedShrinks:
         self.spare |= from_indices(job.ranks[size:before]) & self._usable
 
     def undo(self, sizes: dict[JobId, int], spare: ProcessorMap) -> None:
-        """Restore sizes and spare processors."""
+        """Restore earlier sizes and spare processors, which drops the shrinks planned since."""
         self.sizes, self.spare = sizes, spare
         for limits in (self.minima, self.preferred):
             limits.forget()
 
     def by_donor(self) -> list[tuple[ProcessorMap, NodeNeeds | None]]:
-        """Return the spare processors by the donors that give them, with what these need."""
+        """Return the spare processors of each donor, with what its processes need of nodes."""
         return [
             (given, job.needs)
             for job in self.donors
@@ -124,7 +124,7 @@ class PlannedShrinks:
         ]
 
     def offer(self, placer: Placer) -> None:
-        """Add a shrink to the plan for every donor that gives."""
+        """Add the planned shrinks to the plan, one for each donor that gives processors."""
         for job in self.donors:
             if self.sizes[job.id] < job.size:
                 placer.shrink(job, self.sizes[job.id])

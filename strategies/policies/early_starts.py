@@ -19,7 +19,7 @@ Agreement = Literal["direct", "pool", "steal"]
 
 
 def start_promised(view: View, placer: Placer, agreement: Agreement) -> None:
-    """Start all jobs that can start, then update the reservations of the others in the plan.
+    """Start all jobs with reservations that can start, and update the other reservations.
 
     Choice where the source is silent: a job uses its own reserved processors first, then free ones,
     then those of other jobs, the latest job first.

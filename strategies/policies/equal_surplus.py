@@ -7,7 +7,7 @@ from pliant.core.values.sizes import Sizes
 
 
 class Member(NamedTuple):
-    """A job that takes part in the sharing."""
+    """A job that takes part in sharing the surplus."""
 
     id: JobId
     sizes: Sizes

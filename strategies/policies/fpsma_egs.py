@@ -25,12 +25,12 @@ Gain = Callable[[RunningJob, int, int], int]
 
 
 def takes(job: RunningJob, size: int, offered: int) -> int:
-    """Return how many of ``offered`` more processors a job on ``size`` processors takes."""
+    """Return how many of ``offered`` additional processors a job on ``size`` would take."""
     return max(0, job.sizes.largest_at_most(min(size + offered, job.sizes.max)) - size)
 
 
 def gives(job: RunningJob, size: int, asked: int) -> int:
-    """Return how many processors a job on ``size`` processors gives if asked for ``asked``.
+    """Return how many processors a job on ``size`` would give if asked for ``asked``.
 
     It gives more if its grammar has no size in between, and less if it reaches its minimum.
     """
@@ -54,7 +54,7 @@ class Growth:
     declined: set[JobId] = field(default_factory=set)
 
     def offer(self, job: RunningJob, amount: int) -> None:
-        """Offer a job ``amount`` processors. An amount of 0 is not offered."""
+        """Plan to offer a job ``amount`` more processors; it may take fewer. 0 is not offered."""
         if amount > 0:
             taken = takes(job, self.sizes[job.id], amount)
             self.sizes[job.id] += taken
@@ -110,11 +110,11 @@ class MalleabilityPolicy(ABC):
 
     @abstractmethod
     def _grow(self, jobs: Sequence[RunningJob], growth: Growth) -> None:
-        """Make the offers of a round. ``jobs`` has the earliest started job first."""
+        """Plan the growth of jobs, which are ordered by start, the earliest first."""
 
     @abstractmethod
     def _shrink(self, jobs: Sequence[RunningJob], shrinking: Shrinking) -> list[RunningJob]:
-        """Ask jobs, latest started first. Return the jobs that may be asked again."""
+        """Plan shrinks, latest started job first; return the jobs that may be asked again."""
 
 
 class Fpsma(MalleabilityPolicy):

@@ -71,7 +71,7 @@ class Profile:
             self._free.append(total)
 
     def earliest(self, processors: int, seconds: float, after: float = -math.inf) -> float:
-        """Return the first time from which processors are free long enough; inf if never.
+        """Return the first time from which enough processors are free long enough; inf if never.
 
         Args:
             processors: how many processors are needed.
@@ -96,7 +96,7 @@ class Profile:
         return math.inf
 
     def least(self, start: float, end: float) -> int:
-        """Return the smallest number of free processors from ``start`` until ``end``."""
+        """Return the smallest number of processors that are free from ``start`` until ``end``."""
         times, free = self._times, self._free
         place = self._place(start)
         result = free[place]
@@ -129,5 +129,5 @@ class Profile:
 
     @property
     def steps(self) -> list[tuple[float, int]]:
-        """The steps as (time from which, number of free processors), ascending."""
+        """The steps in order of time: when each begins, and how many processors are then free."""
         return list(zip(self._times, self._free, strict=True))

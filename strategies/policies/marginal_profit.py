@@ -28,7 +28,7 @@ ROUNDING_S = 5e-7
 
 @dataclass(slots=True, eq=False)
 class JobValue:
-    """A job in the plan: its contract, and the size that it would have."""
+    """A job in the plan, with its contract, its remaining work and its planned size."""
 
     id: JobId
     arrival: float
@@ -50,7 +50,7 @@ class JobValue:
 
     @property
     def deadline(self) -> float:
-        """The time by which it must have ended; infinity without a contract."""
+        """The time of the deadline; infinity without a contract."""
         return math.inf if self.contract is None else self.contract.deadline(self.arrival)
 
     def profit(self, size: int, now: float) -> float:
@@ -64,7 +64,7 @@ class JobValue:
         return self.contract.value(0.0, taken)
 
     def min_size_at(self, at: float) -> int:
-        """Return the smallest size that meets the deadline from the time ``at`` on.
+        """Return the smallest size that meets the deadline if the job has it from ``at`` on.
 
         Returns 0 if no size does, or if the remaining work is unknown.
         """
@@ -81,13 +81,13 @@ class JobValue:
 
 
 def value_of(job: WaitingJob, view: View) -> JobValue:
-    """Return a waiting job as the plan begins with it: without processors."""
+    """Return a waiting job as it enters the plan: without processors."""
     sizes = job.sizes.up_to(view.total) or job.sizes
     return JobValue(job.id, job.arrival, view.now, sizes, job.speedup, job.contract, job.work)
 
 
 def _running(job: RunningJob, now: float) -> JobValue:
-    """Return a running job as the plan begins with it.
+    """Return a running job as it enters the plan: at its present size.
 
     A job to which nothing can be offered keeps its processors.
     """
@@ -106,7 +106,7 @@ _Donor = tuple[float, float, int, float, JobValue]
 
 
 class Valuation:
-    """The planned sizes of all running jobs. Changes can be undone."""
+    """The planned sizes of all running jobs; planned changes can be undone."""
 
     def __init__(self, view: View) -> None:
         self.now = view.now
@@ -123,7 +123,7 @@ class Valuation:
         return self.free + sum(self._between(c, c.minpe, c.size) for c in self.jobs)
 
     def admit(self, new: JobValue, size: int, *, for_profit: bool) -> bool:
-        """Give a new job ``size`` processors: free ones first, then those with the least loss.
+        """Give a new job ``size`` processors: free ones, then those of jobs that lose least.
 
         Args:
             new: the job.
@@ -195,7 +195,7 @@ class Valuation:
                 heappush(heap, (-gain / (above - job.size), job.started, job.id, job))
 
     def _donors(self, new: JobValue | None = None) -> list[_Donor]:
-        """Return a heap of the jobs, besides ``new``, that can shrink, by the loss of one step."""
+        """Return a heap of the jobs that can shrink, ordered by the loss of one step."""
         heap = [
             entry for job in self.jobs if job is not new and (entry := self._donor(job)) is not None
         ]
@@ -203,7 +203,10 @@ class Valuation:
         return heap
 
     def _donor(self, job: JobValue) -> _Donor | None:
-        """Return a heap entry: least loss per processor, then latest start, then largest id."""
+        """Return a job's entry in the heap of donors; None if it cannot shrink.
+
+        Ordered by the least loss per processor, then the latest start, then the largest number.
+        """
         below = job.sizes.largest_at_most(job.size - 1)
         if not below or below < job.minpe:
             return None
@@ -211,7 +214,7 @@ class Valuation:
         return (loss / (job.size - below), -job.started, -job.id, loss, job)
 
     def _collect(self, donors: list[_Donor], number: int) -> float | None:
-        """Let donors give until ``number`` processors are free. Return the loss, or None."""
+        """Shrink donors until ``number`` processors are free; return the loss, None if too few."""
         total = 0.0
         while self.free < number:
             if not donors:

@@ -51,13 +51,13 @@ def processors_by_cluster(nodes: Iterable[NodeView]) -> dict[str, ProcessorMap]:
 
 
 def cluster_of(job: RunningJob, view: View) -> str:
-    """Return the cluster of a running job's coordinator; empty if its node is not usable."""
+    """Return the cluster in which a job's rank 0 runs; empty if its node is not usable."""
     first = 1 << job.ranks[0]
     return next((node.cluster for node in view.nodes if node.processors & first), "")
 
 
 class Placer:
-    """Turns the decisions of one plan into offers and starts, in the order they are made.
+    """Turns a strategy's decisions about sizes into offers and starts on certain processors.
 
     Decide shrinks first, then starts in order of preference, then growth. Starts may use processors
     that the shrinks give. Growth may use only processors that are free now, unless the growing job
@@ -99,7 +99,7 @@ class Placer:
     # ---------------------------------------------------------------- decisions
 
     def shrink(self, job: RunningJob, size: int) -> Offer:
-        """Ask a job to keep its first ``size`` ranks. Its other processors are given to jobs."""
+        """Plan to shrink a job to its first ``size`` ranks; others may use its processors."""
         kept = keep_first(job.ranks, size)
         # Processors of drained nodes are unusable.
         given = from_indices(job.ranks[size:]) & self.usable
@@ -251,13 +251,13 @@ class Placer:
     def _fitting(
         self, needs: NodeNeeds | None, free: ProcessorMap, coming: ProcessorMap
     ) -> tuple[ProcessorMap, ProcessorMap]:
-        """Return those of the processors that a job can have, all at the same time."""
+        """Return the free and the coming processors that a job can have, all at the same time."""
         if self.room is None or needs is None:
             return free, coming
         return self.room.fitting_both(needs, free, self._donated(coming))
 
     def _donated(self, coming: ProcessorMap) -> list[tuple[ProcessorMap, NodeNeeds | None]]:
-        """Return these processors by the jobs that give them, with what these jobs need."""
+        """Return these processors by the jobs that give them, with what each job needs of nodes."""
         if not coming:
             return []
         parts = ((given & coming, self._needs.get(job)) for job, given in self._given.items())

@@ -33,7 +33,7 @@ from pliant.strategies.policies.placement import usable_processors
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """The jobs to suspend, and the view for planning the rest of the queue."""
+    """The jobs to suspend, and the view with which the rest of the queue is planned."""
 
     #: The view in which the jobs to be suspended are leaving.
     view: View
@@ -46,10 +46,10 @@ class Preempted:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """The rule that chooses the jobs to suspend.
+    """The rule that chooses which running jobs to suspend for a waiting one.
 
     Raises:
-        ValueError: the time is negative, or infinite, for which no timer can be set.
+        ValueError: ``min_run_s`` is negative or infinite.
     """
 
     #: A job is not suspended in its first so many seconds after a start.
@@ -91,7 +91,7 @@ class Preemption:
     def _decide_on_nodes(
         self, queue: Sequence[WaitingJob], view: View, wanted: Wanted
     ) -> Preempted:
-        """Do the same if nodes differ: the first job needs processors that fit it."""
+        """Choose the jobs to suspend if nodes differ: only suitable processors count."""
         room = room_of(view)
         chosen, free = backfill_on_nodes.from_head(queue, view.free, room, wanted)
         if len(chosen) == len(queue):
@@ -129,17 +129,17 @@ class Preemption:
 
 
 def _first_to_suspend(job: RunningJob) -> tuple[int, float, int]:
-    """Return a key: jobs of the lowest priority come first, of these the one started last."""
+    """Return a sorting key: lowest priority first, and among equals the latest start first."""
     return job.priority, -job.started, -job.id
 
 
 def _gives(job: RunningJob, good: ProcessorMap) -> int:
-    """Return how many usable processors a job frees when it ends."""
+    """Return how many of the processors ``good`` become free when a job ends."""
     return count(job.held & good)
 
 
 def _enough(jobs: Sequence[RunningJob], need: int, good: ProcessorMap) -> list[RunningJob]:
-    """Return jobs whose end frees ``need`` of the processors ``good``; none if all do not suffice.
+    """Return jobs whose end frees ``need`` of the processors ``good``; none if all are too few.
 
     Jobs of the lowest priority come first, and of these the one that started last.
     """

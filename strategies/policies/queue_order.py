@@ -25,7 +25,7 @@ DYNP_ORDERS: tuple[QueueOrder, ...] = ("fcfs", "sjf", "ljf")
 def in_order(
     policy: QueueOrder, waiting: Sequence[WaitingJob], view: View | None = None
 ) -> Sequence[WaitingJob]:
-    """Return the queue in an order.
+    """Return the waiting jobs in the order that a policy demands.
 
     Args:
         policy: fcfs by (submission, id), sjf by (estimate, submission, id), ljf by (-estimate,
@@ -55,7 +55,7 @@ def line_with(waiting: Sequence[WaitingJob], job: WaitingJob) -> Sequence[Waitin
 
 
 def _by_fair_share(waiting: Sequence[WaitingJob], view: View | None) -> list[WaitingJob]:
-    """Return the queue by fairshare.
+    """Return the waiting jobs in fair-share order.
 
     Users choose the priorities of their jobs themselves, so these must not matter between users. A
     user's job of the highest priority takes the place of the job that the user submitted first.
@@ -155,7 +155,7 @@ def policy_shares(memory: object, end: float) -> dict[QueueOrder, float]:
 
 @dataclass(frozen=True, slots=True)
 class Dynp:
-    """dynP's decider (Streit 5): compares the mean estimate of waiting jobs with two bounds."""
+    """The rule of dynP (Streit 5), which chooses an order by the mean estimate of waiting jobs."""
 
     #: At or below this mean, in seconds, the order is sjf.
     lower: float = 7200.0
@@ -200,7 +200,10 @@ class Dynp:
 
 
 def _fingerprint(view: View) -> tuple[int, int]:
-    """Return the number of jobs and a checksum of their ids. Starts change neither."""
+    """Return the number of jobs, waiting or running, and a checksum of their numbers.
+
+    It changes when a job is submitted or ends, but not when one starts.
+    """
     present = (view.waiting, view.promised, view.running)
     numbers = sorted(job.id for jobs in present for job in jobs)
     return len(numbers), crc32(",".join(map(str, numbers)).encode())

@@ -79,7 +79,7 @@ class WithSizeRequests(Strategy):
 
 
 def with_size_requests(strategy: Strategy) -> Strategy:
-    """Return the strategy with size requests served as well, unless it serves them already."""
+    """Return the strategy with offers for size requests added, unless it makes them already."""
     return strategy if isinstance(strategy, WithSizeRequests) else WithSizeRequests(strategy)
 
 
@@ -88,7 +88,7 @@ served = with_size_requests
 
 
 def _inner_plan(inner: Strategy, view: View) -> Plan:
-    """Return the plan of a strategy, for jobs that fit the nodes if nodes differ."""
+    """Return a strategy's plan, corrected for jobs that do not suit the nodes chosen."""
     if view.room is None:
         return inner.allocate_processors(view)
     return plan_on_nodes(view, inner.allocate_processors)
@@ -138,26 +138,26 @@ def _serve_last(inner: Strategy, view: View) -> Plan:
 
 
 def _with_offers(plan: Plan, shrinks: Sequence[Offer], expands: Sequence[Offer]) -> Plan:
-    """Return the plan with more offers."""
+    """Return a copy of a plan with additional offers."""
     return replace(plan, shrinks=(*shrinks, *plan.shrinks), expands=(*expands, *plan.expands))
 
 
 def _open_requests(view: View) -> list[tuple[RunningJob, OpenRequest]]:
-    """Return the requests that can be offered something now, in order of arrival."""
+    """Return the requests that can be served now, in order of arrival."""
     jobs = {job.id: job for job in view.running}
     found = [(jobs[number], jobs[number].request) for number in view.requests if number in jobs]
     return [(job, request) for job, request in found if request is not None and request.ready]
 
 
 def _growth_area(job: RunningJob, parts: Mapping[str, ProcessorMap]) -> ProcessorMap:
-    """Return where a job may grow: in its cluster if it is within one of several."""
+    """Return the processors among which a job may grow: its cluster's, if it runs within one."""
     own = from_indices(job.ranks)
     home = [part for part in parts.values() if part & own]
     return home[0] if len(parts) > 1 and len(home) == 1 and not own & ~home[0] else ~NONE
 
 
 class _Allocation:
-    """The processors that requests get in one plan, and what is left for the strategy."""
+    """What one plan gives to size requests, and what is left for the strategy."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -178,13 +178,13 @@ class _Allocation:
 
     @property
     def changed(self) -> bool:
-        """Whether the strategy must plan with another view."""
+        """Whether anything was given, so that the strategy must plan with another view."""
         return bool(self._taken)
 
     # ---------------------------------------------------------------- serving
 
     def serve(self, job: RunningJob, request: OpenRequest) -> None:
-        """Offer a job the largest possible size, using idle processors and those of donors."""
+        """Plan to offer a job the largest size possible with idle and donors' processors."""
         area = _growth_area(job, self._parts) & self._room.accepted(job.needs)
         idle = self._room.fitting(job.needs, self._free & area)
         if job.needs is not None and job.needs.amounts:
@@ -203,7 +203,7 @@ class _Allocation:
         self.expands.append(Offer(job.id, from_indices(job.ranks) | added | given))
 
     def _collect(self, need: int, area: ProcessorMap) -> ProcessorMap:
-        """Ask donors for ``need`` processors. Return the processors that they give."""
+        """Plan shrinks of donors that give ``need`` processors; return these processors."""
         given = NONE
         for donor in self._donors:
             lacking = need - count(given)
@@ -214,7 +214,7 @@ class _Allocation:
         return given
 
     def _shrink(self, donor: RunningJob, need: int, area: ProcessorMap) -> ProcessorMap:
-        """Ask a donor for ``need`` processors, or as many as it can give. Return these."""
+        """Plan to shrink a donor by up to ``need`` processors; return those that it gives."""
         before = self._shrunk.get(donor.id, donor.size)
         size = donor.sizes.largest_at_most(before - need) or donor.sizes.min
         # Some of its processors may be unusable, so the donor may have to shrink further.
@@ -226,7 +226,10 @@ class _Allocation:
         return given
 
     def _gain(self, donor: RunningJob, size: int) -> ProcessorMap:
-        """Return the usable processors that a donor gives in addition to earlier requests."""
+        """Return the usable processors that a donor gives if it shrinks to ``size``.
+
+        Those that it gives for earlier requests are not included.
+        """
         before = self._shrunk.get(donor.id, donor.size)
         return from_indices(donor.ranks[size:before]) & self._usable
 

@@ -10,7 +10,7 @@ from pliant.strategies.policies.queue_order import line_with
 
 
 def now_or_later(job: WaitingJob, view: View, within_reach: int) -> Availability:
-    """Return now if the smallest size is available, else a time by the running jobs' estimates.
+    """Return that the job can start now, or else a time by the running jobs' estimates.
 
     Args:
         job: the job in question.
@@ -36,7 +36,7 @@ def now_or_later(job: WaitingJob, view: View, within_reach: int) -> Availability
 
 
 def too_wide(job: WaitingJob, most: int, whose: str = "cluster") -> str:
-    """Return why a job can never run: ``whose``, such as a cluster, has ``most`` processors."""
+    """Return why a job can never run: ``whose``, such as "cluster", has ``most`` processors."""
     return f"needs {plural(job.sizes.min, 'processor')}, the {whose} has {most}"
 
 
@@ -46,7 +46,7 @@ def too_few(reach: int) -> WaitReason:
 
 
 def needs(job: WaitingJob, reach: int) -> str:
-    """Return the same reason as a text. The server stores it whenever the number changes."""
+    """Return a text that says why a job waits. The server stores it whenever the number changes."""
     return f"needs at least {plural(job.sizes.min, 'processor')}, {reach} can be given to it now"
 
 
@@ -56,10 +56,10 @@ def promised_total(view: View) -> int:
 
 
 def beyond_minima(view: View) -> int:
-    """Return how many processors are beyond running jobs' minima and reservations."""
+    """Return how many processors remain beside the minima of running jobs and reservations."""
     return view.total - sum(job.lo for job in view.running) - promised_total(view)
 
 
 def with_job(view: View, job: WaitingJob) -> View:
-    """Return the view with one more job in the queue, as if it had been submitted."""
+    """Return a copy of the view in which ``job`` has been submitted."""
     return replace(view, waiting=tuple(line_with(view.waiting, job)))

@@ -33,7 +33,7 @@ class InvalidError(Exception):
 
 
 def written(place: Place) -> str:
-    """Return a place as a text such as ``rows[0].run.jobs``."""
+    """Return the position of a value as text, such as ``rows[0].run.jobs``."""
     text = ""
     for step in place:
         text += f"[{step}]" if isinstance(step, int) else f"{'.' if text else ''}{step}"
@@ -64,7 +64,7 @@ def read_yaml(path: Path) -> tuple[Any, Any]:
 
 
 def line_of(root: Any, place: Place) -> int:
-    """Return the line of the deepest part of a place that exists in the document, from 1."""
+    """Return the line, from 1, of a value in a document, or of its nearest existing parent."""
     node, line = root, 1
     for step in place:
         value = getattr(node, "value", None)
@@ -86,7 +86,7 @@ def line_of(root: Any, place: Place) -> int:
 
 
 def mapping(place: Place, tree: object, known: Mapping[str, type]) -> Tree:
-    """Check the keys of a mapping and the types of its values.
+    """Check that a value is a mapping with known keys and values of the right types; return it.
 
     Raises:
         InvalidError: a key is not known, or a value has another type.
@@ -101,7 +101,7 @@ def mapping(place: Place, tree: object, known: Mapping[str, type]) -> Tree:
 
 
 def free_mapping(place: Place, tree: object) -> Tree:
-    """Check that a value is a mapping with any keys, or empty."""
+    """Check that a value is a mapping or empty, with any keys, and return it."""
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -110,14 +110,14 @@ def free_mapping(place: Place, tree: object) -> Tree:
 
 
 def required(place: Place, tree: Tree, keys: Iterable[str]) -> None:
-    """Check that a mapping has the keys, with values that are not empty."""
+    """Check that a mapping has non-empty values for certain keys."""
     for key in keys:
         if tree.get(key) in (None, "", [], {}):
             raise InvalidError((*place, key), "is missing; this key is required")
 
 
 def among(place: Place, name: object, known: Iterable[object]) -> None:
-    """Check that a value is one of the known ones."""
+    """Check that a value is one of ``known``."""
     there = list(known)
     if name not in there:
         raise InvalidError(place, f"{name!r} is none of {', '.join(map(str, there))}")

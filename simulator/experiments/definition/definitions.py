@@ -40,7 +40,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric: its name in the table, its name in the results, and its tolerance."""
+    """A metric: its name in tables, its name in the results, and the tolerance of its values."""
 
     name: str
     source: str
@@ -48,7 +48,7 @@ class Metric:
     within: Tolerance | None = None
 
     def scaled(self, share: float) -> "Metric":
-        """Return the metric for a share of the jobs, if it is a total."""
+        """Return the metric for runs with a share of the jobs; only totals change."""
         if share == 1.0 or self.within is None or self.within.relative:
             return self
         return Metric(self.name, self.source, Tolerance(self.within.amount * share))
@@ -89,7 +89,7 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A printed row of differences between two groups of cells, for each value of an axis."""
+    """A printed row of differences between two groups of cells, one for each value of an axis."""
 
     source: str
     metric: str
@@ -105,7 +105,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Interpolation:
-    """Values of a metric where another metric has a certain value, as read from a curve."""
+    """Printed values of a metric at the place where another metric has a certain value."""
 
     source: str
     metric: str
@@ -133,7 +133,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One combination of the values of all axes."""
+    """One combination of values of all axes, with its run and the values expected of it."""
 
     #: The value of each axis.
     setup: Tree
@@ -221,5 +221,5 @@ def is_list(value: object) -> bool:
 
 
 def name_of(setup: Tree) -> str:
-    """Return values of axes as a text. A single variant is called by its name alone."""
+    """Return values of axes as a text; a single variant appears with its name only."""
     return ", ".join(f"{axis} {value}" for axis, value in setup.items())

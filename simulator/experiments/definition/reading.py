@@ -81,7 +81,7 @@ def folder() -> Path:
 
 
 def known_experiments() -> dict[str, Path]:
-    """Return the files of the experiments that are part of Pliant, by name."""
+    """Return the experiments that are part of Pliant: the path of each file, by name."""
     paths = sorted(folder().glob("*.yaml"), key=lambda path: _natural(path.stem))
     return {path.stem: path for path in paths}
 
@@ -150,7 +150,7 @@ def _experiment(name: str, tree: object) -> Experiment:
 
 
 class _Runs:
-    """The cells of an experiment: the product of the axes with all layers of its run."""
+    """The cells of an experiment: all combinations of its axes, each with its run."""
 
     def __init__(self, top: Tree, metrics: list[str]) -> None:
         self._run = mapping(("run",), top["run"], _RUN)
@@ -233,7 +233,7 @@ class _Runs:
                 )
 
     def _spec(self, setup: Tree, rows: list[Tree], variant: str) -> dict[str, Any]:
-        """Return the run of a cell. Later layers override earlier ones."""
+        """Return the definition of a cell's run, in which later layers override earlier ones."""
         varied: dict[str, Any] = {}
         for axis, value in setup.items():
             if axis in self._paths:
@@ -265,7 +265,7 @@ def _values(place: Place, values: object) -> list[Any]:
 
 
 def _path(place: Place, path: object) -> str:
-    """Check a place in a run, such as ``jobs`` or ``parameters.gap``."""
+    """Check the path of a key in a run, such as ``jobs`` or ``parameters.gap``, and return it."""
     head, dot, key = str(path).partition(".")
     if head not in _RUN or _RUN[head] is list or bool(key) != (_RUN[head] is dict):
         nested = [name for name, kind in _RUN.items() if kind is dict]

@@ -64,7 +64,7 @@ _PLOT: Mapping[str, type] = {
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The names of an experiment that claims and plots may use."""
+    """The names that the claims and plots of an experiment may use."""
 
     axes: Mapping[str, list[Any]]
     metrics: list[str]
@@ -72,7 +72,7 @@ class Known:
     cells: tuple[Cell, ...]
 
     def values(self, place: Place, tree: object) -> Tree:
-        """Read values of axes: a mapping, or the name of a variant alone."""
+        """Check values of axes: a mapping, or the name of a variant; return them as a mapping."""
         if not isinstance(tree, dict):
             if not self.compare:
                 raise InvalidError(place, f"expected axis: value, not {tree!r}")
@@ -91,7 +91,7 @@ class Known:
 
 
 def read_claims(claims: list[Any], known: Known) -> tuple[tuple[Claim, ...], tuple[Peak, ...]]:
-    """Read claims: differences between cells, and axes along which a metric has its peak."""
+    """Read the claims of an experiment: comparisons of cells, and places of a maximum."""
     differences, peaks = [], []
     for index, tree in enumerate(claims):
         place: Place = ("claims", index)
@@ -160,7 +160,7 @@ def _printed(place: Place, entries: Tree, axis: str, known: Known) -> dict[Any, 
 
 
 def read_interpolations(trees: list[Any], known: Known) -> tuple[Interpolation, ...]:
-    """Read values that were printed for a place on a curve."""
+    """Read the printed values for certain places on curves."""
     found = []
     for index, tree in enumerate(trees):
         place: Place = ("interpolations", index)

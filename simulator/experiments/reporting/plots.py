@@ -68,7 +68,7 @@ def _draw(outcome: Outcome, plot: Plot, path: Path) -> None:
 
 
 def _curves(outcome: Outcome, plot: Plot) -> dict[str, list[Line]]:
-    """Return the lines of results of each curve, by the name of the curve."""
+    """Return the results that belong to each curve of a plot, by the name of the curve."""
     curves: dict[str, list[Line]] = {}
     label = outcome.experiment.label
     for line in outcome.lines:

@@ -24,12 +24,12 @@ _FEW = 12
 
 
 def as_json(outcome: Outcome) -> list[dict[str, Any]]:
-    """Return one object for each line."""
+    """Return the results of an experiment as JSON objects, one for each line of its table."""
     return [asdict(line) for line in outcome.lines]
 
 
 def as_text(outcome: Outcome) -> str:
-    """Return a table, followed by the claims and the lines that differ."""
+    """Return the results as a table for a terminal, with claims and differing lines below."""
     experiment = outcome.experiment
     parts = [f"{experiment.name}: {experiment.title} ({experiment.source})", ""]
     for block in result_blocks(outcome, every_claim=True):
@@ -135,7 +135,7 @@ def _doubtful_values(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _claims(lines: Sequence[Line], every_claim: bool) -> Iterator[str]:
-    """Yield a line for each claim; if there are many, only those that fail, and how many hold."""
+    """Yield a line for each claim; if there are many, only those that fail, and a count."""
     total = sum(len(line.claims) for line in lines)
     short = total > _FEW and not every_claim
     held = 0
@@ -220,7 +220,7 @@ def _head_of_summary(lines: Sequence[Line]) -> str:
 
 
 def _not_significant(lines: Sequence[Line]) -> str:
-    """Return how many claims are not significant; an empty text if there are none."""
+    """Return a note on how many claims are not significant; empty if none."""
     claims = [found for line in lines for found in line.claims.values()]
     count = sum(not found.told_apart for found in claims)
     return f"Of {len(claims)} claims {count} are {NOT_TOLD_APART}." if count else ""

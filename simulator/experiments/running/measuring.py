@@ -20,7 +20,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A smaller or larger size than that of the definition."""
+    """The number of seeds and jobs to run, if other than the definition says."""
 
     #: The number of seeds 1, 2, ... of each cell; None for that of the definition.
     seeds: int | None = None
@@ -28,21 +28,21 @@ class Scale:
     jobs: int | None = None
 
     def seeds_of(self, cell: Cell) -> int:
-        """Return the number of runs of a cell."""
+        """Return how often a cell is run, each time with another seed."""
         return self.seeds or cell.seeds
 
     def spec_of(self, cell: Cell) -> dict[str, Any]:
-        """Return the run of a cell."""
+        """Return the definition of a cell's run at this scale."""
         if self.jobs is None or "job_list" in cell.spec:
             return dict(cell.spec)
         return {**cell.spec, "jobs": self.jobs}
 
     def label_of(self, cell: Cell) -> str:
-        """Return the name of a cell among its results."""
+        """Return the name under which the results of a cell are stored."""
         return cell.label if self.jobs is None else f"{cell.label}, jobs {self.jobs}"
 
     def share_of_jobs(self, spec: Mapping[str, Any]) -> float:
-        """Return the number of jobs relative to the definition; 1 if the definition has none."""
+        """Return the number of jobs divided by that of the definition; 1 if it states none."""
         if self.jobs is None or "job_list" in spec:
             return 1.0
         named = spec.get("jobs") or spec.get("parameters", {}).get("jobs")
@@ -117,7 +117,7 @@ def measure(
 def obsolete_results(
     experiments: Sequence[Experiment], store: ResultsStore, scale: Scale
 ) -> list[str]:
-    """Return results in the store that are of other definitions or other versions of the code."""
+    """Return descriptions of stored results that belong to other definitions or other code."""
     return [
         text
         for experiment, cell in _cells(experiments)
@@ -154,7 +154,7 @@ class ProgressLine:
             print(text, file=sys.stderr, flush=True)
 
     def _left(self, done: int, total: int) -> str:
-        """Return the time left, if the remaining runs take as long as those of this call."""
+        """Return the remaining time as text, if runs take as long as those before."""
         assert self._begin is not None
         since, before = self._begin
         if done in (before, total):

@@ -50,7 +50,7 @@ def run_all(tasks: Sequence[Task], processes: int, done: Done) -> None:
 
 
 class _Pool:
-    """The processes that are running."""
+    """The processes that run tasks at present."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[str]] = set()

@@ -79,7 +79,7 @@ class ResultsStore:
             raise ExperimentError(_unwritable(path, error)) from None
 
     def others(self, experiment: str, label: str, spec: Mapping[str, Any]) -> list[str]:
-        """Return what distinguishes results of the same cell that do not count, one text each."""
+        """Return how other stored results of a cell differ from its present definition."""
         own = self._path(experiment, label, spec)
         pattern = f"{_file_name(label)}.*.jsonl"
         try:
@@ -147,7 +147,7 @@ def _line(entry: Mapping[str, Any]) -> bytes:
 
 
 def _file_name(text: str) -> str:
-    """Return a text without characters that file names should not have."""
+    """Return a text as a file name: unsuitable characters are replaced."""
     return re.sub(r"[^A-Za-z0-9.+%_-]+", "_", text) or "_"
 
 

@@ -73,7 +73,7 @@ def _machine(spec: Mapping[str, Any]) -> int | None:
 
 
 def _log(name: str) -> Path:
-    """Return the path of a log, which may be in the folder of logs."""
+    """Return the path of a log, which may be given relative to the folder of logs."""
     places = [Path(name), Path(os.environ.get(LOGS, "")) / name]
     found = next((place for place in places if place.is_file()), None)
     if not name or found is None:
@@ -133,7 +133,7 @@ def run_task(spec: Mapping[str, Any], seed: int) -> dict[str, float]:
 
 
 def is_metric(name: str) -> bool:
-    """Return whether runs can have a metric of this name."""
+    """Return whether the results of runs may contain a metric of this name."""
     return name in DESCRIPTIONS or name.startswith(("policy_", _OF_JOB))
 
 
@@ -157,7 +157,7 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _means_after(jobs: Sequence[JobRecord], warm_up: int) -> dict[str, float]:
-    """Return mean response times without the first jobs, which found an empty machine."""
+    """Return mean response times without the first ``warm_up`` jobs, which met an empty machine."""
     counted = sorted(jobs, key=lambda job: (job.submit, job.id))[warm_up:]
     taken = [job.turnaround for job in counted if job.start is not None]
     if not warm_up or not taken:

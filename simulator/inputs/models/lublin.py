@@ -138,7 +138,7 @@ def draw_run_time(kind: JobTypeParameters, size: int, rng: Random) -> float:
 
 
 class _Arrivals:
-    """The arrival times of the jobs of one type.
+    """Generates the arrival times of the jobs of one type.
 
     Gaps between arrivals are drawn for the rush hour, then stretched or shortened by the weight of
     the time of day.

@@ -22,7 +22,7 @@ def make_malleable(
     rng: Random,
     speedup: SpeedupRule | None = None,
 ) -> Workload:
-    """Make a share of the jobs malleable (Ghafoor 3.3.2).
+    """Make a percentage of the jobs malleable (Ghafoor 3.3.2), and return the new workload.
 
     Args:
         workload: the workload, which is not changed.
@@ -56,7 +56,7 @@ def make_malleable(
 
 
 def make_evolving(workload: Workload, percent: float, rng: Random) -> Workload:
-    """Make a percentage of the jobs evolving: they consist of phases with different demands.
+    """Make a percentage of the jobs evolving: their demand changes from phase to phase.
 
     A job has two to five phases, among which its work is divided at random. The first phase demands
     what the job requested. Each further phase demands half of the previous demand, the same, or

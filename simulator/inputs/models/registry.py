@@ -24,7 +24,7 @@ _EXPECTED = {int: "a whole number", float: "a number", str: "text"}
 
 
 def is_model(text: str) -> bool:
-    """Return whether a text names a model, not a file."""
+    """Return whether a text names a model rather than a file."""
     return text.partition(":")[0] in MODELS
 
 

@@ -46,7 +46,7 @@ def sizes(name: str, text: str) -> Sizes:
 
 
 def require(name: str, ok: bool, expected: str, value: object) -> None:
-    """Check one parameter of a model.
+    """Check one parameter of a model; ``expected`` says what is right.
 
     Raises:
         WorkloadError: ``ok`` is false.

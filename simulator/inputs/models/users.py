@@ -32,7 +32,7 @@ def _user(text: str) -> tuple[str, str] | None:
 
 
 def give_users(workload: Workload, parts: UserParts, rng: Random) -> Workload:
-    """Give random parts of the jobs to users. The other jobs keep theirs."""
+    """Give randomly chosen parts of the jobs to users; other jobs keep theirs."""
     chosen = choose_parts(len(workload.jobs), parts, rng)
     return workload.with_jobs(
         dataclasses.replace(job, user=chosen[place][0], account=chosen[place][1])
