@@ -159,7 +159,7 @@ class Client:
     """
 
     def __init__(self, run_dir: str | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
-        """Name the cluster; nothing is opened before the first call.
+        """Choose the cluster; the connection is opened by the first call.
 
         Args:
             run_dir: the folder of the server's socket; by default ``$PLIANT_RUN_DIR``, or ``run``
@@ -270,18 +270,18 @@ class Client:
             )
 
     def hold(self, number: int) -> None:
-        """Keep a waiting job from starting.
+        """Hold a waiting job, so that it does not start.
 
         Raises:
-            RequestError: it does not wait.
+            RequestError: the job does not wait.
         """
         self._link.request("hold", id=number)
 
     def release(self, number: int) -> None:
-        """Let a held job start.
+        """Release a held job, so that it can start.
 
         Raises:
-            RequestError: it is not held.
+            RequestError: the job is not held.
         """
         self._link.request("release", id=number)
 
@@ -298,7 +298,7 @@ class Client:
         return str(self._link.request("priority", id=number, priority=priority).get("message", ""))
 
     def suspend(self, number: int) -> str:
-        """Have a running job write a checkpoint at its next safe point, and end.
+        """Make a running job write a checkpoint at its next safe point, and end.
 
         Returns:
             The server's message. The job is SUSPENDED when its processes have ended.
@@ -404,7 +404,7 @@ class Client:
 
 
 def _record(kind: type[Record], data: Mapping[str, Any]) -> Record:
-    """Return a typed record; what a newer server says more is left out."""
+    """Return a typed record of a server's answer; unknown fields of a newer server are ignored."""
     values = {}
     for spec in fields(kind):  # type: ignore[arg-type]
         value = data.get(spec.name.rstrip("_"))

@@ -63,8 +63,8 @@ class UntrustedServerError(NoServerError):
 
 
 class LostServerError(NoServerError):
-    """The server left or was silent after a request; whether it was carried out is unknown."""
+    """The server closed the connection or stayed silent; the request may have been carried out."""
 
 
 class SilentServerError(LostServerError):
-    """The server took a request, has not left, and has not answered in time."""
+    """The server accepted a request and has not answered in time."""

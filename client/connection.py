@@ -42,10 +42,11 @@ class Connection:
     """A connection to the server, opened by the first request and reused by later ones."""
 
     def __init__(self, run: str | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
-        """Name the cluster; nothing is opened before the first request.
+        """Choose the cluster; the connection is opened by the first request.
 
         Args:
-            run: the folder of the socket, or None for the user's own, or that of this host.
+            run: the folder of the server's socket; None for the user's own cluster or, without one,
+                the cluster of this host.
             timeout_s: seconds to wait for an answer.
         """
         self.directory = run or server_dir()
@@ -120,7 +121,7 @@ class Connection:
         return link
 
     def _connect(self, link: socket.socket, path: str) -> None:
-        """Connect; wait while the queue of connections that the server has not accepted is full."""
+        """Connect to the server; wait while its queue of new connections is full."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:

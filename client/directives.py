@@ -27,7 +27,7 @@ class Directive(NamedTuple):
 
 
 def read_head(path: str) -> str:
-    """Return the beginning of a script; empty if it cannot be read or is none."""
+    """Return the beginning of a script; empty if the file cannot be read or is no script."""
     try:
         with open(path, "rb") as script:
             head = script.read(_HEAD_BYTES)
@@ -37,7 +37,7 @@ def read_head(path: str) -> str:
 
 
 def parse_directives(text: str, path: str = "script") -> list[Directive]:
-    """Return all directives before the first line that is neither comment nor blank.
+    """Return the ``#JOB`` directives that come before the first command of a script.
 
     Raises:
         SubmitError: a directive has an open quote; names the line.
@@ -114,7 +114,7 @@ def parse_with_directives(
 
 
 def _warn_of_slurm(parser: Parser, text: str, path: str, found: list[Directive]) -> None:
-    """Tell a user of Slurm that options in a script are not read."""
+    """Warn that ``#SBATCH`` lines in a script are ignored."""
     if not found and "\n#SBATCH " in text:
         print_error(
             parser.prog, f"{path}: lines `#SBATCH` are not read; write `{MARK}` with its options"
@@ -172,7 +172,7 @@ def _directives_of(program: str, parser: Parser) -> list[Directive]:
 def _parse_lines(
     script: str, directives: list[Directive], parser: Parser, options: argparse.Namespace
 ) -> None:
-    """Add the options of the directives of a script, line by line."""
+    """Apply the options of a script's directives, line by line."""
     for directive in directives:
         try:
             parser.parse_args(directive.words, options)

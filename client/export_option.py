@@ -21,7 +21,7 @@ _COMMA = re.compile(r",(?=[A-Za-z_][A-Za-z0-9_]*(?:[=,]|$))", re.ASCII)
 def select_environment(
     choices: Iterable[str], environ: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Return the environment that ``--export`` choices stand for.
+    """Return the environment variables that the values of ``--export`` select.
 
     ``ALL`` (the default) is the whole environment, ``NONE`` none of it, ``NAME`` only the named
     ones; ``NAME=VALUE`` sets one more.

@@ -26,7 +26,7 @@ _MAX_KEY_BYTES = 1 << 16
 
 
 class JoinedHost(NamedTuple):
-    """What the process of the account reported."""
+    """The result of a join by the account of the daemons: its record, and files that root wrote."""
 
     #: The record of `pliant node join --json`.
     record: dict[str, Any]
@@ -107,7 +107,10 @@ def _join_as(user: pwd.struct_passwd, state: str, token: str, address: str) -> d
 
 
 def _set_up_helper(record: dict[str, Any], account: str) -> list[Path]:
-    """Write the settings and the key of the root helper; keep the users below 1000 it allows."""
+    """Write the settings and the key of the root helper; return the paths written.
+
+    System users that the present settings allow stay allowed.
+    """
     from pliant.protos.daemons.atomic_files import write_private
     from pliant.protos.identity.errors import IdentityError
     from pliant.protos.identity.names import check_name
@@ -131,7 +134,7 @@ def _set_up_helper(record: dict[str, Any], account: str) -> list[Path]:
 
 
 def _read_order_key(path: Path) -> str:
-    """Return a key that the account has stored; anything else in its place is an error."""
+    """Return the key that the account has stored, after checking that the file holds only a key."""
     from pliant.protos.identity.keys import format_public_key, parse_order_public_key
 
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -220,7 +220,7 @@ def _read_line(lines: BinaryIO, server: TcpAddress) -> bytes:
 def _check_server(
     stream: ssl.SSLSocket, greeting: Greeting, token: JoinToken, server: TcpAddress, now: float
 ) -> None:
-    """Check that the peer of this very connection has a certificate under a root of the token."""
+    """Check that the server's certificate, on this connection, comes from a root in the token."""
     found = parse_bundle(greeting.roots)
     trusted = tuple(root for root in found if fingerprint(root) in token.fingerprints)
     if not trusted:
@@ -259,7 +259,7 @@ def _describe_skew(ahead: float) -> str:
 
 
 def _check_answer(answer: JoinAnswer, greeting: Greeting, key: bytes, now: float) -> None:
-    """Check that the node can work with what it got, before it is stored."""
+    """Check that the server's answer can be used, before it is stored."""
     try:
         chain, roots = parse_certificates(answer.certificates), parse_bundle(answer.roots)
         identity = verify_chain(chain, roots, now=now)
@@ -289,7 +289,7 @@ def _identity(answer: JoinAnswer, key: bytes, server: TcpAddress) -> NodeIdentit
 
 
 def _reachable_first(servers: tuple[str, ...], joined: TcpAddress) -> tuple[str, ...]:
-    """Return the addresses for nodes, beginning with the host at which this one was reached."""
+    """Return the server's addresses for nodes; those on the host already reached come first."""
     ports = [
         address.port for each in servers if isinstance(address := parse_address(each), TcpAddress)
     ]

@@ -42,7 +42,7 @@ def server_dir() -> str:
 
 
 def check_directories(state: str, run: str) -> None:
-    """Refuse directories that another account can change.
+    """Check that no other account can change the directories.
 
     Raises:
         ClientError: another account owns or may change one of them.

@@ -12,7 +12,9 @@ _SHELL = re.compile(r"(ba|da|k|z)?sh")
 
 
 def script_words(text: str, arguments: Sequence[str]) -> list[str]:
-    """Return the words that run a script whose text is an argument of its interpreter.
+    """Return the command line that runs a script given as text.
+
+    The text is passed as an argument to the interpreter that its first line names.
 
     Raises:
         SubmitError: its first line names an interpreter that takes no script as an argument.
@@ -36,7 +38,7 @@ def script_words(text: str, arguments: Sequence[str]) -> list[str]:
 def program_of(
     argv: Sequence[str], kind: str | None, name: str, script: str | None
 ) -> tuple[Sequence[str], str | None, str]:
-    """Return the words, the type and the name of a job that may be the text of a script.
+    """Return command line, type and name of a job whose program may be a script's text.
 
     Raises:
         UsageError: there is neither a program nor a script.
@@ -50,7 +52,7 @@ def program_of(
 
 
 def check_conditions(dependency: str, signal: str, time_limit_s: float | None) -> None:
-    """Check what a job waits for, and the signal before its time limit.
+    """Check the dependencies of a job, and the signal before its time limit.
 
     Raises:
         UsageError: a text is not in its grammar; the message names the option.

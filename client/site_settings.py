@@ -25,7 +25,7 @@ def users_dir() -> str:
 
 
 def trusted_accounts() -> frozenset[int]:
-    """Return the user ids under which a server may run that this user trusts.
+    """Return the user ids under which this user accepts a server.
 
     These are root, the user, and the account that the environment or the file names.
 
@@ -54,7 +54,7 @@ def _uid(account: str, where: str) -> int:
 
 
 def _settings() -> dict[str, str]:
-    """Return the settings of the file, none if there is no file.
+    """Return the settings for all users of this host; empty if there is no file.
 
     Raises:
         UsageError: another account than root could have written it, or it has a mistake.

@@ -33,7 +33,7 @@ BIND = ("rank", "node", "none")
 
 
 def check_sizes(text: str, prefer: int | None) -> None:
-    """Check a size grammar.
+    """Check sizes and the preferred size against the size grammar.
 
     Raises:
         UsageError: what is wrong with it, and how to write it.
@@ -49,7 +49,7 @@ def check_sizes(text: str, prefer: int | None) -> None:
 
 
 def check_speedup(text: str) -> str:
-    """Return a speedup that is in the grammar.
+    """Check a speedup model, and return it.
 
     Raises:
         UsageError: what is wrong with it, and how to write it.
@@ -65,7 +65,7 @@ def check_speedup(text: str) -> str:
 
 
 def check_resources(texts: Sequence[str]) -> list[str]:
-    """Return the named resources that a job needs, as they are sent.
+    """Check the named resources that a job needs; return them as the server expects them.
 
     Raises:
         UsageError: what is wrong with one, and how to write it.
@@ -81,7 +81,7 @@ def check_resources(texts: Sequence[str]) -> list[str]:
 
 
 def find_program(word: str, search_path: str, directory: str) -> str:
-    """Return the absolute path of a program as a shell would find it; scripts also without ``./``.
+    """Return the absolute path of a program, found as by a shell, but scripts also without ``./``.
 
     Raises:
         UsageError: its name is empty.
@@ -102,7 +102,7 @@ def find_program(word: str, search_path: str, directory: str) -> str:
 
 
 def check_program(path: str, *, script: bool) -> list[str]:
-    """Return the words that execute a program; a script needs no permission to be executed.
+    """Return the command line that executes a program; a script need not be executable.
 
     Raises:
         SubmitError: it is missing, not a file, or cannot be executed.
@@ -136,7 +136,7 @@ def check_program(path: str, *, script: bool) -> list[str]:
 
 
 def _check_lines(path: str) -> None:
-    """Refuse a script written as in Windows: its first line would name no interpreter."""
+    """Check that a script has no Windows line ends, with which no interpreter would be found."""
     try:
         with open(path, "rb") as script:
             line = script.readline(256)
@@ -186,7 +186,7 @@ def check_directory(path: str) -> str:
 
 
 def check_output(field: str, path: str, directory: str) -> str:
-    """Return the absolute path of an output file, whose directory must be there and writable.
+    """Return the absolute path of an output file; its directory must exist and be writable.
 
     Raises:
         SubmitError: it could not be written.
@@ -214,7 +214,7 @@ def check_output(field: str, path: str, directory: str) -> str:
 
 
 def check_input(path: str, directory: str) -> str:
-    """Return the absolute path of an input file, which must be there and readable.
+    """Return the absolute path of an input file; it must exist and be readable.
 
     Raises:
         SubmitError: it is not.
@@ -228,9 +228,9 @@ def check_input(path: str, directory: str) -> str:
 
 
 def default_name(program: str, arguments: Sequence[str]) -> str:
-    """Return the name of a job that was given none: the file that it runs.
+    """Return the name for a job without one: that of the program or script that it runs.
 
-    For an interpreter that is the script or the module among its arguments.
+    If an interpreter runs, the script or module among its arguments gives the name.
     """
     name = os.path.basename(program)
     if not _INTERPRETER.fullmatch(name):
@@ -253,7 +253,7 @@ def default_name(program: str, arguments: Sequence[str]) -> str:
 
 
 def check_limits(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    """Check arguments and environment against what the system takes.
+    """Check that arguments and environment are not longer than the system allows.
 
     Raises:
         SubmitError: they are too long.
@@ -282,7 +282,7 @@ def check_limits(argv: Sequence[str], env: Mapping[str, str]) -> None:
 
 
 def check_policy(text: str) -> str:
-    """Return the policy for a job's processes on a node that is cut off, with its time in seconds.
+    """Return the policy of ``--when-cut-off`` with its time in seconds.
 
     A time may have units; a bare number is in seconds.
 
@@ -307,7 +307,7 @@ def check_policy(text: str) -> str:
 
 
 def current_umask() -> int:
-    """Return the umask without changing it, for threads share it."""
+    """Return the umask of this process without changing it, as other threads share it."""
     with open("/proc/self/status", encoding="ascii", errors="replace") as status:
         for line in status:
             if line.startswith("Umask:"):
@@ -353,7 +353,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     comment: str = "",
     script: str | None = None,
 ) -> dict[str, Any]:
-    """Return the job that a ``submit`` request carries.
+    """Check the options of a job, and return the job in the form of a ``submit`` request.
 
     With the text of a ``script``, ``argv`` are its arguments.
 
@@ -406,7 +406,7 @@ def _files(stdin: str, stdout: str, stderr: str, cwd: str) -> dict[str, str]:
 
 
 def _unless_default(**fields: Any) -> dict[str, Any]:
-    """Return the fields with values. Defaults are not sent, so that older servers take the job."""
+    """Return the fields that have a value; defaults are omitted for older servers' sake."""
     return {name: value for name, value in fields.items() if value}
 
 
@@ -477,7 +477,7 @@ def check_node_needs(
 
 
 def _contract(deadline_s: float | None, deadline_at: float | None, profit: str) -> dict[str, Any]:
-    """Return the fields of a contract; a job without one has none."""
+    """Return the fields of a deadline and its profit; empty without a deadline."""
     if deadline_s is None and deadline_at is None:
         if profit:
             raise UsageError(f"--profit {profit} needs a deadline: add --deadline, as in 2h")

@@ -25,7 +25,7 @@ def send_job(
     reconnect_s: float = RECONNECT_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Submit a job and return its id; if the server leaves meanwhile, submit again.
+    """Submit a job and return its id; if the server restarts meanwhile, submit it again.
 
     The key makes this safe: a server that has already stored the job answers with the same id.
 

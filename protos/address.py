@@ -69,10 +69,10 @@ def parse_address(text: str) -> Address:
 
 @contextmanager
 def dial_target(text: str) -> Iterator[str]:
-    """Check an address, and yield its gRPC target, which is valid inside the block.
+    """Within this context, give the gRPC target of an address, after checking the address.
 
     Raises:
-        ValueError: it is not an address.
+        ValueError: the text is not an address.
         UntrustedPathError: another account could serve this socket.
         OSError: there is no such socket.
     """

@@ -26,12 +26,12 @@ _STEPS_BACK = {wire: step for step, wire in _STEPS.items()}
 
 
 def save_word_to_proto(word: SaveWord) -> app_pb2.SaveWord.ValueType:
-    """Convert the status of a checkpoint for the wire."""
+    """Convert the status of a checkpoint to protobuf."""
     return _WORDS[word]
 
 
 def suspend_step_to_proto(step: SaveStep) -> app_pb2.SuspendStep.ValueType:
-    """Convert a step of a suspension for the wire."""
+    """Convert a step of a suspension to protobuf."""
     return _STEPS[step]
 
 
@@ -61,7 +61,7 @@ def save_from_proto(job: JobId, run: int, message: app_pb2.SaveReport) -> SaveRe
 
 
 def suspension_from_proto(message: app_pb2.Hello) -> SuspensionHeld | SaveReported:
-    """Return the state of a suspension in a coordinator's Hello. May raise CodecError."""
+    """Return the suspension that a coordinator's first message reports. May raise CodecError."""
     job, run = JobId(message.job), message.run
     if not message.HasField("saving"):
         return SuspensionHeld(job, run)

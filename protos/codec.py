@@ -63,7 +63,7 @@ _OUTCOMES_BACK = {wire: outcome for outcome, wire in _OUTCOMES.items()}
 
 
 def template_to_proto(template: negotiation.Template) -> app_pb2.Template:
-    """Convert a negotiation message for the wire."""
+    """Convert a negotiation message to protobuf."""
     return app_pb2.Template(
         negotiation=template.negotiation,
         job=template.job,
@@ -144,7 +144,7 @@ def _item_from_proto(message: app_pb2.Item) -> negotiation.Item:
 
 
 def registration_from_proto(message: app_pb2.Hello) -> events.ApplicationRegistered:
-    """Read a coordinator's Hello, or raise CodecError."""
+    """Read a coordinator's first message (Hello), or raise CodecError."""
     return events.ApplicationRegistered(
         job=JobId(message.job),
         run=message.run,
@@ -157,7 +157,7 @@ def registration_from_proto(message: app_pb2.Hello) -> events.ApplicationRegiste
 
 
 def begun_from_proto(message: app_pb2.Hello) -> events.ResizeBegun | None:
-    """Return the resize that has begun according to a Hello, or None if there is none."""
+    """Return the resize that has begun, as a coordinator's first message says; None if none."""
     if not message.begun or not message.pending_resize:
         return None
     return events.ResizeBegun(JobId(message.job), message.run, ResizeId(message.pending_resize))
@@ -204,7 +204,7 @@ def request_from_proto(
 def open_request_from_proto(
     message: app_pb2.Hello,
 ) -> events.SizesRequested | events.RequestCancelled | None:
-    """Return the last request in a Hello, or None if there is none. May raise CodecError."""
+    """Return the request in a coordinator's first message; None if none. May raise CodecError."""
     if not message.HasField("request"):
         return None
     job, run = JobId(message.job), message.run
@@ -213,7 +213,7 @@ def open_request_from_proto(
 
 
 def answer_to_proto(answer: commands.AnswerRequest) -> app_pb2.RequestAnswer:
-    """Convert the answer to a request for the wire."""
+    """Convert the answer to a size request to protobuf."""
     return app_pb2.RequestAnswer(
         number=answer.number,
         outcome=_OUTCOMES[answer.outcome],
@@ -233,7 +233,7 @@ def answer_from_proto(message: app_pb2.RequestAnswer) -> RequestAnswer:
 def speeds_from_proto(
     job: JobId, run: int, message: app_pb2.Progress
 ) -> events.SpeedMeasured | None:
-    """Return the measured speeds of an application, or None. May raise CodecError."""
+    """Return an application's measured speeds; None if it sent none. May raise CodecError."""
     seconds: dict[int, float] = {}
     for each in message.measured:
         value = check_finite("seconds_per_iteration", each.seconds_per_iteration)
@@ -317,7 +317,7 @@ def _exit(end: node_pb2.RankExit) -> Exit:
 
 
 def ready_from_proto(node: NodeName, message: node_pb2.WorldReady) -> events.WorldReady:
-    """Read that the joining ranks on a node are ready."""
+    """Read a node's message that its joining ranks are ready."""
     return events.WorldReady(JobId(message.job), message.run, ResizeId(message.resize), node)
 
 
@@ -342,7 +342,7 @@ def _processors(values: Iterable[int]) -> tuple[int, ...]:
 
 
 def check_finite(field: str, value: float) -> float:
-    """Return a number that is finite, or raise CodecError."""
+    """Return a number if it is finite; otherwise raise CodecError."""
     if not math.isfinite(value):
         raise CodecError(f"{field}: expected a finite number, got {value}")
     return value

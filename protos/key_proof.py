@@ -36,12 +36,12 @@ class UnprovenServerError(PliantError, OSError):
 
 
 def application(job: int, run: int) -> str:
-    """Return the subject of the application of a run."""
+    """Return the subject by which the application of a run names itself in a handshake."""
     return f"{_APPLICATION} {job} {run}"
 
 
 def read_application(subject: str) -> tuple[int, int] | None:
-    """Return job and run of the subject of an application, or None for other subjects."""
+    """Return job and run from the subject of an application; None for other subjects."""
     word, *numbers = subject.split(" ")
     if word != _APPLICATION or len(numbers) != 2:
         return None
@@ -51,7 +51,7 @@ def read_application(subject: str) -> tuple[int, int] | None:
 
 
 class ClientHandshake:
-    """The client's side, for one stream."""
+    """The client's side of the handshake on one stream."""
 
     def __init__(self, key: bytes, subject: str) -> None:
         self._key, self._subject = key, subject
@@ -83,7 +83,7 @@ class ClientHandshake:
 
 @dataclass(frozen=True, slots=True)
 class ServerHandshake:
-    """The server's side, for one stream."""
+    """The server's side of the handshake on one stream."""
 
     key: bytes
     subject: str
@@ -92,17 +92,17 @@ class ServerHandshake:
 
     @property
     def metadata(self) -> tuple[tuple[str, str | bytes], ...]:
-        """Return the initial metadata of the server's answer."""
+        """Return the initial metadata of the server's answer: its nonce and its proof."""
         proof = _sign(self.key, "server", self.subject, self.client_nonce, self.nonce)
         return ((NONCE, self.nonce), (PROOF, proof))
 
     @property
     def session_key(self) -> bytes:
-        """Return the key that only the two sides can compute, new for each stream."""
+        """Return a key that only the two sides can compute, another one for each stream."""
         return _sign(self.key, "session", self.subject, self.client_nonce, self.nonce)
 
     def verifies(self, proof: bytes) -> bool:
-        """Return whether the client knows the key, in constant time."""
+        """Return whether a client's proof is right; takes the same time for all proofs."""
         wanted = _sign(self.key, "client", self.subject, self.client_nonce, self.nonce)
         return hmac.compare_digest(proof, wanted)
 

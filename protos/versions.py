@@ -52,12 +52,12 @@ def mismatch(what: str, protocol: int, oldest_reader: int, oldest: int | None = 
 
 
 def peer_mismatch(who: str, protocol: int, oldest_reader: int) -> str:
-    """Return why this version cannot talk to a peer, which must read what is sent here, too."""
+    """Return why this version and a peer cannot understand each other; empty if they can."""
     return mismatch(who, protocol, oldest_reader, max(OLDEST_READABLE, OLDEST_READER))
 
 
 def numbers() -> dict[str, int]:
-    """Return the two numbers as keys of a record that this version writes."""
+    """Return the two protocol numbers of this version, as keys of a record."""
     return {"protocol": PROTOCOL, "oldest_reader": OLDEST_READER}
 
 
@@ -77,6 +77,6 @@ def check_record(what: str, record: Mapping[str, Any]) -> None:
 
 
 def known_fields(cls: type, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a record that a dataclass has; other versions may write more."""
+    """Return the items of a record that are fields of a dataclass; drop all others."""
     names = {field.name for field in fields(cls)}
     return {name: value for name, value in record.items() if name in names}

@@ -26,7 +26,7 @@ _ASKED = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """List what users asked for and whether they got it; return the exit code."""
+    """List what users asked the server for, and whether they got it; return the exit code."""
     parser = Parser(
         prog=PROG,
         description="List submissions, changes of jobs and nodes, and refused requests.",

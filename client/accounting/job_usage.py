@@ -67,7 +67,7 @@ def _seconds(phase: Mapping[str, Any]) -> float:
 
 
 def efficiency(phases: Iterable[Mapping[str, Any]], speedup: str) -> float | None:
-    """Return the work done for each processor-second, by the stated speedup; None if none was used.
+    """Return the work per processor-second, by the stated speedup; None without any use.
 
     It is 1 for linear speedup. Pauses of resizes count as work.
     """
@@ -93,7 +93,7 @@ def sizes_text(record: Mapping[str, Any], *, most: int = 4) -> str:
 
 
 def sums(records: Iterable[Record], by: str, since: float | None, until: float) -> list[Record]:
-    """Return jobs and processor-seconds for each user, account, name, state or day.
+    """Add up jobs and processor-seconds for each user, account, name, state or day.
 
     Only use between two times counts. With ``day``, each phase is split at midnight, and a job
     counts on each day on which it had processors.

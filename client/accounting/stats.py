@@ -26,7 +26,7 @@ _MOST_USERS = 10
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Show statistics of the last day, or of another time; return the exit code."""
+    """Show statistics of the last day, or of a chosen period; return the exit code."""
     parser = Parser(
         prog=PROG,
         description="Show how much of the cluster was used, how long jobs waited, and by whom.",
@@ -61,7 +61,7 @@ def statistics(
     since: float,
     now: float,
 ) -> dict[str, Any]:
-    """Return statistics of the time from ``since`` until ``now``, as one object.
+    """Compute the statistics of a period from the server's answers.
 
     Args:
         nodes: the answer about nodes.

@@ -16,7 +16,7 @@ _MIN_COUNTS = {"nodes": 1, "slots": 1, "spares": 0, "most_processes": 0}
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """How many nodes and slots a cluster has, and how its daemons are set up."""
+    """The number of nodes and slots of a cluster, and the settings of its daemons."""
 
     nodes: int = 4
     slots: int = 4
@@ -45,7 +45,7 @@ class ClusterSpec:
 
 
 def load_spec(state: str) -> ClusterSpec | None:
-    """Return the specification in a state directory, or None if there is none.
+    """Read the specification in a state directory; None if there is none.
 
     Raises:
         ClientError: the file is damaged.

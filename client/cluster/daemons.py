@@ -21,7 +21,7 @@ class DaemonDiedError(ClientError):
 
 @dataclass
 class Daemon:
-    """A server or a node controller."""
+    """A server or a node controller of a cluster on this machine."""
 
     #: ``server`` or ``node-NAME``.
     name: str
@@ -40,7 +40,7 @@ class Daemon:
     process: subprocess.Popen[bytes] | None = None
 
     def running(self) -> int:
-        """Return its process id, or 0 if it does not run.
+        """Return the daemon's process id; 0 if it does not run.
 
         The process that a file names counts only if it is this daemon.
         """
@@ -65,7 +65,7 @@ class Daemon:
         return pid if named and process_table.program(pid) == self.program else 0
 
     def _is_elsewhere(self, pid: int) -> bool:
-        """Return whether a process has another state directory and another run directory."""
+        """Return whether a process belongs to a cluster with other directories."""
         state, run = state_dir_of(pid), process_table.environment(pid).get("PLIANT_RUN_DIR", "")
         here = os.path.realpath(os.path.dirname(self.pid_file))
         return (
@@ -102,7 +102,7 @@ class Daemon:
         os.replace(draft, self.pid_file)
 
     def check(self) -> None:
-        """Raise an error if the daemon has ended.
+        """Check that the daemon still runs.
 
         Raises:
             DaemonDiedError: with its exit code and the last lines of its log, if this process has
@@ -117,12 +117,12 @@ class Daemon:
             )
 
     def stopped(self) -> int:
-        """Return its process id if it is stopped (SIGSTOP), or 0."""
+        """Return the daemon's process id if it is stopped (SIGSTOP); else 0."""
         pid = self.running()
         return pid if process_table.state(pid) == "T" else 0
 
     def end(self, grace_s: float) -> None:
-        """End the daemon with SIGTERM, then SIGKILL, and reap it."""
+        """End the daemon: SIGTERM, and after ``grace_s`` seconds SIGKILL."""
         pid = self.running()
         if pid:
             process_table.terminate([pid], grace_s)
@@ -134,7 +134,7 @@ class Daemon:
         self.forget()
 
     def detach(self) -> None:
-        """Let the daemon outlive this process; later commands find it through its pid file."""
+        """Stop regarding the daemon as a child; later commands find it through its pid file."""
         if self.process is not None:
             self.process.returncode = 0  # so that `subprocess` neither waits for it nor warns
             self.process = None
@@ -147,12 +147,12 @@ class Daemon:
             pass  # it removed its own
 
     def tail(self, lines: int = 15) -> str:
-        """Return the last lines of its log, from its start on if this process started it."""
+        """Return the last lines of the daemon's log, since this process started it if it did."""
         return tail(self.log, lines, self.log_start)
 
 
 def tail(path: str, lines: int = 15, start: int = 0) -> str:
-    """Return the last lines of a file from a byte offset on, or why there are none."""
+    """Return the last lines of a file from byte ``start`` on, or why it cannot be read."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -179,7 +179,7 @@ def describe_code(code: int) -> str:
 
 
 def wait_until_gone(daemons: Sequence[Daemon], timeout_s: float) -> bool:
-    """Wait until daemons have ended; return whether all have in time."""
+    """Wait until daemons have ended; return False if some have not within ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     while any(daemon.running() for daemon in daemons):
         if time.monotonic() >= deadline:

@@ -50,10 +50,10 @@ Report = Callable[[str], None]
 
 
 class LocalCluster:
-    """The daemons that belong to one state directory."""
+    """A cluster on this machine: the daemons that belong to one state directory."""
 
     def __init__(self, state: str, run: str, spec: ClusterSpec | None = None) -> None:
-        """Name the directories; without `spec`, use the specification in the state directory."""
+        """Use these directories; without ``spec``, the specification in the state directory."""
         self.state, self.run = state, run
         self.spec = spec or load_spec(state) or ClusterSpec()
         self.daemons: list[Daemon] = []
@@ -63,11 +63,11 @@ class LocalCluster:
 
     @property
     def _owner(self) -> str:
-        """Return the file in the run directory that names the state directory of its daemons."""
+        """Path of the file in the run directory that names the state directory it belongs to."""
         return os.path.join(self.run, "cluster.state-dir")
 
     def check_owner(self) -> None:
-        """Refuse to touch the daemons of another state directory.
+        """Check that the run directory belongs to this cluster and to no other that is up.
 
         Raises:
             ClientError: this run directory is that of another cluster, which is up, or this
@@ -95,7 +95,7 @@ class LocalCluster:
                 )
 
     def release_run_dir(self) -> None:
-        """Let another cluster use the run directory."""
+        """Remove the mark by which this cluster owns the run directory."""
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._owner)
 
@@ -134,7 +134,7 @@ class LocalCluster:
         self.daemons = [self._server(), *map(self._controller, self.spec.node_names)]
 
     def all_daemons(self) -> list[Daemon]:
-        """Return all daemons of the cluster, also of nodes that are no longer configured.
+        """Return all daemons of the cluster, including those of nodes no longer configured.
 
         These nodes are found by their folders in the state directory.
         """
@@ -200,7 +200,7 @@ class LocalCluster:
         return Daemon(f"node-{name}", command, _CONTROLLER, name, pid_file, log, lock)
 
     def _binding(self, name: str) -> list[str]:
-        """Return the options by which the nodes of one machine share its CPUs.
+        """Return the options that divide the CPUs of this machine among the nodes.
 
         Without them, each node would bind its jobs to the same CPUs. If there are too few CPUs for
         the slots of all nodes, jobs are not bound.
@@ -237,11 +237,11 @@ class LocalCluster:
         return self.is_job_process(pid) or self.is_launcher_or_shim(pid) or self.is_daemon(pid)
 
     def is_daemon(self, pid: int) -> bool:
-        """Return whether a process is its server or one of its controllers."""
+        """Return whether a process is the server or a node controller of this cluster."""
         return process_table.program(pid) in {_SERVER, _CONTROLLER} and self._belongs_here(pid)
 
     def _lost_its_lock(self, pid: int) -> bool:
-        """Return whether a process is one of its daemons whose lock was removed or moved."""
+        """Return whether a process is a daemon of this cluster whose lock was removed or moved."""
         locks = f"{os.path.realpath(self.state)}/"
         return self.is_daemon(pid) and any(
             path.endswith(" (deleted)") or not path.startswith(locks)
@@ -250,7 +250,7 @@ class LocalCluster:
         )
 
     def is_launcher_or_shim(self, pid: int) -> bool:
-        """Return whether a process starts and reaps the processes of its jobs."""
+        """Return whether a process is a launcher or a shim of this cluster."""
         return process_table.program(pid) == _LAUNCHER and self._belongs_here(pid)
 
     def _belongs_here(self, pid: int) -> bool:
@@ -265,7 +265,7 @@ class LocalCluster:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Exclude other `pliant up` and `pliant down` for this state directory."""
+        """Within this context, keep other `pliant up` and `pliant down` out of this directory."""
         os.makedirs(self.state, mode=0o700, exist_ok=True)
         with open(os.path.join(self.state, "cluster.lock"), "w", encoding="ascii") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -274,7 +274,7 @@ class LocalCluster:
     # -- up
 
     def start_missing(self) -> list[Daemon]:
-        """Start those daemons that do not run, and return them."""
+        """Start the daemons that do not run, and return them."""
         server = self.daemons[0]
         if server.running() and not self._is_reachable():
             # Its run directory was removed. Jobs continue, and the next server takes them over.
@@ -303,7 +303,7 @@ class LocalCluster:
             daemon.detach()
 
     def wait_up(self, report: Report, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until every node has registered; call `report` whenever the progress changes.
+        """Wait until every node has registered; call ``report`` with each change.
 
         Raises:
             DaemonDiedError: a daemon has ended.
@@ -327,7 +327,7 @@ class LocalCluster:
             time.sleep(0.03)
 
     def _wait_for_stopped(self) -> None:
-        """Wait a moment for stopped daemons to be continued.
+        """Wait briefly for stopped daemons (SIGSTOP) to continue.
 
         Raises:
             ClientError: some are still stopped.
@@ -345,10 +345,10 @@ class LocalCluster:
             time.sleep(0.03)
 
     def remove_surplus(self) -> list[str]:
-        """Remove nodes of an earlier, larger cluster from the server's list.
+        """Remove nodes from the server's list that an earlier, larger cluster had.
 
         Returns:
-            Why some could not be removed.
+            A message for each node that could not be removed.
         """
         own, kept = self.spec.node_names, []
         try:

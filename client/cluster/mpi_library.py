@@ -21,7 +21,7 @@ _PROBE = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI"
 
 
 class LibraryProbe:
-    """Imports mpi4py in a process in the background, while this context is entered."""
+    """Within this context, finds out in the background whether mpi4py can load an MPI library."""
 
     def __init__(self) -> None:
         self._probe: subprocess.Popen[bytes] | None = None
@@ -69,7 +69,7 @@ class LibraryProbe:
 
 
 def library_was_missing(output: str) -> bool:
-    """Return whether the end of a job's output says that it found no MPI library.
+    """Return whether a job's output ends with the message that no MPI library was found.
 
     Only a regular file is read. A device may have no end, and opening a pipe waits for its writer
     or takes bytes from its reader.

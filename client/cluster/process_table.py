@@ -20,7 +20,7 @@ def pids() -> Iterator[int]:
 
 
 def alive(pid: int) -> bool:
-    """Return whether a process is there and not a zombie."""
+    """Return whether a process exists and is not a zombie."""
     return state(pid) not in {"", "Z", "X"}
 
 
@@ -31,13 +31,13 @@ def state(pid: int) -> str:
 
 
 def start_time(pid: int) -> int:
-    """Return when a process started, in ticks since boot, or -1 if there is no such process."""
+    """Return when a process started, in clock ticks since boot; -1 if it does not exist."""
     fields = _stat(pid)
     return int(fields[19]) if fields else -1
 
 
 def parent(pid: int) -> int:
-    """Return the id of a process's parent, or 0 if there is no such process."""
+    """Return the parent's id of a process; 0 if the process does not exist."""
     fields = _stat(pid)
     return int(fields[1]) if fields else 0
 
@@ -54,7 +54,7 @@ def command_line(pid: int) -> list[str]:
 
 
 def program(pid: int) -> str:
-    """Return the module that a Python process runs, ``pliant.NAME`` for `pliant NAME`, or "".
+    """Return the Pliant module that a Python process runs, ``pliant.NAME``; else an empty text.
 
     Only the positions of module names count: the arguments of a shell or a pager may contain one.
     """
@@ -71,7 +71,7 @@ def program(pid: int) -> str:
 
 
 def option(pid: int, name: str) -> str:
-    """Return the value of an option on the command line of a process, or ""."""
+    """Return the value of an option on a process's command line; empty if it is not there."""
     value, line = "", command_line(pid)
     for word, following in zip(line, [*line[1:], ""], strict=True):
         if word == name:
@@ -115,13 +115,16 @@ def _read(pid: int, name: str) -> bytes:
 
 
 def find(wanted: Callable[[int], bool]) -> list[int]:
-    """Return the living processes that a test accepts, except this one and its ancestors."""
+    """Return the ids of living processes for which ``wanted`` is true.
+
+    This process and its ancestors are left out.
+    """
     own = ancestors()
     return [pid for pid in pids() if pid not in own and wanted(pid) and alive(pid)]
 
 
 def send_signal(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process that may have gone."""
+    """Send a signal to a process; do nothing if it has ended."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -129,7 +132,7 @@ def send_signal(pid: int, number: signal.Signals) -> None:
 
 
 def wait_gone(targets: Iterable[int], timeout_s: float) -> list[int]:
-    """Wait until processes have ended and return those that have not in time."""
+    """Wait until processes have ended; return those that still run after ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     left = [pid for pid in targets if alive(pid)]
     while left and time.monotonic() < deadline:
@@ -139,7 +142,7 @@ def wait_gone(targets: Iterable[int], timeout_s: float) -> list[int]:
 
 
 def terminate(targets: Iterable[int], grace_s: float) -> list[int]:
-    """Send SIGTERM to processes, then SIGKILL; return those that are still there."""
+    """End processes: SIGTERM, and after ``grace_s`` SIGKILL; return those that still exist."""
     # An id may be reused while we wait: compare the start times.
     born = {pid: start_time(pid) for pid in targets if alive(pid)}
     for pid in born:
@@ -151,7 +154,7 @@ def terminate(targets: Iterable[int], grace_s: float) -> list[int]:
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of orphaned descendants, so that it can reap them."""
+    """Have orphaned descendants become children of this process, so that it can reap them."""
     import ctypes
 
     subreaper = 36  # PR_SET_CHILD_SUBREAPER

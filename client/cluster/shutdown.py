@@ -37,7 +37,7 @@ _HOLDS_PROCESSORS = {"STARTING", "RUNNING", "ADAPTING", "COMPLETING"}
 
 @dataclass(frozen=True)
 class EndedJobs:
-    """The jobs whose processes still ran after the server had ended, and were then ended."""
+    """Jobs that were ended without the server, because their processes outlived it."""
 
     jobs: list[int]
     #: Whether the server had cancelled the jobs that it knew of.
@@ -47,7 +47,7 @@ class EndedJobs:
 
 
 def stop(cluster: LocalCluster, report: Report, *, keep_jobs: bool = False) -> EndedJobs:
-    """Cancel running jobs, end the daemons, and remove their files from the run folder."""
+    """Take a cluster down: cancel its jobs, end its daemons, and clear the run folder."""
     cancelled = not keep_jobs and _cancel_jobs(cluster, report)
     server, *controllers = cluster.all_daemons()
     _stop_server(cluster, server, report)
@@ -61,7 +61,7 @@ def stop(cluster: LocalCluster, report: Report, *, keep_jobs: bool = False) -> E
 
 
 def jobs_with_processes(cluster: LocalCluster) -> list[int]:
-    """Return the jobs that have processes, whether there is a server or not."""
+    """Return the jobs that have processes on this machine; needs no server."""
     found = (process_table.environment(pid) for pid in process_table.find(cluster.is_job_process))
     return sorted({int(env["PLIANT_JOB"]) for env in found if "PLIANT_JOB" in env})
 
@@ -91,7 +91,7 @@ def end_remaining_worlds(cluster: LocalCluster, report: Report) -> list[str]:
 
 
 def nodes_with_worlds(cluster: LocalCluster) -> list[str]:
-    """Return the nodes with worlds whose end is not recorded: the token is still in the spool."""
+    """Return the nodes with processes of jobs whose end is not recorded."""
     found = glob.glob(os.path.join(glob.escape(cluster.state), "node-*", "spool", "*", "token"))
     return sorted({path.split(os.sep)[-4].removeprefix("node-") for path in found})
 
@@ -143,10 +143,10 @@ def _end_controllers(controllers: list[Daemon], report: Report) -> None:
 
 
 def _cancel_jobs(cluster: LocalCluster, report: Report) -> bool:
-    """Cancel running jobs, with all nodes drained so that no other job starts.
+    """Drain all nodes, so that no job starts, and cancel the running jobs.
 
     Returns:
-        Whether a server did it until the end.
+        Whether a server answered until all were cancelled.
     """
     try:
         with Connection(cluster.run, timeout_s=5) as link:
@@ -174,7 +174,7 @@ def _cancel_jobs(cluster: LocalCluster, report: Report) -> bool:
 
 
 def _is_full(folder: str) -> bool:
-    """Return whether a folder's disk has no room left for a user's files."""
+    """Return whether the disk of a folder has no space left for this user."""
     try:
         disk = os.statvfs(folder)
     except OSError:

@@ -132,12 +132,12 @@ def _requested_spec(options: argparse.Namespace, known: ClusterSpec) -> ClusterS
 
 
 def _absolute(path: str) -> str:
-    """Return a path that means the same at the next `pliant up`; none stays none."""
+    """Return a path that is valid in any working directory; an empty one stays empty."""
     return os.path.abspath(path) if path else ""
 
 
 class _Progress:
-    """A line that is rewritten on a terminal; elsewhere one line for each news.
+    """Shows progress: a line that is rewritten on a terminal, elsewhere one line per change.
 
     An stderr that cannot be written does not matter: the work continues without these lines.
     """
@@ -193,7 +193,7 @@ def _up(options: argparse.Namespace) -> int:
 def _bring_up(
     cluster: LocalCluster, options: argparse.Namespace, interrupts: Interrupts, progress: _Progress
 ) -> list[str]:
-    """Start what is missing, and wait until it is up; if it fails, end what was started.
+    """Start the daemons that do not run, and wait until they are up; on failure, end them again.
 
     Returns:
         Why some nodes of an earlier cluster could not be removed.
@@ -248,7 +248,7 @@ def _print_up(cluster: LocalCluster, options: argparse.Namespace, warnings: list
 def _print_if_possible(
     cluster: LocalCluster, options: argparse.Namespace, warnings: list[str]
 ) -> None:
-    """Print that the cluster is up; it stays up until Ctrl-C even if nobody reads the output."""
+    """Print that the cluster is up; ignore an output that nobody reads."""
     try:
         _print_up(cluster, options, warnings)
     except OSError as error:
@@ -258,7 +258,7 @@ def _print_if_possible(
 
 
 def _report(text: str) -> None:
-    """Print to stderr while the cluster is up, and stays up if stderr cannot be written."""
+    """Print to stderr; ignore an error of writing, because the cluster stays up."""
     with suppress(OSError):
         print_error("pliant up", text)
 

@@ -26,7 +26,7 @@ jobsub, jobstat, jobdel, jobctl and nodestat are commands of their own.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a subcommand; only the one that is asked for is loaded."""
+    """Run a subcommand of ``pliant``; only its own module is imported."""
     words = sys.argv[1:] if argv is None else list(argv)
     return run_command(PROG, lambda: _run(words))
 

@@ -133,13 +133,13 @@ def _fingerprints(found: ClusterIdentity) -> list[str]:
 
 
 def _members(found: ClusterIdentity) -> list[tuple[str, Certificate]]:
-    """Return the certificates with what they are."""
+    """Return the certificates of a cluster, each with a name for the table."""
     roots = [("root", root) for root in found.roots]
     return [*roots, ("issuing authority", found.issuer), ("server", found.server[0])]
 
 
 def _describe_certificates(found: ClusterIdentity, now: float) -> list[str]:
-    """Return the lines of a table of the certificates, and what is wrong with their time."""
+    """Return the lines of a table of the certificates, with warnings about their validity."""
     records = [_certificate(kind, each, now) for kind, each in _members(found)]
     rows = [
         (each["kind"], format_day(each["ends"]), format_day(each["renew_at"]), each["state"])

@@ -126,7 +126,7 @@ def _token(options: argparse.Namespace) -> int:
 
 
 def _check_unused(node: AdmittedNode | None, role: Role, now: float) -> None:
-    """Refuse the name of a node or login agent that has joined and can still connect."""
+    """Check that no node or login agent that can still connect has this name."""
     if node is not None and node.revoked_at is None and now < node.ends:
         raise ClientError(
             f"{role} {node.name} has joined already (its certificate is valid until "
@@ -137,7 +137,7 @@ def _check_unused(node: AdmittedNode | None, role: Role, now: float) -> None:
 
 
 def _joining_address(found: ClusterIdentity) -> str:
-    """Return where the running server listens for joining hosts."""
+    """Return the address, HOST:PORT, at which the running server lets hosts join."""
     from pliant.protos.address import TcpAddress, parse_address
     from pliant.protos.identity.authority import server_addresses
     from pliant.protos.identity.names import SERVER_DNS_NAME
@@ -247,7 +247,7 @@ def _revoke(options: argparse.Namespace) -> int:
 
 
 def _existing(directory: Path) -> Path:
-    """Refuse a directory without an identity, in which a lock would be made."""
+    """Check that a directory contains an identity, and return it."""
     from pliant.protos.identity.cluster_files import load_identity
 
     load_identity(directory)

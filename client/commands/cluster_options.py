@@ -14,7 +14,7 @@ from pliant.client.terminal.tables import clean
 
 
 def add_action(actions: Any, name: str, text: str, act: Any) -> argparse.ArgumentParser:
-    """Add an action with the options that all of them have."""
+    """Add an action of ``pliant cluster`` with the options that all actions have."""
     parser: argparse.ArgumentParser = actions.add_parser(
         name, help=text, description=text[0].upper() + text[1:] + "."
     )
@@ -29,7 +29,7 @@ def add_action(actions: Any, name: str, text: str, act: Any) -> argparse.Argumen
 
 
 def directory_of(options: argparse.Namespace) -> Path:
-    """Return the directory of the cluster's identity."""
+    """Return the directory of the cluster's identity: ``--directory``, or that of this server."""
     if options.directory is None:
         return Path(state_dir(), "identity")
     if not options.directory or "\0" in options.directory:
@@ -38,10 +38,11 @@ def directory_of(options: argparse.Namespace) -> Path:
 
 
 def changed_directory_of(options: argparse.Namespace) -> Path:
-    """Return the directory of the cluster's identity for an action that writes files there.
+    """Return the directory of the cluster's identity, for an action that writes files there.
 
     Raises:
-        ClientError: another account owns it, and could not read the files.
+        ClientError: the directory belongs to another account, whose server could not read files
+            that this account writes.
     """
     directory = directory_of(options)
     try:
@@ -63,7 +64,7 @@ def print_lines(lines: list[str]) -> None:
 
 
 def format_day(seconds: float) -> str:
-    """Return the day of a time, in UTC."""
+    """Return the date of a time in seconds since the epoch, in UTC."""
     import time
 
     return time.strftime("%Y-%m-%d", time.gmtime(seconds))

@@ -19,7 +19,7 @@ _FILE = "entry_points.txt"
 
 
 class Command(NamedTuple):
-    """A subcommand and the function that runs it."""
+    """A subcommand of ``pliant``: its name, and where the function is that runs it."""
 
     name: str
     module: str
@@ -38,7 +38,7 @@ class Command(NamedTuple):
 
 
 def find_commands() -> dict[str, Command]:
-    """Return the installed subcommands by name; the first of a name on ``sys.path`` counts."""
+    """Return the installed subcommands by name; of equal names, the first on ``sys.path`` wins."""
     found: dict[str, Command] = {}
     for folder in sys.path:
         for text in _metadata_of(folder or "."):

@@ -21,7 +21,7 @@ PROG = "jobctl"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Hold, suspend, requeue, resize a job, and so on; ask why it waits and what happened to it."""
+    """Hold, suspend, requeue or resize a job, and so on; explain why it waits; show its history."""
     options = _parser().parse_args(argv)
     return run_command(PROG, lambda: int(options.act(options)))
 

@@ -128,7 +128,7 @@ def _format(text: str) -> tuple[Shown, ...]:
 
 
 def _shown(options: argparse.Namespace) -> tuple[Shown, ...]:
-    """Return the columns that the options ask for."""
+    """Return the columns to show, as the options say."""
     if options.format:
         return tuple(options.format)
     if options.wide:
@@ -159,7 +159,7 @@ def _show(options: argparse.Namespace) -> int:
 def _request(
     link: Connection, options: argparse.Namespace, fields: Sequence[str] | None
 ) -> dict[str, Any]:
-    """Return the answer of the server with the jobs that the options select."""
+    """Ask the server for the jobs that the options select, and return the answer."""
     every = bool(options.all or options.ids or options.json or names_ended_jobs(options))
     selected = selection_fields(options)
     if options.ids and selected:
@@ -187,7 +187,7 @@ def _put_table(link: Connection, options: argparse.Namespace) -> set[int]:
 
 
 def _columns(link: Connection, options: argparse.Namespace) -> tuple[Columns, float]:
-    """Return the jobs, and the current time by the clock of the server."""
+    """Return the values of the jobs by column, and the present time by the server's clock."""
     shown = _shown(options)
     fields = fields_of(shown)
     answer = _request(link, options, fields)

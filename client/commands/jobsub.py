@@ -320,7 +320,7 @@ def _moment(text: str) -> tuple[float | None, float | None]:
 
 
 def job_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the job that the options of a command line describe, as a request carries it."""
+    """Return the job that command-line options describe, in the form of a request."""
     deadline_s, deadline_at = options.deadline or (None, None)
     return build_job(
         options.command,
@@ -391,7 +391,7 @@ def _refuse_with_query(options: argparse.Namespace) -> None:
 
 
 def _query(options: argparse.Namespace, job: dict[str, Any]) -> int:
-    """Print the strategy's answer; 1 if it would not accept the job, or cannot say."""
+    """Print the strategy's answer about a job; return 1 unless it would accept the job."""
     from pliant.client.terminal.availability_answer import answer_text
 
     with Connection() as link:
@@ -404,7 +404,7 @@ def _query(options: argparse.Namespace, job: dict[str, Any]) -> int:
 
 
 def _help(output: str) -> None:
-    """Print the remedy if a job found no MPI library."""
+    """Print what to install if a job found no MPI library; otherwise print nothing."""
     from pliant.client.cluster.mpi_library import REMEDY, library_was_missing
 
     if library_was_missing(output):
@@ -420,7 +420,7 @@ def _environment(choices: list[str] | None) -> dict[str, str] | None:
 
 
 def report_end(job: dict[str, Any], prog: str = PROG) -> int:
-    """Return the exit code of a job that has ended; if it failed, print how to stderr."""
+    """Return the exit code for a job that has ended; if it failed, print how on stderr."""
     state = str(job.get("state"))
     if state != "COMPLETED":
         reason = f": {job['reason']}" if job.get("reason") else ""

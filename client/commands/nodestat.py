@@ -85,7 +85,7 @@ def _chosen(nodes: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str,
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:
-    """Return a key that puts n2 before n10."""
+    """Return a sorting key with which n2 comes before n10."""
     parts = re.split(r"(\d+)", name)
     return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
 

@@ -38,7 +38,7 @@ _DAY_S = 86400.0
 
 
 def accounting(argv: Sequence[str] | None = None) -> int:
-    """List the processors that jobs used, for each phase or added up."""
+    """List the processors that jobs used: one line for each phase, or sums."""
     parser = Parser(
         prog=ACCOUNTING,
         description="List each period in which a job had the same processors, or sums of them.",
@@ -108,7 +108,7 @@ def with_seconds(
 
 
 def sums(phases: Iterable[dict[str, Any]], by: str) -> list[dict[str, Any]]:
-    """Return the number of jobs and phases and the processor-seconds for each value of a field."""
+    """Add up jobs, phases and processor-seconds for each value of a field."""
     found: dict[Any, dict[str, Any]] = {}
     jobs: dict[Any, set[int]] = {}
     for phase in phases:

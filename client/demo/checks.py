@@ -24,14 +24,14 @@ class Checks:
         self.failed: list[str] = []
 
     def check(self, what: str, fault: str) -> None:
-        """Print a check, which has passed if `fault` is empty."""
+        """Print the result of a check, which has passed if ``fault`` is empty."""
         if fault:
             self.failed.append(what)
         print(f"FAILED  {what}: {fault}" if fault else f"ok      {what}", flush=True)
 
 
 def resizes(events: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
-    """Return how many shrinks and how many expansions were carried out."""
+    """Return how many shrinks and how many growths were carried out."""
     shrinks = expansions = 0
     for event in events:
         if event["kind"] == "job.resized":
@@ -49,7 +49,7 @@ def checksum(output: str) -> str:
 
 
 def compare(reference: str, found: str) -> str:
-    """Return how a checksum differs from the reference; empty if it is equal."""
+    """Return how a checksum differs from the expected one; empty if it does not."""
     if not reference:
         return "the program alone printed no checksum"
     if not found:
@@ -58,7 +58,7 @@ def compare(reference: str, found: str) -> str:
 
 
 def shared_memory() -> set[str]:
-    """Return the names of the segments of shared memory that are this user's."""
+    """Return the names of this user's segments of shared memory."""
     names = set()
     for entry in _entries(_SHARED_MEMORY):
         try:
@@ -82,7 +82,7 @@ def segments_of(pids: Iterable[int]) -> set[str]:
 
 
 class SharedMemory:
-    """The shared-memory segments of a demo, as opposed to those of other programs."""
+    """Tells the shared memory of the demo's processes from that of other programs."""
 
     _EVERY_S = 0.25
 
@@ -93,7 +93,7 @@ class SharedMemory:
         self._next = 0.0
 
     def note(self, *, now: bool = False) -> None:
-        """Remember the segments that the demo's processes have mapped; cheap if called often."""
+        """Remember the segments that the demo's processes have mapped; may be called often."""
         if now or time.monotonic() >= self._next:
             self._seen |= segments_of(processes_naming(self._directory)) - self._before
             self._next = time.monotonic() + self._EVERY_S
@@ -117,7 +117,7 @@ def processes_naming(directory: str) -> list[int]:
 
 
 def zombies() -> list[int]:
-    """Return children of this process that have ended and were not collected."""
+    """Return the ids of children of this process that have ended and were not reaped."""
     return [
         pid
         for pid in process_table.pids()

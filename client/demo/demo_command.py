@@ -154,7 +154,7 @@ class Demo:
                 file.write("\n".join(lines) + "\n")
 
     def _start_alone(self) -> None:
-        """Run heat as an ordinary program; the malleable run must give the same checksum."""
+        """Run heat as an ordinary program, whose checksum the malleable run must reproduce."""
         with open(os.path.join(self.directory, "alone.out"), "wb") as output:
             self._alone = subprocess.Popen(
                 [sys.executable, "-m", PROGRAM, os.path.join(self.directory, "alone.yaml")],
@@ -200,7 +200,7 @@ class Demo:
             return checks.checksum(file.read())
 
     def clean_up(self) -> list[int]:
-        """Take everything down, and return the processes that are still there."""
+        """Take everything down; return the ids of processes that still exist."""
         self._shared_memory.note(now=True)
         stop(self._cluster, lambda _: None)
         if self._alone is not None and self._alone.poll() is None:

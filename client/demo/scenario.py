@@ -28,7 +28,7 @@ class StepError(ClientError):
 
 
 class Scenario:
-    """Submits the jobs and watches them."""
+    """Submits the jobs of the demo, and waits for the events that must follow."""
 
     def __init__(self, directory: str, run: str, view: DemoDisplay, deadline_s: float) -> None:
         self._directory = directory
@@ -46,7 +46,7 @@ class Scenario:
         self._link.close()
 
     def run(self) -> None:
-        """Submit all jobs, each when the previous step has happened, and wait for their ends.
+        """Submit the jobs one after the other, each when the step before it has happened.
 
         Raises:
             StepError: a step did not happen in time.
@@ -76,7 +76,7 @@ class Scenario:
         return self.snapshot
 
     def wait_idle(self, timeout_s: float = 5.0) -> int:
-        """Wait until no processor is in use and return how many still are."""
+        """Wait until no processor is in use; return how many still are after ``timeout_s``."""
         deadline = time.monotonic() + timeout_s
         while True:
             used = sum(int(node.get("used") or 0) for node in self.refresh().nodes)
@@ -93,7 +93,7 @@ class Scenario:
             return ""
 
     def reasons(self) -> str:
-        """Return what the server says about every job that has not ended well."""
+        """Return the server's reasons for every job that has not ended successfully."""
         lines = []
         for job in self.snapshot.jobs:
             if job["state"] == "COMPLETED":

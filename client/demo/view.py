@@ -34,7 +34,7 @@ class Snapshot:
 
 
 def holders(events: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-    """Return which job holds each processor after these events."""
+    """Return the job that holds each processor after these events, by processor."""
     held: dict[int, list[int]] = {}
     for event in events:
         if event["kind"] in {"job.started", "job.resized"}:

@@ -20,7 +20,7 @@ NAME_LIMIT = 32
 
 
 class Column(NamedTuple):
-    """A column of a list of jobs."""
+    """A column of a list of jobs: its meaning, the values it needs, and how to write its cells."""
 
     #: What it shows, for the help.
     about: str
@@ -32,7 +32,7 @@ class Column(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A column that a user asked for."""
+    """A column to show, and its width."""
 
     name: str
     #: Its width in characters; 0 for as wide as needed.
@@ -42,7 +42,7 @@ class Shown(NamedTuple):
 def elapsed(
     submit: float | None, start: float | None, end: float | None, now: float
 ) -> float | None:
-    """Return the seconds a job has run, or waited when it has not started."""
+    """Return how many seconds a job has run or, before its start, waited; None if unknown."""
     begin = start or submit
     return None if begin is None else (end or now) - begin
 
@@ -77,7 +77,7 @@ def _span(field: str, about: str) -> Column:
 
 
 def _processors(jobs: Columns, _: float) -> list[str]:
-    """Return the processors on which jobs run, plus others that they hold: ``4+2``."""
+    """Return the processors that jobs run on, plus others that they hold, as in ``4+2``."""
     found = []
     for on, held in _rows(jobs, "processors", "held"):
         besides = (held or on or 0) - (on or 0)
@@ -156,7 +156,7 @@ def _contract_cells(place: int) -> Callable[[Columns, float], list[str]]:
 
 
 def _contract(job: dict[str, Any], now: float) -> tuple[str, str]:
-    """Return the deadline of a job, and the profit of its expected end of the most agreed on."""
+    """Return a job's deadline, and its expected profit with the largest possible one, as texts."""
     if not job.get("contract"):
         return "-", "-"
     profit = with_profit(job, now)["profit_now"]
@@ -263,12 +263,12 @@ def parse_format(text: str) -> tuple[Shown, ...]:
 
 
 def usual_columns(names: Sequence[str], *, name_limit: int = 0) -> tuple[Shown, ...]:
-    """Return columns of one of the tables; names of jobs are cut at a number of characters."""
+    """Return the columns of a standard table; ``name_limit`` cuts names of jobs (0: no limit)."""
     return tuple(Shown(name, -name_limit if name == "name" else 0) for name in names)
 
 
 def fields_of(shown: Sequence[Shown]) -> tuple[str, ...]:
-    """Return the values of the server that columns need, each once; always id and state."""
+    """Return the names of the values that columns need, each once, id and state included."""
     names = [field for column in shown for field in COLUMNS[column.name].fields]
     names += [_IF_USED[column.name] for column in shown if column.name in _IF_USED]
     return tuple(dict.fromkeys(("id", "state", *names)))
@@ -308,7 +308,7 @@ def jobs_table(
 
 
 def _cut(cells: Sequence[object], width: int) -> Sequence[object]:
-    """Return cells of a width; a negative width is the largest one."""
+    """Return cells with a fixed width; a negative width is a maximum."""
     if not width:
         return cells
     cut = [shorten(str(cell), abs(width)) for cell in cells]

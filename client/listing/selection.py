@@ -78,7 +78,7 @@ def selection_fields(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def names_ended_jobs(options: argparse.Namespace) -> bool:
-    """Return whether a state was named that only jobs have that ended."""
+    """Return whether ``--state`` names a state that only ended jobs have."""
     return any(state in FINAL_STATES for state in _all(options.state))
 
 
@@ -98,7 +98,7 @@ def own_name() -> str:
 
 
 def moment_before(text: str) -> float:
-    """Return a time in seconds since the epoch, for argparse: a span before now, or a date."""
+    """Return a time for argparse, in seconds since the epoch, from a span before now or a date."""
     from pliant.client.terminal.durations import parse_span
 
     now = time.time()

@@ -40,7 +40,7 @@ class Relay:
         self._peers = PeerTable(default_limits())
 
     async def serve(self, listener: socket.socket, stop: asyncio.Event) -> None:
-        """Serve users until the event is set."""
+        """Serve users until ``stop`` is set."""
         taking = asyncio.create_task(
             take_connections(listener, self._connection, limit=CHUNK_BYTES)
         )
@@ -86,7 +86,7 @@ class Relay:
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy until the end of the input, or until the output takes nothing more."""
+    """Copy bytes until the input ends or the output is closed."""
     with suppress(OSError):
         while data := await reader.read(CHUNK_BYTES):
             writer.write(data)

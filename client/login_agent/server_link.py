@@ -52,11 +52,11 @@ class ServerLinks:
 
     @property
     def servers(self) -> str:
-        """Return the addresses of the server as a text for messages."""
+        """Return the addresses of the server as text, for messages."""
         return ", ".join(map(str, self._servers))
 
     async def open(self, user: UserAssertion) -> Link:
-        """Return a connection on which the server serves a user.
+        """Return a new connection on which the server serves this user.
 
         Raises:
             ServerUnreachableError, AgentIdentityError: as `connect`.

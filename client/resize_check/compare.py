@@ -36,7 +36,7 @@ class ProgramRun:
 
     @property
     def ending(self) -> str:
-        """Return how the program ended: exit code, signal, or a reason."""
+        """Return how the program ended, as text: exit code, signal, or the server's reason."""
         if self.exit_code is None and not self.signal:
             return self.reason
         return f"signal {self.signal}" if self.signal else f"exit code {self.exit_code}"
@@ -52,7 +52,7 @@ def failed_run(run: ProgramRun) -> str:
 def find_problems(
     runs: tuple[ProgramRun, ProgramRun], disturbed: ProgramRun, tolerance: float
 ) -> list[str]:
-    """Return the differences, each with its remedy; empty if there are none.
+    """Return how a resized run differs from undisturbed ones, each with a remedy; else empty.
 
     Args:
         runs: two undisturbed runs that succeeded; what differs between them is not compared.
@@ -83,7 +83,7 @@ def find_problems(
 
 
 def _differences(first: str, second: str, third: str, tolerance: float) -> Iterator[str]:
-    """Yield the lines of a run that are not as in two others; what differs there is skipped."""
+    """Yield the lines of a third run that differ from two others, which agree in these lines."""
     ours, others, resized = first.splitlines(), second.splitlines(), third.splitlines()
     if len(ours) != len(others):
         # Each process prints, perhaps: only what every undisturbed run has is compared.

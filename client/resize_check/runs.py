@@ -20,7 +20,7 @@ _RUNS = {"RUNNING", "ADAPTING"}
 
 
 class ProgramRunner:
-    """Runs the program on the private cluster of this check."""
+    """Runs a program on the private cluster of a ``pliant check``."""
 
     def __init__(self, run: str, directory: str, timeout_s: float) -> None:
         """Use the cluster with this run folder; outputs go into ``directory``."""
@@ -34,7 +34,7 @@ class ProgramRunner:
         return self._ended(job, output, f"undisturbed on {size} processes")
 
     def resized(self, words: Sequence[str], small: int, large: int) -> ProgramRun:
-        """Run the program, and grow, shrink and grow it at its first safe points.
+        """Run the program, and grow, shrink and grow it again at its first safe points.
 
         Ranks that joined are there at the end, because many programs use only after the loop a
         value that a joining rank lacks.
@@ -61,7 +61,7 @@ class ProgramRunner:
         return self._ended(job, output, what, refused)
 
     def _resize(self, number: int, target: int, times: int) -> tuple[Job, str]:
-        """Resize the job; return it after the resize, and why that failed (empty if it did not)."""
+        """Resize the job, and return it afterwards, with an error text that is empty on success."""
         try:
             self._client.resize(number, target)
         except RequestError as error:
@@ -77,7 +77,7 @@ class ProgramRunner:
         return job, f"resizes: not to {target} processes: {job.reason or 'no answer'}"
 
     def _sizes(self, number: int) -> list[int]:
-        """Return the sizes after each resize."""
+        """Return the size of the job after each of its resizes."""
         events = self._client.history(number)
         return [int((event.data or {})["to"]) for event in events if event.kind == "job.resized"]
 
@@ -109,14 +109,21 @@ class ProgramRunner:
         return number, output
 
     def _until(self, number: int, accept: Callable[[Job], bool]) -> Job:
-        """Wait until ``accept`` is true for a job or the time is up; return it as last seen."""
+        """Wait until ``accept(job)`` is true or the time is up; return the job as last seen."""
         deadline = time.monotonic() + self._timeout_s
         while not accept(job := self._client.job(number)) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         return job
 
     def _ended(self, job: Job, output: str, what: str, refused: str = "") -> ProgramRun:
-        """Return the result of a run; cancel the job if it has not ended."""
+        """Return how a run of the program ended; cancel the job if it still runs.
+
+        Args:
+            job: as last seen.
+            output: path of its output file.
+            what: a name for the run, for messages.
+            refused: why the job could not be resized; empty if it could.
+        """
         reason = job.reason
         if not job.final:
             self._client.cancel(job.id)
@@ -134,7 +141,7 @@ class ProgramRunner:
 def run_all(
     runner: ProgramRunner, words: Sequence[str], small: int, large: int
 ) -> list[ProgramRun]:
-    """Run the program undisturbed on both sizes, then resized; stop after a run that fails."""
+    """Run the program without resizes on both sizes, then with resizes; stop at a failure."""
     runs = [runner.undisturbed(words, small)]
     if not failed_run(runs[0]):
         runs.append(runner.undisturbed(words, large))

@@ -29,7 +29,7 @@ _REFUSED = ("input", "output", "error", "hold", "query", "wait", "parsable", "js
 
 
 def run_interactively(words: list[str]) -> int:
-    """Submit a job, and return its exit code when it has ended.
+    """Submit a job, show its output, and return its exit code when it has ended.
 
     Its output files are in a folder that is removed afterwards. The folder is made in the working
     directory of the job, which its nodes share.
@@ -70,7 +70,7 @@ def _run(options: Namespace, folder: Path) -> int:
 
 
 def _input_file() -> str:
-    """Return the path of the file from which this process reads; empty if it is not a file."""
+    """Return the path of the file that is this process's standard input; empty if it is no file."""
     try:
         status = os.fstat(0)
         path = os.readlink("/proc/self/fd/0")
@@ -122,14 +122,14 @@ class _Follower:
 
 
 class _Stream:
-    """One output file of the job, as far as it has been copied."""
+    """One output file of the job, and how much of it has been copied."""
 
     def __init__(self, path: Path, target: BinaryIO) -> None:
         self._path, self._target = path, target
         self._file: BinaryIO | None = None
 
     def copy(self) -> None:
-        """Copy what was added to the file."""
+        """Copy what the job has added to the file since the last call."""
         if self._file is None:
             try:
                 self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115  # until the end

@@ -31,7 +31,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class StepEnd:
-    """How the program of a step ended, with the reason if the step failed."""
+    """How the program of a step ended: exit code, signal, and the reason of a failure."""
 
     code: int
     #: The signal that ended it; 0 if none did.
@@ -41,7 +41,7 @@ class StepEnd:
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of a command that ended in the same way, as a shell has it."""
+        """Return the exit code that a shell reports for a command that ended in this way."""
         return 128 + self.signal if self.signal else self.code
 
 
@@ -133,7 +133,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 @contextmanager
 def _signals_passed_on(link: socket.socket) -> Iterator[None]:
-    """Send signals of this process to the step while the body runs."""
+    """Within this context, pass signals that this process receives on to the step."""
 
     def pass_on(number: int, _: FrameType | None) -> None:
         with suppress(OSError):  # the step has ended

@@ -21,7 +21,7 @@ MOMENT_FORMS = "write 90s, 30 (minutes), 2h, now+2h, 16:30, 2026-12-24 or 2026-1
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of a span; a bare number is in minutes.
+    """Return the seconds of a time span; a number without a unit is in minutes.
 
     Raises:
         ValueError: the text is no span, or the span is 0 or too long.
@@ -35,7 +35,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_span(text: str) -> float:
-    """Return the seconds of a span of any length, 0 included.
+    """Return the seconds of a time span of any length, including 0.
 
     Raises:
         ValueError: the text is no span.
@@ -83,7 +83,7 @@ def parse_moment(text: str, now: float) -> tuple[float | None, float | None]:
 
 
 def _absolute(text: str, now: float) -> float | None:
-    """Return the point in time of a date or a clock time, or None if the text is neither."""
+    """Return the time of a date or clock time in seconds since the epoch; None for other text."""
     for pattern in ("%H:%M", "%H:%M:%S"):
         try:
             clock = time.strptime(text, pattern)
@@ -138,7 +138,7 @@ def format_duration(seconds: float | None) -> str:
 
 
 def format_time(moment: float | None, now: float | None = None) -> str:
-    """Return a point in time: the clock today, the date with it on other days."""
+    """Return a point in time as text: the clock time if it is today, otherwise with the date."""
     if moment is None:
         return "-"
     then, today = time.localtime(moment), time.localtime(now)

@@ -20,7 +20,7 @@ _GREY, _INK = "#d9dde2", "#22272e"
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What a job held between two moments, in seconds since the epoch."""
+    """The processors that a job held between two times, in seconds since the epoch."""
 
     job: int
     start: float
@@ -33,7 +33,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class NodeRows:
-    """One node's rows: where its first processor is drawn, and how many it has."""
+    """The rows of a node in the chart: its first row, and how many it has."""
 
     name: str
     first: int
@@ -41,7 +41,10 @@ class NodeRows:
 
 
 def allocations(events: Iterable[Event], end: float | None = None) -> list[Allocation]:
-    """Return the intervals between starts, resizes and ends; ``end`` closes what is still open."""
+    """Return the allocations of jobs from their starts, resizes and ends.
+
+    ``end`` ends those that still last; by default, the last event does.
+    """
     done: list[Allocation] = []
     held: dict[int, Allocation] = {}
     last = end or 0.0
@@ -69,7 +72,7 @@ def _closed(allocation: Allocation, end: float) -> list[Allocation]:
 
 
 def node_rows(nodes: Sequence[Mapping[str, Any]], used: Iterable[int] = ()) -> list[NodeRows]:
-    """Return where each node's processors are; a node that does not say follows the one before.
+    """Return the rows of each node; a node without a position follows the one before.
 
     Processors in use that no node has (of nodes that left) get rows of their own.
     """
@@ -122,7 +125,7 @@ def gantt_svg(
 
 
 class _Picture:
-    """The measures of one picture."""
+    """The scales and margins of one chart."""
 
     def __init__(
         self, rows: list[NodeRows], spans: list[Allocation], begin: float, finish: float

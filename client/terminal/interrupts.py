@@ -16,7 +16,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """While entered, the first signal raises ``Interrupted``; ``shielded()`` delays it."""
+    """Within this context, the first signal raises ``Interrupted``; ``shielded()`` delays it."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -44,7 +44,7 @@ class Interrupts:
         self._raise_pending()
 
     def ignore(self) -> None:
-        """Ignore all further signals, because the caller takes everything down."""
+        """Ignore all further signals, because the cluster is being taken down."""
         self._depth += 1
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:

@@ -15,7 +15,7 @@ _MAX_WAIT_S = 86400.0
 
 
 def bounded_int(least: int, most: int) -> Callable[[str], int]:
-    """Return an argparse type for whole numbers of a range."""
+    """Return an argparse type for whole numbers from ``least`` to ``most``."""
 
     def read(text: str) -> int:
         number = int(text) if _DIGITS.fullmatch(text) else -1

@@ -44,14 +44,14 @@ def terminal_columns() -> int:
 
 
 class Parser(CommandParser):
-    """A command's argument parser, which says how to get help."""
+    """The argument parser of a command; its errors say how to get help."""
 
     def __init__(self, **settings: Any) -> None:
         settings.setdefault("formatter_class", _HelpFormatter)
         super().__init__(**settings)
 
     def error(self, message: str) -> NoReturn:
-        """Report wrong usage in the form of every other error, and exit with 2."""
+        """Print the error of a wrong usage in the common form, and exit with status 2."""
         print_error(self.prog, f"{message}\n(try `{self.prog} --help`)")
         self.exit(2)
 
@@ -79,7 +79,7 @@ def run_command(prog: str, body: Callable[[], int]) -> int:
 
 
 def discard_stdout() -> None:
-    """Redirect stdout to /dev/null, so that the interpreter can flush it when it ends."""
+    """Redirect stdout to /dev/null, so that the interpreter's last flush cannot fail."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
@@ -87,10 +87,10 @@ def discard_stdout() -> None:
 
 
 def check_writable(path: str) -> None:
-    """Check that a file can be written, before the work whose result it will hold.
+    """Check that a file can be written, before the work that produces its content.
 
     Raises:
-        ClientError: it cannot; the text says why, and what to do.
+        ClientError: the file cannot be written; the text says why, and what to do.
     """
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
@@ -131,7 +131,7 @@ def print_json(value: object) -> None:
 
 
 def with_keys_first(record: dict[str, Any], first: Iterable[str]) -> dict[str, Any]:
-    """Return a record that starts with the given keys, with None for missing values."""
+    """Return a copy of a record with these keys first; missing ones get the value None."""
     return {key: record.get(key) for key in first} | record
 
 

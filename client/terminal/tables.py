@@ -52,7 +52,7 @@ def table_of_columns(
 
 
 def _fill(cells: Sequence[object], *, to_right: bool) -> list[str]:
-    """Return the cells of a column, clean and of one width."""
+    """Return the cells of a column, escaped and padded to the same width."""
     texts = [str(cell) for cell in cells]
     whole = "".join(texts)  # one look at a column of 50,000 cells instead of one at each
     if not whole.isprintable():
@@ -66,5 +66,5 @@ def _fill(cells: Sequence[object], *, to_right: bool) -> list[str]:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return a text of at most ``limit`` characters, with a mark where something was cut."""
+    """Return a text cut to at most ``limit`` characters, with a mark where it was cut."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -64,7 +64,7 @@ def timeline(
 
 
 def sentence(event: Event) -> str:
-    """Return the data of an event as a phrase; empty if they add nothing."""
+    """Return the data of an event as a phrase; empty if they add nothing to its text."""
     data: Mapping[str, Any] = event.get("data") or {}
     kind = event["kind"]
     if kind == "job.started":

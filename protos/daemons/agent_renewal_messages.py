@@ -11,7 +11,7 @@ from pliant.protos.daemons.user_assertion import FORM, UserAssertionError
 
 @dataclass(frozen=True, slots=True)
 class RenewalRequest:
-    """A signing request, in PEM form."""
+    """A login agent's request for a new certificate: a signing request in PEM form."""
 
     request: bytes
 
@@ -22,7 +22,7 @@ class RenewalRequest:
 
 
 def decode_renewal(line: bytes) -> RenewalRequest | None:
-    """Return the request in a first line, None if the line is something else."""
+    """Return the renewal request in a first line; None if the line is something else."""
     try:
         record = json.loads(line)
         if record["login_agent"] != FORM or not isinstance(record["renew"], str):

@@ -22,7 +22,7 @@ _REMEDIES: Mapping[int, tuple[str, str]] = {
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a small file: readers see the old or the new text, even after a power failure.
+    """Replace the content of a small file in one step, which also survives a power failure.
 
     Each file has one writer, so a draft that a killed writer left is overwritten.
     """
@@ -34,7 +34,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def write_private(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Replace a small file as `write_whole` does; it has its mode before it has content."""
+    """Replace the content of a small file in one step; it gets its mode before its content."""
     draft = _draft_of(path)
     draft.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -27,7 +27,7 @@ class ConfigFileError(PliantError):
 
 
 def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the keys and values of a configuration file; an empty file has none.
+    """Read a configuration file; return its keys and values, none if it is empty.
 
     Raises:
         ConfigFileError: the file cannot be read, or is no configuration.
@@ -40,7 +40,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def parse_config(content: bytes) -> dict[str, Any]:
-    """Return the keys and values in the content of a configuration file.
+    """Parse the content of a configuration file; return its keys and values.
 
     Raises:
         ConfigFileError: it is too deep, is not YAML, has a key twice, or has a text that no path or
@@ -95,7 +95,7 @@ def _key_lines(node: yaml.Node | None, place: str) -> Iterator[tuple[str, int]]:
 
 
 def with_line(path: str | os.PathLike[str], message: str) -> str:
-    """Return a message that begins with a key, after the line of the key in a file.
+    """Return a message that begins with a key, preceded by the line of this key in a file.
 
     It is returned as it is if the file does not have the key.
     """
@@ -106,7 +106,7 @@ def with_line(path: str | os.PathLike[str], message: str) -> str:
 
 
 def check_text(name: str, value: str) -> None:
-    """Refuse a text of a file that cannot be part of a path, an argument or a message.
+    """Check that a text can be part of a path, an argument or a message.
 
     Raises:
         ConfigFileError: names the key and the character.
@@ -156,7 +156,7 @@ def _why(error: Exception) -> str:
 
 
 def _check_depth(text: str) -> None:
-    """Refuse deep nesting, because the YAML reader is recursive."""
+    """Check that a text is not nested deeply, because the YAML reader is recursive."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):

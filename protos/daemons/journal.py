@@ -48,10 +48,10 @@ class Journal:
         self._socket = socket.socket(socket.AF_UNIX, kind)
 
     def send(self, message: str, priority: int, fields: Mapping[str, str] | None = None) -> None:
-        """Send a record.
+        """Send a record to the journal.
 
         Raises:
-            OSError: the journal does not take it.
+            OSError: the journal does not accept it.
         """
         record = {"MESSAGE": message, "PRIORITY": str(priority), **self._fields, **(fields or {})}
         self._socket.sendto(encode_fields(record), self._path)
@@ -62,7 +62,7 @@ class Journal:
 
 
 def encode_fields(fields: Mapping[str, str]) -> bytes:
-    """Return a record in the native protocol of the journal."""
+    """Return a record in the journal's native protocol."""
     return b"".join(_encode(name, value) for name, value in fields.items())
 
 

@@ -17,10 +17,10 @@ CHECK_INTERVAL_S = 1.0
 
 
 class LogFile:
-    """The file behind standard error, and behind standard output if it is the same."""
+    """The file to which standard error is written, and standard output if it is the same file."""
 
     def __init__(self, descriptor: int = 2) -> None:
-        """Remember the name that the file has now."""
+        """Remember the present path of the file behind ``descriptor``."""
         self._descriptor = descriptor
         self._path = ""
         self._looked = time.monotonic()
@@ -31,7 +31,7 @@ class LogFile:
                 self._path = os.readlink(f"/proc/self/fd/{descriptor}")
 
     def reopen_if_moved(self) -> None:
-        """Open the file again if it was renamed or removed; checks only now and then."""
+        """Open the file again if it was renamed or removed; checks at most once in a while."""
         now = time.monotonic()
         if self._path and now - self._looked >= CHECK_INTERVAL_S:
             self._looked = now
@@ -39,7 +39,7 @@ class LogFile:
                 self.reopen()
 
     def reopen(self) -> None:
-        """Open the file again under its name; after an error, continue with the old file."""
+        """Open the file again at its path; if that fails, continue with the present one."""
         if not self._path:
             return
         with suppress(OSError):

@@ -46,11 +46,11 @@ class JournalHandler(LogHandler):
         self._journal = target
 
     def setFormatter(self, fmt: logging.Formatter | None) -> None:
-        """Use the class of a formatter with a format of messages alone."""
+        """Use a formatter of the same class that writes messages without time and level."""
         super().setFormatter(type(fmt)("%(message)s") if fmt is not None else None)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a record."""
+        """Send a log record to the journal; if it is not accepted, write it to standard error."""
         try:
             self._journal.send(self.format(record), _priority(record.levelno), _fields(record))
         except OSError:
@@ -63,7 +63,7 @@ class JournalHandler(LogHandler):
 
 
 def make_log_handler(daemon: str, **fields: str) -> LogHandler:
-    """Return the handler of a daemon's log, as its standard error is the journal or not.
+    """Return the log handler of a daemon: for the journal if standard error goes there.
 
     Args:
         daemon: its name in the journal, such as ``pliant-server``.

@@ -19,12 +19,12 @@ _USERS_PART, _ONE_USER_PART = 4, 4
 
 
 class PeerLimitError(PliantError):
-    """A user has as many connections, waiting requests or bytes as one user may have."""
+    """A user exceeds a limit on connections, waiting requests or bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerLimits:
-    """What one user may have at once on the users' socket."""
+    """The limits on what one user may have at once on the users' socket."""
 
     connections: float = 256
     #: Requests that wait for the end of a job.
@@ -43,7 +43,7 @@ UNLIMITED = PeerLimits(math.inf, math.inf, 1 << 30, math.inf, None)
 
 @dataclass(slots=True)
 class PeerUse:
-    """What one user has at present."""
+    """What one user has at present on the users' socket."""
 
     limits: PeerLimits
     turns: asyncio.Semaphore
@@ -53,10 +53,10 @@ class PeerUse:
 
     @contextmanager
     def wait(self) -> Iterator[None]:
-        """Count a request that waits for the end of a job.
+        """Within this context, count a request that waits for the end of a job.
 
         Raises:
-            PeerLimitError: if the user has too many.
+            PeerLimitError: the user has too many such requests.
         """
         if self.waits >= self.limits.waits:
             raise PeerLimitError(
@@ -70,10 +70,10 @@ class PeerUse:
             self.waits -= 1
 
     def take_bytes(self, number: int) -> None:
-        """Count bytes of a request that have arrived.
+        """Count bytes of requests that have arrived.
 
         Raises:
-            PeerLimitError: if the requests of the user have too many.
+            PeerLimitError: the user's requests have too many bytes.
         """
         if self.bytes + number > self.limits.bytes:
             raise PeerLimitError(
@@ -83,7 +83,7 @@ class PeerUse:
         self.bytes += number
 
     def give_bytes(self, number: int) -> None:
-        """Count bytes of requests that have been answered or dropped."""
+        """Stop counting bytes of requests that were answered or dropped."""
         self.bytes -= number
 
 
@@ -98,7 +98,7 @@ class PeerTable:
 
     @contextmanager
     def connection(self, uid: int, *, is_remote: bool = False) -> Iterator[PeerUse]:
-        """Count a connection of a user.
+        """Within this context, count a connection of a user.
 
         Args:
             uid: of the user.
@@ -129,7 +129,7 @@ class PeerTable:
 
 
 def default_limits() -> PeerLimits:
-    """Return the limits that fit to the number of files that this process may open."""
+    """Return limits that suit the number of files that this process may open."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     share = max(8, most // (_USERS_PART * _ONE_USER_PART))
     return PeerLimits(connections=min(PeerLimits().connections, share))

@@ -142,7 +142,7 @@ def _check(
     forbidden: int,
     owners: Collection[int] | None = None,
 ) -> None:
-    """Refuse what another account owns or may use. Root may own it: root can do anything."""
+    """Check that no other account owns a file or may use it; root may own it."""
     if found.st_uid not in ((os.geteuid(), 0) if owners is None else owners):
         raise UntrustedPathError(
             f"{path} belongs to the user with id {found.st_uid}: it is not used; remove it, "

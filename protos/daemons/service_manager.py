@@ -48,24 +48,24 @@ class ServiceManager:
         return cls(address, int(interval) / 1e6 if is_watched else 0.0)
 
     def ready(self, status: str) -> None:
-        """Tell that the daemon has started, or has finished to reload."""
+        """Tell systemd that the daemon has started, or has reloaded its settings."""
         self._send("READY=1", _status(status))
 
     def status(self, text: str) -> None:
-        """Tell what the daemon does; `systemctl status` shows it."""
+        """Set the text that `systemctl status` shows."""
         self._send(_status(text))
 
     def reloading(self) -> None:
-        """Tell that the daemon reads its settings again; `ready` must follow."""
+        """Tell systemd that the daemon reloads its settings; call `ready` afterwards."""
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self._send("RELOADING=1", f"MONOTONIC_USEC={now}")
 
     def stopping(self) -> None:
-        """Tell that the daemon stops."""
+        """Tell systemd that the daemon is stopping."""
         self._send("STOPPING=1")
 
     def alive(self) -> None:
-        """Tell that the main loop of the daemon runs; most calls send nothing."""
+        """Tell systemd's watchdog that the main loop runs; may be called often."""
         if self.interval_s is None:
             return
         now = time.monotonic()
@@ -74,7 +74,7 @@ class ServiceManager:
             self._send("WATCHDOG=1")
 
     async def keep_alive(self) -> None:
-        """Call `alive` in the event loop of a daemon, until cancelled."""
+        """Call `alive` regularly in the event loop of a daemon, until cancelled."""
         from asyncio import sleep  # the root helper has no event loop
 
         while self.interval_s is not None:

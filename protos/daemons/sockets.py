@@ -52,7 +52,7 @@ async def take_connections(listener: socket.socket, serve: Serve, *, limit: int)
 
 
 def listen(path: Path, mode: int = 0o600) -> socket.socket:
-    """Return a listening socket at a path.
+    """Create a unix socket at ``path`` and listen on it.
 
     The socket gets its name only when users can connect to it. It replaces one of a daemon that was
     killed; a lock excludes a daemon that still runs.

@@ -7,7 +7,7 @@ import ssl
 
 
 def server_context(key: bytes, certificates: bytes, roots: bytes) -> ssl.SSLContext:
-    """Return the settings of a port whose clients must have a certificate.
+    """Return the TLS settings of a port whose clients must have a certificate.
 
     Args:
         key: the private key of the server, in PEM form.
@@ -21,7 +21,7 @@ def server_context(key: bytes, certificates: bytes, roots: bytes) -> ssl.SSLCont
 
 
 def client_context(key: bytes, certificates: bytes, roots: bytes) -> ssl.SSLContext:
-    """Return the settings of a client that has a certificate and checks that of the server."""
+    """Return the TLS settings of a client that has a certificate and checks the server's."""
     return _complete(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), key, certificates, roots)
 
 

@@ -25,7 +25,7 @@ class UserAssertionError(PliantError):
 
 @dataclass(frozen=True, slots=True)
 class UserAssertion:
-    """What a login agent says about the user of a connection."""
+    """What a login agent states about the user of a connection: user id and name."""
 
     uid: int
     #: The name on the login host.
@@ -38,10 +38,10 @@ class UserAssertion:
 
 
 def check_uid(uid: int) -> None:
-    """Check that login agents may speak for a user.
+    """Check that a login agent may speak for a user.
 
     Raises:
-        UserAssertionError: if the user is root or a service.
+        UserAssertionError: the user is root or a system account.
     """
     if not LOWEST_UID <= uid <= _MAX_UID:
         raise UserAssertionError(
@@ -51,7 +51,7 @@ def check_uid(uid: int) -> None:
 
 
 def decode_assertion(line: bytes) -> UserAssertion:
-    """Read the line of an agent.
+    """Read the line in which a login agent names its user.
 
     Raises:
         UserAssertionError: if it is another line, or agents may not speak for the user.

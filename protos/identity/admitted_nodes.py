@@ -83,7 +83,7 @@ class AdmittedNodes:
     """The list of admitted nodes, in the file in which the server keeps it."""
 
     def __init__(self, path: Path, *, role: Role = Role.NODE) -> None:
-        """Name the file, and the role in the certificates of its members."""
+        """Use the list in this file, whose members have certificates of this role."""
         self._path, self._role = path, role
 
     def read(self) -> Mapping[str, AdmittedNode]:
@@ -106,7 +106,7 @@ class AdmittedNodes:
             ) from None
 
     def find(self, name: str) -> AdmittedNode | None:
-        """Return the node of a name, None if it has never joined."""
+        """Return the node of this name; None if it has never joined."""
         return self.read().get(name)
 
     def admit(
@@ -160,7 +160,7 @@ class AdmittedNodes:
         self._change(add)
 
     def confirm(self, name: str, serial: str) -> None:
-        """Note that a node has connected with a certificate, and drop its earlier certificates.
+        """Drop the certificates of a node that are older than the one with which it has connected.
 
         Nothing changes if the node has no earlier certificate.
 
@@ -211,7 +211,7 @@ def serial_of(certificate: x509.Certificate) -> str:
 
 
 def issuer_of(certificate: x509.Certificate) -> str:
-    """Return the key identifier of the authority that issued a certificate; empty if it has none.
+    """Return the key id of the authority that issued a certificate; empty if it names none.
 
     It is compared with `key_id_of` of an authority.
     """

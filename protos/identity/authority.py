@@ -75,7 +75,7 @@ def create_issuer(root: Authority, *, now: float) -> Authority:
 
 
 def create_request(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Return a signing request for a key, in PEM form. It names nobody: the issuer does."""
+    """Return a signing request for a key in PEM form; it names nobody, as the issuer does that."""
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
     return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
 

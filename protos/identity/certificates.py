@@ -1,4 +1,4 @@
-"""Read certificates back: whose they are, until when, and whether a cluster has issued them."""
+"""Read certificates: their owner, their period of validity, and whether a cluster issued them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ USES = {
 
 
 def parse_certificates(pem: bytes) -> tuple[x509.Certificate, ...]:
-    """Read the certificates of a chain (the owner's first) or of a bundle of roots.
+    """Parse a PEM text with a chain (the owner's certificate first) or a bundle of roots.
 
     Raises:
-        CertificateError: there is none, or one is damaged.
+        CertificateError: there is no certificate, or one is damaged.
     """
     if len(pem) > MAX_PEM_BYTES:
         raise CertificateError(f"more than {MAX_PEM_BYTES} bytes of certificates")
@@ -51,7 +51,7 @@ def format_certificates(certificates: Sequence[x509.Certificate]) -> str:
 
 
 def read_identity(certificate: x509.Certificate) -> Identity:
-    """Return whose certificate it is.
+    """Return the owner that a certificate names.
 
     Raises:
         CertificateError: it has not exactly one identity, or allows another use than its role's.
@@ -90,12 +90,12 @@ def key_fingerprint(key: CertificatePublicKeyTypes) -> str:
 
 
 def starts_at(certificate: x509.Certificate) -> float:
-    """Return from when a certificate is valid, in seconds since the epoch."""
+    """Return when a certificate becomes valid, in seconds since the epoch."""
     return certificate.not_valid_before_utc.timestamp()
 
 
 def ends_at(certificate: x509.Certificate) -> float:
-    """Return until when a certificate is valid, in seconds since the epoch."""
+    """Return when a certificate expires, in seconds since the epoch."""
     return certificate.not_valid_after_utc.timestamp()
 
 
@@ -135,7 +135,7 @@ def check_time(certificate: x509.Certificate, what: str, now: float) -> None:
 def verify_chain(
     chain: Sequence[x509.Certificate], roots: Sequence[x509.Certificate], *, now: float
 ) -> Identity:
-    """Check that a cluster has issued a certificate, and return whose it is.
+    """Check that a cluster has issued a certificate, and return the certificate's owner.
 
     TLS checks peers itself. This is for certificates that arrive in another way, as at a join.
 
@@ -178,7 +178,7 @@ def cluster_of(authority: x509.Certificate) -> str:
 
 
 def describe(certificate: x509.Certificate) -> str:
-    """Return the owner of a certificate as messages name it."""
+    """Return the owner of a certificate as text, for messages."""
     try:
         return read_identity(certificate).uri
     except CertificateError:

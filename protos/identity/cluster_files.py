@@ -86,7 +86,7 @@ class ServerCredentials:
 def create_identity(
     directory: Path, cluster: str, addresses: Sequence[str], *, now: float
 ) -> ClusterIdentity:
-    """Make the keys and certificates of a new cluster.
+    """Create the keys and certificates of a new cluster, and write them to disk.
 
     Args:
         directory: becomes their place; it must not exist.
@@ -249,7 +249,7 @@ def read_identity_files(directory: Path) -> dict[str, bytes]:
 
 
 def _make_files(cluster: str, addresses: Sequence[str], now: float) -> dict[str, str]:
-    """Return the content of all files by name, the most public ones first."""
+    """Return the content of all files by name; files that may be public come first."""
     root = authority.create_root(cluster, now=now)
     issuer = authority.create_issuer(root, now=now)
     server_key, order_key = keys.create_certificate_key(), keys.create_order_key()
@@ -270,7 +270,10 @@ def _make_files(cluster: str, addresses: Sequence[str], now: float) -> dict[str,
 
 @contextmanager
 def _only_creation_in(parent: Path) -> Iterator[None]:
-    """Check that no other account can replace the new files, and lock out other creations."""
+    """Within this context, keep other processes from creating an identity in ``parent``.
+
+    Also check that no other account could replace the new files.
+    """
     try:
         os.close(open_private(parent, shared=True))
     except UntrustedPathError as error:
@@ -290,7 +293,7 @@ def _only_creation_in(parent: Path) -> Iterator[None]:
 
 
 def _check_unused(directory: Path) -> None:
-    """Refuse to overwrite an identity, or to put one among other files."""
+    """Check that a directory does not exist, so that no identity or file is overwritten."""
     try:
         names = os.listdir(directory)
     except FileNotFoundError:

@@ -65,7 +65,7 @@ def renew(
     root_key: Path | None = None,
     server_only: bool = False,
 ) -> ClusterIdentity:
-    """Make another issuing authority, and a certificate of the server with a new key.
+    """Replace the issuing authority, and the server's certificate and key.
 
     Certificates of nodes stay valid: the root is the same.
 
@@ -106,7 +106,7 @@ def renew(
 
 
 def start_roll_over(directory: Path, *, now: float) -> ClusterIdentity:
-    """Make a new root, with an issuing authority for nodes; members trust both roots.
+    """Create a new root with an issuing authority; from now on, both roots are trusted.
 
     Raises:
         CertificateError: a root is being replaced already, or the server's certificate ends soon.
@@ -177,7 +177,7 @@ def finish_roll_over(
 def needing_old_root(
     found: ClusterIdentity, nodes: Mapping[str, AdmittedNode], *, now: float
 ) -> list[str]:
-    """Return the nodes with a certificate that the present issuing authority has not issued."""
+    """Return the names of nodes whose certificates another issuing authority has issued."""
     issuer = key_id_of(found.issuer)
     return [
         node.name
@@ -190,7 +190,7 @@ def needing_old_root(
 def _root_key(
     directory: Path, contents: Mapping[str, bytes], root: x509.Certificate, path: Path | None
 ) -> ec.EllipticCurvePrivateKey:
-    """Return the key of the root, and check that it is that of this root."""
+    """Return the key of the root, after checking that it belongs to this root."""
     if path is not None:
         with open(path, "rb") as file:
             content = file.read(MAX_PEM_BYTES)
@@ -244,7 +244,7 @@ def _server_files(
 
 
 def _replace(directory: Path, before: Mapping[str, bytes], changes: Changes) -> ClusterIdentity:
-    """Replace files if nobody else has replaced one since they were read."""
+    """Replace files of an identity, unless they have changed since they were read."""
     contents = {**before, **changes}
     left = {name: content for name, content in contents.items() if content is not None}
     result = parse_identity(directory, left)

@@ -1,7 +1,8 @@
-"""Make gRPC refuse versions of TLS below 1.3, for which gRPC for Python has no setting.
+"""Make gRPC refuse TLS below version 1.3.
 
-Certificates of a cluster have ECDSA keys. If the only suite of TLS 1.2 needs an RSA certificate, no
-handshake of TLS 1.2 succeeds. The suites of TLS 1.3 do not depend on this variable. The record
+gRPC for Python has no setting for that. But certificates of a cluster have ECDSA keys: if the only
+cipher suite allowed for TLS 1.2 needs an RSA certificate, no handshake of TLS 1.2 can succeed. The
+suites of TLS 1.3 do not depend on this variable. The record
 docs/decisions/0010-identity-of-a-cluster.md shows what was measured.
 """
 
@@ -15,7 +16,9 @@ SUITE = "ECDHE-RSA-AES128-GCM-SHA256"
 
 
 def require_tls_1_3() -> None:
-    """Set the suites of this process. Call this before anything imports ``grpc``.
+    """Set the variable by which gRPC chooses cipher suites, so that only TLS 1.3 works.
+
+    Call this before anything imports ``grpc``.
 
     Raises:
         RuntimeError: gRPC is loaded, and may have read the variable with another value.

@@ -75,7 +75,7 @@ def parse_order_public_key(pem: bytes) -> ed25519.Ed25519PublicKey:
 
 
 def is_p256(key: object) -> bool:
-    """Return whether a public key is of the type that certificates have."""
+    """Return whether a public key is of the type ECDSA P-256, which certificates must have."""
     return isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)
 
 

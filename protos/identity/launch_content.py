@@ -73,7 +73,7 @@ FOREIGN_PREFIXES = (
 
 @dataclass(frozen=True, slots=True)
 class LaunchContent:
-    """What the server decides about the ranks of a world on one node.
+    """The part of an order to start ranks on a node that the server's signature covers.
 
     Texts carry bytes that are not UTF-8 as surrogate escapes.
     """
@@ -103,7 +103,7 @@ class LaunchContent:
     devices: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def digest(self) -> bytes:
-        """Return the digest that a launch order holds."""
+        """Return the digest of the content, which a signed launch order contains."""
         fields = {
             "world": self.world,
             "resize": self.resize,
@@ -124,7 +124,7 @@ class LaunchContent:
 
     @classmethod
     def from_order(cls, order: StartWorld) -> LaunchContent:
-        """Return what the server's order to a controller contains."""
+        """Return the content of the server's order to a controller."""
         return cls(
             world=order.world,
             resize=order.resize,
@@ -157,7 +157,7 @@ def job_variables(entries: Iterable[bytes]) -> dict[str, str]:
 
 
 def signed_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of an environment that the node may neither set nor change."""
+    """Return the variables that the signature covers, so that the node cannot change them."""
     return {name: value for name, value in environment.items() if name not in NODE_VARIABLES}
 
 

@@ -51,7 +51,7 @@ _MAX_NUMBER = (1 << 63) - 1
 
 
 class OrderRefusal(StrEnum):
-    """Why an order is not carried out."""
+    """The reasons for which a launch order is refused."""
 
     FORMAT = "format"
     VERSION = "version"
@@ -76,7 +76,7 @@ class LaunchOrderError(IdentityError):
 
 @dataclass(frozen=True, slots=True)
 class LaunchOrder:
-    """What the server orders a node to start, and as whom.
+    """What the server orders a node to start, and as which user.
 
     Raises:
         LaunchOrderError: a field has a value that no order may have.
@@ -140,7 +140,10 @@ class LaunchOrder:
 
     @property
     def keep_nonce_until(self) -> float:
-        """Return when the last clock that is tolerated has passed the end of the order."""
+        """Return until when the nonce must be remembered, in seconds since the epoch.
+
+        By then the order has expired even by the slowest clock that is tolerated.
+        """
         return float(self.expires + MAX_CLOCK_SKEW_S)
 
 
@@ -152,7 +155,7 @@ def new_nonce() -> bytes:
 def digest_launch(
     arguments: Sequence[str], environment: Mapping[str, str], directory: str
 ) -> bytes:
-    """Return the digest of what a process is started with; an order holds it instead of these.
+    """Return a digest of the arguments, environment and directory of a process.
 
     Each text begins with its length and each list with its count, so that different launches
     never give the same bytes. The order of the variables does not matter.
@@ -184,7 +187,9 @@ def verify(  # what the node knows, by name
     min_generation: int = 0,
     allowed_system_users: Collection[int] = (),
 ) -> LaunchOrder:
-    """Check a signed order, and return it. The caller then checks its nonce and `check_digest`.
+    """Check the signature and the fields of an order, and return the order.
+
+    The caller must also check its nonce (`NonceWindow.use`) and its digest (`check_digest`).
 
     Args:
         signed: what `sign` returned.
@@ -225,7 +230,7 @@ def verify(  # what the node knows, by name
 
 
 def check_digest(order: LaunchOrder, digest: bytes) -> None:
-    """Refuse to start something else than what was ordered.
+    """Check that a process to be started is the one that was ordered.
 
     Raises:
         LaunchOrderError: arguments, environment or directory differ.

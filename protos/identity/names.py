@@ -24,7 +24,7 @@ _MAX_DNS_NAME = 253
 
 
 class Role(StrEnum):
-    """What the owner of a certificate may be."""
+    """The role of a certificate's owner in its cluster."""
 
     SERVER = "server"
     NODE = "node"
@@ -33,7 +33,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The holder of a certificate: the cluster, the role and the name.
+    """The owner of a certificate: cluster, role and name.
 
     Raises:
         IdentityNameError: a name has characters that a URI or a path must not have.
@@ -54,10 +54,10 @@ class Identity:
 
     @classmethod
     def from_uri(cls, uri: str) -> Self:
-        """Read the identity of a certificate.
+        """Return the identity in a URI such as ``pliant://CLUSTER/ROLE/NAME``.
 
         Raises:
-            CertificateError: it is not exactly such a URI, or the role is unknown.
+            CertificateError: the URI has another form, or its role is unknown.
         """
         parts = uri.removeprefix(SCHEME).split("/")
         if not uri.startswith(SCHEME) or len(parts) != 3:
@@ -73,7 +73,7 @@ class Identity:
 
 
 def check_name(what: str, name: str) -> None:
-    """Refuse a name that could be mistaken for another part of a URI, a path or an option.
+    """Check that a name has only characters that are safe in a URI, a path and an option.
 
     Raises:
         IdentityNameError: says which characters are allowed.
@@ -86,7 +86,7 @@ def check_name(what: str, name: str) -> None:
 
 
 def parse_host(text: str) -> str | IPv4Address | IPv6Address:
-    """Return an address of a server: an IP address, or a DNS name in lower case.
+    """Return the host that a text names: an IP address, or a DNS name in lower case.
 
     Raises:
         IdentityNameError: it is neither.

@@ -57,7 +57,7 @@ _REMEDY = "restore it from a copy, or remove the directory and join again"
 
 @dataclass(frozen=True, slots=True)
 class ServerAddresses:
-    """What a node learns when it joins, in addition to certificates and keys."""
+    """What a node learned about the server when it joined: addresses, slots and protocol."""
 
     #: Where the server listens for nodes, as HOST:PORT. The node tries them in this order.
     servers: tuple[str, ...]
@@ -67,7 +67,7 @@ class ServerAddresses:
     protocol: tuple[int, int]
 
     def format(self) -> bytes:
-        """Return the content of the file."""
+        """Return the content of the file that stores these values."""
         record = {
             "servers": list(self.servers),
             "slots": self.slots,
@@ -91,12 +91,12 @@ class NodeIdentity:
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """Return where the server listens for nodes, as HOST:PORT."""
+        """Return the server's addresses for nodes, as HOST:PORT."""
         return self.server.servers
 
     @property
     def slots(self) -> int | None:
-        """Return the most slots that the node may offer; None for any number."""
+        """Return the largest number of slots that the node may offer; None for no limit."""
         return self.server.slots
 
     @property
@@ -155,7 +155,7 @@ def create_node_identity(directory: Path, identity: NodeIdentity) -> None:
 
 
 def check_not_joined(directory: Path) -> None:
-    """Refuse to replace the identity of a node that has joined.
+    """Check that a directory does not exist, so that no node's identity is overwritten.
 
     Raises:
         StoredIdentityError: there is one, or another file is in its place.

@@ -32,13 +32,13 @@ _MIN_RECORDS_TO_COMPACT = 1024
 
 
 class NonceWindow:
-    """Remembers nonces until the orders that carried them have expired."""
+    """Remembers the nonces of launch orders, so that no order is carried out twice."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def use(self, nonce: bytes, *, keep_until: float, now: float) -> None:
-        """Record that a nonce is used. When this returns, the record is on the disk.
+        """Record on the disk that a nonce is used.
 
         Args:
             nonce: of a verified order.

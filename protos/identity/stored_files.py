@@ -31,7 +31,7 @@ _MAX_JOURNAL_BYTES = 1 << 20
 
 @contextmanager
 def lock_for(path: Path) -> Iterator[None]:
-    """Lock a file: other threads and processes can neither read nor write it meanwhile.
+    """Within this context, lock a file against other threads and processes.
 
     The lock is a file beside it, ``NAME.lock``, which is never replaced, as ``path`` may be.
 
@@ -50,7 +50,7 @@ def lock_for(path: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    """Take a lock, but not wait for ever: a stopped command that holds it must not block us."""
+    """Take a lock within a time limit; otherwise a stopped command could block all others."""
     deadline = time.monotonic() + LOCK_TIMEOUT_S
     while True:
         try:
@@ -67,7 +67,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 @contextmanager
 def lock_files(directory: Path) -> Iterator[None]:
-    """Keep other threads and processes from reading or replacing the files of a directory.
+    """Within this context, lock the files of a directory against others.
 
     Raises:
         UntrustedPathError: another account could use the directory or the lock.

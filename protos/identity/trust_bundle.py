@@ -30,7 +30,7 @@ Bundle = tuple[x509.Certificate, ...]
 
 
 def parse_bundle(pem: bytes) -> Bundle:
-    """Read the roots that members trust.
+    """Parse the root certificates that members of a cluster trust.
 
     Raises:
         CertificateError: there is no root, there are too many, or one did not sign itself.
@@ -48,7 +48,7 @@ def parse_bundle(pem: bytes) -> Bundle:
 
 
 def add_root(bundle: Bundle, root: x509.Certificate) -> Bundle:
-    """Return a bundle that trusts a new root in addition to the old one.
+    """Return a copy of a bundle that also trusts a new root.
 
     Raises:
         CertificateError: it is no root of this cluster, or a replacement is still in progress.

@@ -32,7 +32,7 @@ _FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class JoinToken:
-    """What the administrator copies to a node.
+    """The token that the administrator copies to a host that will become a node.
 
     Raises:
         JoinTokenError: a field is not usable.
@@ -70,7 +70,7 @@ class JoinToken:
 
 
 def create_token(fingerprints: Sequence[str], address: str) -> JoinToken:
-    """Return a token with a new id and a new secret.
+    """Create a token with a new id and a new secret.
 
     Raises:
         JoinTokenError: a value is not usable.
@@ -84,7 +84,7 @@ def create_token(fingerprints: Sequence[str], address: str) -> JoinToken:
 
 
 def parse_token(text: str) -> JoinToken:
-    """Read a token; white space, as from a line break, and case do not matter.
+    """Read a token from text; white space, such as line breaks, and case do not matter.
 
     Raises:
         JoinTokenError: it is not a token of this version, or was not copied correctly.

@@ -39,7 +39,7 @@ _NEW = "ask the administrator for a new one (`pliant cluster token`)"
 
 @dataclass(frozen=True, slots=True)
 class StoredToken:
-    """What the server keeps of a token."""
+    """What the server stores about a token."""
 
     id: str
     #: SHA-256 of id and secret, in hexadecimal digits.
@@ -57,7 +57,7 @@ class StoredToken:
 
     @property
     def member(self) -> str:
-        """Return role and name, for messages."""
+        """Return role and name of the future member, for messages."""
         return f"{self.role} {self.node}"
 
 
@@ -78,7 +78,7 @@ class TokenStore:
         now: float,
         role: Role = Role.NODE,
     ) -> JoinToken:
-        """Make a token and store what is needed to redeem it.
+        """Create a token for a node, and store what is needed to redeem it.
 
         Earlier tokens of the same node or login agent cannot be used any more.
 
@@ -114,10 +114,11 @@ class TokenStore:
     def redeem(
         self, token_id: str, secret: bytes, key: str, *, now: float
     ) -> Iterator[StoredToken]:
-        """Yield what a token allows, and use it up for a key if the block ends without an error.
+        """Within this context, give what a token allows; then mark the token as used.
 
-        No other token can be redeemed or made inside the block. If the server crashes before the
-        node has its answer, the node can redeem the token again, with the same key.
+        The token stays unused if the block ends with an error. No other token can be redeemed or
+        made inside the block. If the server crashes before the node has its answer, the node can
+        redeem the token again, with the same key.
 
         Args:
             token_id: as in the token.
@@ -182,7 +183,7 @@ class TokenStore:
         return found
 
     def forget(self, node: str, *, now: float, role: Role = Role.NODE) -> None:
-        """Make all tokens of a node unusable, also by the key for which one was used."""
+        """Make all tokens of a node unusable, even for the key that has already used one."""
         with lock_for(self._path):
             current = self._read(now)
             left = [each for each in current if (each.node, each.role) != (node, role)]
@@ -190,14 +191,14 @@ class TokenStore:
                 self._write(left)
 
     def withdraw_all(self, *, now: float) -> list[StoredToken]:
-        """Make all unused tokens unusable, and return those that could have been used."""
+        """Make all unused tokens unusable; return those that had not expired."""
         with lock_for(self._path):
             current = self._read(now)
             self._write([each for each in current if each.used_by])
         return [each for each in current if not each.used_by and now < each.expires]
 
     def _read(self, now: float) -> list[StoredToken]:
-        """Read the tokens that have not expired long ago."""
+        """Read the stored tokens, without those that expired long ago."""
         try:
             content = read_private(self._path, max_bytes=_MAX_BYTES)
         except FileNotFoundError:
