@@ -40,14 +40,15 @@ check: $(DEVELOP)
 	$(BIN)/mypy
 	$(BIN)/mypy tests
 
-# A system test that fails is run again alone, up to twice; if it passes then, it is listed as flaky.
+# A test that fails is run again alone, up to twice; if it passes then, it is listed as flaky.
 # The three steps run one after the other even under `make -j`: they would compete for processors.
+RUN_TESTS := PYTHONPATH=tests/support $(BIN)/python -m rerun_failed
+
 unit: check
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not (mpi or cluster)"
+	$(RUN_TESTS) -n $(WORKERS) --dist loadgroup -m "not (mpi or cluster)"
 
 system: unit
-	PYTHONPATH=tests/support $(BIN)/python -m rerun_failed \
-		-n $(SYSTEM_WORKERS) --dist worksteal -m "(mpi or cluster) and not faults"
+	$(RUN_TESTS) -n $(SYSTEM_WORKERS) --dist worksteal -m "(mpi or cluster) and not faults"
 
 # Cases whose result is in .faults.jsonl are not run again; remove the file to run all cases.
 faults: check ## Cause every fault at every step of a resize; writes the tables of docs/faults.md
