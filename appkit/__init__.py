@@ -12,11 +12,7 @@ from pliant.appkit.mpi.library import MPI  # noqa: F401 - first, because its err
 
 # isort: split
 
-from pliant.appkit.coordinator.answer_offer import OfferTerms
-from pliant.appkit.coordinator.messages import Offer, RequestState
-from pliant.appkit.coordinator.requests import Request
-from pliant.appkit.decorator import malleable
-from pliant.appkit.errors import (
+from pliant.appkit.appkit_errors import (
     AppkitError,
     CheckpointError,
     DistributionError,
@@ -35,6 +31,10 @@ from pliant.appkit.errors import (
     UnsupportedOperation,
     WorldSizeMismatch,
 )
+from pliant.appkit.coordinator.answer_offer import OfferTerms
+from pliant.appkit.coordinator.messages import Offer, RequestState
+from pliant.appkit.coordinator.requests import Request
+from pliant.appkit.decorator import malleable
 from pliant.appkit.job import Job
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.kinds.csr import CsrMatrix
@@ -42,9 +42,9 @@ from pliant.appkit.kinds.custom import Custom
 from pliant.appkit.kinds.cyclic import CyclicArray
 from pliant.appkit.kinds.items import Items
 from pliant.appkit.kinds.partition import PartitionedArray
+from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray, RootArray
 from pliant.appkit.kinds.rng import RandomStreams
 from pliant.appkit.kinds.state import State
-from pliant.appkit.kinds.undivided_arrays import ReplicatedArray, RootArray
 from pliant.appkit.mpi.derived_communicators import DerivedComm
 from pliant.appkit.resize.hooks import ResizeInfo
 from pliant.core.values.sizes import SizesError

@@ -12,9 +12,10 @@ from typing import Concatenate, ParamSpec, TypeVar
 import numpy as np
 from mpi4py import MPI
 
+from pliant.appkit.appkit_errors import AppkitError, JobLeave, WorldSizeMismatch
 from pliant.appkit.checkpoint.save import Checkpoints
 from pliant.appkit.environment import Environment, checkpoint_folder, read_environment
-from pliant.appkit.errors import AppkitError, JobLeave, WorldSizeMismatch
+from pliant.appkit.exit_without_finalize import end_now
 from pliant.appkit.job import Job
 from pliant.appkit.job_data import JobData
 from pliant.appkit.json_lines import open_control
@@ -22,7 +23,6 @@ from pliant.appkit.loops import Loops
 from pliant.appkit.mpi.connect import warm_up_connections
 from pliant.appkit.mpi.membership import Membership, MembershipPhase
 from pliant.appkit.mpi.unsupported_operations import refuse_unsupported
-from pliant.appkit.process_exit import end_now
 from pliant.appkit.runtime import Runtime
 from pliant.core.support.plural import plural
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 
-from pliant.appkit.errors import LoopError
+from pliant.appkit.appkit_errors import LoopError
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from pliant.appkit.errors import DistributionError
+from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.kinds.block import BlockArray, Init
 from pliant.appkit.kinds.csr import CsrInit, CsrMatrix
 from pliant.appkit.kinds.cyclic import CyclicArray, CyclicInit, Grid
@@ -20,7 +20,7 @@ from pliant.appkit.kinds.item_distribution import (
 )
 from pliant.appkit.kinds.items import ItemInit, Items
 from pliant.appkit.kinds.partition import PartitionedArray, PartitionInit, spread_parts
-from pliant.appkit.kinds.undivided_arrays import ReplicatedArray
+from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray
 from pliant.appkit.redistribution.cyclic_layout import square_grid
 from pliant.appkit.redistribution.splitting import Lengths, LengthSplit, Split
 from pliant.appkit.register_other_data import Registration, as_counts, as_shape

@@ -7,15 +7,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
+from pliant.appkit.appkit_errors import LateRegistration
 from pliant.appkit.data.constant_arrays import Constant
 from pliant.appkit.data.handle import Handle
 from pliant.appkit.data.kind_base import RegisteredData
-from pliant.appkit.errors import LateRegistration
 from pliant.appkit.job_data import JobData
 from pliant.appkit.kinds.custom import Custom, Pack, Unpack
+from pliant.appkit.kinds.replicated_and_root_arrays import RootArray
 from pliant.appkit.kinds.rng import RandomStreams
 from pliant.appkit.kinds.state import State, StateEntry
-from pliant.appkit.kinds.undivided_arrays import RootArray
 from pliant.appkit.loops import Loops
 from pliant.appkit.mpi.membership import MembershipPhase
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from pliant.appkit.appkit_errors import JobLeave, ResizeFailed
 from pliant.appkit.checkpoint.restore import Restorer, find_restorer
 from pliant.appkit.checkpoint.save import Checkpoints
 from pliant.appkit.coordinator.answer_offer import OnOffer, answer_offer
@@ -31,7 +32,6 @@ from pliant.appkit.coordinator.messages import (
 )
 from pliant.appkit.coordinator.requests import Requests
 from pliant.appkit.environment import Environment
-from pliant.appkit.errors import JobLeave, ResizeFailed
 from pliant.appkit.job_data import JobData
 from pliant.appkit.json_lines import open_control, serve
 from pliant.appkit.loops import Loops, Position

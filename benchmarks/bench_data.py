@@ -70,7 +70,7 @@ def moves(transport: str, volume: int) -> dict[str, list[float]]:
     """Seconds of the step "move", by direction."""
     with cluster(4, 2, "--strategy", "fcfs", "--transport", transport) as (client, out):
         stop, log = out / "stop", out / "log"
-        program = [sys.executable, str(APPS / "mover.py"), str(volume), str(stop)]
+        program = [sys.executable, str(APPS / "resize_data_check.py"), str(volume), str(stop)]
         job = client.submit(*program, sizes="4-8", prefer=4, chdir=str(out), stdout=str(log))
         while client.job(job).class_ != "malleable":
             time.sleep(0.05)

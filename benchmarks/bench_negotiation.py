@@ -69,7 +69,7 @@ def of_kind(client: Client, kind: str, job: int | None = None) -> list[Event]:
 
 def rounds(client: Client, out: Path, work: str) -> tuple[list[float], list[float]]:
     """Seconds of the first rounds, and of all others, with a program that does this meanwhile."""
-    program = [sys.executable, str(APPS / "listener.py"), work]
+    program = [sys.executable, str(APPS / "counter_offer_app.py"), work]
     job = client.submit(*program, sizes="1-4", prefer=1, chdir=str(out), stdout=str(out / work))
     until(lambda: client.job(job).class_ == "malleable", "the program registers")
     time.sleep(1.0)  # it is past its first safe points

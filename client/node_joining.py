@@ -25,7 +25,7 @@ from pliant.protos.identity.certificates import (
     read_identity,
     verify_chain,
 )
-from pliant.protos.identity.errors import (
+from pliant.protos.identity.identity_errors import (
     CertificateError,
     ClockSkewError,
     IdentityError,

@@ -22,8 +22,8 @@ from pliant.protos.daemons.atomic_files import describe_unusable
 from pliant.protos.daemons.log_handlers import LogHandler, make_log_handler
 from pliant.protos.daemons.private_paths import open_private
 from pliant.protos.daemons.service_manager import ServiceManager
-from pliant.protos.identity.errors import IdentityError
 from pliant.protos.identity.grpc_tls import require_tls_1_3
+from pliant.protos.identity.identity_errors import IdentityError
 from pliant.protos.versions import ProtocolError
 
 if TYPE_CHECKING:

@@ -146,7 +146,7 @@ def _check_identity(config: Config) -> None:
     if not config.uses_tls:
         return
     from pliant.protos.identity.cluster_files import load_identity
-    from pliant.protos.identity.errors import IdentityError
+    from pliant.protos.identity.identity_errors import IdentityError
     from pliant.server.config import ConfigError
 
     try:
@@ -266,7 +266,7 @@ def _startup_error_message(config: Config, error: Exception) -> object:
     from sqlalchemy.exc import SQLAlchemyError
 
     from pliant.core.state.json_records import NewerRecordError
-    from pliant.protos.identity.errors import IdentityError
+    from pliant.protos.identity.identity_errors import IdentityError
     from pliant.server.database.database_errors import has_free_space, is_disk_full
     from pliant.server.database.engine import DatabaseUnusableError, no_space_error, unusable_error
     from pliant.server.database.row_codecs import UnreadableRowError

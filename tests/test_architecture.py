@@ -60,17 +60,17 @@ ORDER = {
     "protos": """
         channel daemons generate key_proof sanitize_text versions
         address codec
-        checkpoint_codec report_parts identity
+        checkpoint_codec split_reports identity
         node_joining
     """,
     "faults": """
         registry
-        orders
+        failpoint_orders
         engine
         trigger
     """,
     "appkit": """
-        errors clock json_lines loop_exit_check process_exit serialization
+        appkit_errors clock json_lines loop_exit_check exit_without_finalize serialization
         loops joining mpi
         redistribution
         storage

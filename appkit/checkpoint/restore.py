@@ -9,8 +9,8 @@ from typing import Any
 
 from mpi4py import MPI
 
+from pliant.appkit.appkit_errors import CheckpointError
 from pliant.appkit.checkpoint.store import CheckpointStore, Manifest, registration_difference
-from pliant.appkit.errors import CheckpointError
 from pliant.appkit.job_data import JobData
 from pliant.appkit.kinds.state import unpack
 from pliant.appkit.loops import Position

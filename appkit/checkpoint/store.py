@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pliant.appkit.appkit_errors import CheckpointError
 from pliant.appkit.data.dtype import read_terms
 from pliant.appkit.data.kind_base import Description
-from pliant.appkit.errors import CheckpointError
 from pliant.appkit.loops import Position
 from pliant.appkit.storage.array_files import SavedArray
 from pliant.appkit.storage.checkpoint_key import KeySource, is_signed, own_key, sign

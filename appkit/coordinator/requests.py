@@ -13,8 +13,8 @@ from dataclasses import replace
 from numbers import Real
 
 from pliant.appkit import clock
+from pliant.appkit.appkit_errors import RequestError
 from pliant.appkit.coordinator.messages import RequestRecord, RequestState
-from pliant.appkit.errors import RequestError
 from pliant.appkit.mpi.membership import Membership, MembershipPhase
 from pliant.core.model.size_request import RequestAnswer
 from pliant.core.support.input_limits import MAX_TEXT

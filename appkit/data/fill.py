@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pliant.appkit.errors import DistributionError
+from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.redistribution.exchange import Array
 
 #: Bytes that `touch_pages` writes to before it asks again whether to stop; whole pages.

@@ -10,8 +10,8 @@ from typing import Any
 
 from mpi4py import MPI
 
+from pliant.appkit.appkit_errors import AppkitError, DistributionError, JoiningRankLost
 from pliant.appkit.data.kind_base import GatheredMetadata, RegisteredData
-from pliant.appkit.errors import AppkitError, DistributionError, JoiningRankLost
 from pliant.appkit.mpi import joining_rank_watch, tags
 from pliant.appkit.redistribution.plan import RankMap
 from pliant.faults import failpoint

@@ -10,9 +10,9 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from numpy.typing import DTypeLike
 
+from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.data.dtype import cell_type, type_terms
 from pliant.appkit.data.kind_base import RegisteredData
-from pliant.appkit.errors import DistributionError
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.layout import Layout

@@ -6,7 +6,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from pliant.appkit.errors import DuplicateName
+from pliant.appkit.appkit_errors import DuplicateName
 from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.plan import RankMap, TransferPlan
 from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter

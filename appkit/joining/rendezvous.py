@@ -22,8 +22,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pliant.appkit.joining.listener import Listener
 from pliant.appkit.joining.peer import Peer
+from pliant.appkit.joining.rendezvous_listener import Listener
 
 #: Follows the name of a joining rank in messages; its traceback is in the job's output file.
 ENDED = "ended before it joined: see what it said in the job's output file"

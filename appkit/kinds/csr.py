@@ -7,10 +7,10 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
+from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.data.gather_metadata import rebalance_entries
 from pliant.appkit.data.handle import BlockHandle
 from pliant.appkit.data.kind_base import Description, GatheredMetadata, RegisteredData
-from pliant.appkit.errors import DistributionError
 from pliant.appkit.kinds.csr_rows import CsrRows, SavedRows
 from pliant.appkit.kinds.ghosts import GhostExchange, Ghosts
 from pliant.appkit.mpi.membership import Membership

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pliant.appkit.errors import CheckpointError, DistributionError
+from pliant.appkit.appkit_errors import CheckpointError, DistributionError
 from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.layout import Layout, UnevenLayout
 from pliant.appkit.redistribution.splitting import cuts_by_weight, layout_of

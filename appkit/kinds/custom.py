@@ -7,8 +7,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.data.kind_base import Description, GatheredMetadata, RegisteredData
-from pliant.appkit.errors import DistributionError
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.packed import exchange_buffers
 from pliant.appkit.redistribution.plan import (

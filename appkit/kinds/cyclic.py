@@ -8,10 +8,10 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
+from pliant.appkit.appkit_errors import CheckpointError, DistributionError
 from pliant.appkit.data.fill import assign_initial
 from pliant.appkit.data.handle import SinglePartHandle
 from pliant.appkit.data.kind_base import Description, GatheredMetadata
-from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.cyclic_layout import BlockIntersection, CyclicLayout
 from pliant.appkit.redistribution.exchange import Array

@@ -8,8 +8,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.data.kind_base import GatheredMetadata
-from pliant.appkit.errors import DistributionError
 from pliant.appkit.redistribution.exchange import Array, RangeBuffer, exchange_ranges
 from pliant.appkit.redistribution.layout import BlockLayout, Layout, UnevenLayout
 from pliant.appkit.redistribution.packed import OwnerIndex, PackedBuffer, exchange_packed

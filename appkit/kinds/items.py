@@ -8,10 +8,10 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
+from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.data.gather_metadata import rebalance_entries
 from pliant.appkit.data.handle import SinglePartHandle
 from pliant.appkit.data.kind_base import Description, GatheredMetadata
-from pliant.appkit.errors import DistributionError
 from pliant.appkit.kinds.item_distribution import ItemDistribution, ItemExchange
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.exchange import Array

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pliant.appkit.errors import StateError
+from pliant.appkit.appkit_errors import StateError
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.serialization import decode, encode
 

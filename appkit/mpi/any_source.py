@@ -17,7 +17,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from pliant.appkit.errors import UnsupportedOperation
+from pliant.appkit.appkit_errors import UnsupportedOperation
 
 #: With this setting MPICH takes every rank for a node of its own. The server sets it, see
 #: `server/execution/start_orders.py`.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from mpi4py import MPI
 
-from pliant.appkit.errors import NotJoined, RegistrationError
+from pliant.appkit.appkit_errors import NotJoined, RegistrationError
 from pliant.appkit.mpi.membership import Membership
 
 #: Gets the present ``job.comm`` and returns a communicator made from it; collective.

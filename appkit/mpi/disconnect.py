@@ -11,8 +11,8 @@ from typing import Any
 
 from mpi4py import MPI
 
-from pliant.appkit.errors import PendingRequests, StaleHandle
-from pliant.appkit.process_exit import end_now
+from pliant.appkit.appkit_errors import PendingRequests, StaleHandle
+from pliant.appkit.exit_without_finalize import end_now
 
 #: Seconds. All processes disconnect at the same time, so only a pending request takes this long.
 PENDING_S = 15.0

@@ -16,7 +16,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from pliant.appkit.errors import JoiningRankLost
+from pliant.appkit.appkit_errors import JoiningRankLost
 from pliant.appkit.mpi import blocking_wait, tags
 from pliant.appkit.serialization import decode, encode
 

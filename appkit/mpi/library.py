@@ -1,6 +1,6 @@
 """Import mpi4py before any other module, and explain what to do if it finds no MPI library."""
 
-from pliant.appkit.errors import NoMPILibrary
+from pliant.appkit.appkit_errors import NoMPILibrary
 
 try:
     from mpi4py import MPI

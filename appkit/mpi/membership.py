@@ -6,7 +6,7 @@ from enum import Enum, auto
 
 from mpi4py import MPI
 
-from pliant.appkit.errors import JobLeave, NotJoined, StaleHandle
+from pliant.appkit.appkit_errors import JobLeave, NotJoined, StaleHandle
 from pliant.appkit.mpi.disconnect import JobComm
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from pliant.appkit.errors import UnsupportedOperation
+from pliant.appkit.appkit_errors import UnsupportedOperation
 from pliant.appkit.mpi.any_source import has_no_shared_memory, replacements, transport_is_ucx
 
 

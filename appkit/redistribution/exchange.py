@@ -12,7 +12,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from pliant.appkit.errors import DistributionError
+from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.mpi import joining_rank_watch
 from pliant.appkit.redistribution.plan import RangePlan, RangeTransfer
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pliant.appkit.errors import DistributionError
+from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.redistribution.layout import BlockLayout, Layout, UnevenLayout
 from pliant.appkit.redistribution.plan import RankMap
 

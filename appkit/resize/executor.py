@@ -11,16 +11,17 @@ from typing import Any
 
 from mpi4py import MPI
 
-from pliant.appkit.coordinator.messages import Decision
-from pliant.appkit.data.gather_metadata import error_text, gather_metadata
-from pliant.appkit.data.kind_base import Description
-from pliant.appkit.errors import (
+from pliant.appkit.appkit_errors import (
     AppkitError,
     JobLeave,
     JoiningRankLost,
     RegistrationMismatch,
     ResizeFailed,
 )
+from pliant.appkit.coordinator.messages import Decision
+from pliant.appkit.data.gather_metadata import error_text, gather_metadata
+from pliant.appkit.data.kind_base import Description
+from pliant.appkit.exit_without_finalize import end_now
 from pliant.appkit.job_data import JobData
 from pliant.appkit.kinds.state import pack, unpack
 from pliant.appkit.mpi import joining_rank_watch
@@ -28,7 +29,6 @@ from pliant.appkit.mpi.connect import connect_and_merge
 from pliant.appkit.mpi.disconnect import disconnect
 from pliant.appkit.mpi.membership import MembershipPhase
 from pliant.appkit.performance.timing import ResizeTiming
-from pliant.appkit.process_exit import end_now
 from pliant.appkit.redistribution.exchange import NOT_ALIKE
 from pliant.appkit.redistribution.plan import RankMap, TransferPlan
 from pliant.appkit.resize.votes import compare_registrations, vote

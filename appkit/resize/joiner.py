@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from pliant.appkit.environment import Environment
+from pliant.appkit.exit_without_finalize import end_now
 from pliant.appkit.joining.proof import JoiningSide
 from pliant.appkit.joining.protocol_numbers import MAX_UNPROVEN_BYTES, NUMBERS, join_mismatch
 from pliant.appkit.json_lines import JsonLines
-from pliant.appkit.process_exit import end_now
 from pliant.faults import failpoint, message
 from pliant.protos.key_proof import UnprovenServerError
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from pliant.appkit.appkit_errors import AppkitError
 from pliant.appkit.data.fill import touch_pages
 from pliant.appkit.data.kind_base import RegisteredData, Registry
-from pliant.appkit.errors import AppkitError
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.exchange import Array
 

@@ -63,7 +63,7 @@ def _parser() -> Parser:
 def _report_errors(act: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
     """Run an action; errors of the identity become errors of the command."""
     from pliant.protos.daemons.private_paths import UntrustedPathError
-    from pliant.protos.identity.errors import IdentityError, IdentityNameError
+    from pliant.protos.identity.identity_errors import IdentityError, IdentityNameError
 
     try:
         return act(options)
@@ -167,7 +167,7 @@ def _record(directory: Path, found: ClusterIdentity, now: float) -> dict[str, An
 def _certificate(kind: str, certificate: Certificate, now: float) -> dict[str, Any]:
     from pliant.protos.identity import certificates as reading
     from pliant.protos.identity.authority import server_addresses
-    from pliant.protos.identity.errors import ClockSkewError
+    from pliant.protos.identity.identity_errors import ClockSkewError
 
     problem = None
     try:

@@ -53,7 +53,7 @@ def _add_action(
 def _report_errors(act: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
     """Run an action; errors of the identity become errors of the command."""
     from pliant.protos.daemons.private_paths import UntrustedPathError
-    from pliant.protos.identity.errors import IdentityError
+    from pliant.protos.identity.identity_errors import IdentityError
 
     try:
         return act(options)

@@ -14,7 +14,7 @@ from cryptography import x509
 
 from pliant.protos.address import TcpAddress, parse_address
 from pliant.protos.identity.certificates import check_time
-from pliant.protos.identity.errors import ClockSkewError
+from pliant.protos.identity.identity_errors import ClockSkewError
 from pliant.protos.identity.names import SERVER_DNS_NAME
 from pliant.protos.identity.node_files import CERTIFICATE, KEY, ROOTS
 

@@ -20,7 +20,7 @@ from pliant.nodectl.root_helper.helper_errors import HelperRefusalError
 from pliant.nodectl.world_folder import WORLD_NAME
 from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.daemons.private_paths import open_private_file
-from pliant.protos.identity.errors import IdentityError
+from pliant.protos.identity.identity_errors import IdentityError
 from pliant.protos.identity.launch_content import LaunchContent, signed_variables
 from pliant.protos.identity.launch_order import (
     LaunchOrder,

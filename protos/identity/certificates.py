@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from pliant.protos.identity.errors import CertificateError, ClockSkewError
+from pliant.protos.identity.identity_errors import CertificateError, ClockSkewError
 from pliant.protos.identity.names import SERVER_DNS_NAME, Identity, Role
 
 #: Bytes of the largest chain or bundle that is read; a chain of two has about 1,500.

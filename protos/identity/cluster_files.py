@@ -29,7 +29,11 @@ from pliant.protos.identity.certificates import (
     parse_certificates,
     read_identity,
 )
-from pliant.protos.identity.errors import CertificateError, IdentityError, StoredIdentityError
+from pliant.protos.identity.identity_errors import (
+    CertificateError,
+    IdentityError,
+    StoredIdentityError,
+)
 from pliant.protos.identity.names import SERVER_NAME, Identity, Role
 from pliant.protos.identity.stored_files import LOCK, lock_files, read_files
 from pliant.protos.identity.trust_bundle import Bundle, parse_bundle

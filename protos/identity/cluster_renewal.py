@@ -39,7 +39,7 @@ from pliant.protos.identity.cluster_files import (
     parse_issuer,
     read_identity_files,
 )
-from pliant.protos.identity.errors import (
+from pliant.protos.identity.identity_errors import (
     CertificateError,
     IdentityKeyError,
     StoredIdentityError,

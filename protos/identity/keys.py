@@ -9,7 +9,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
-from pliant.protos.identity.errors import IdentityKeyError
+from pliant.protos.identity.identity_errors import IdentityKeyError
 
 
 def create_certificate_key() -> ec.EllipticCurvePrivateKey:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from pliant.protos.identity.errors import IdentityError, IdentityNameError
+from pliant.protos.identity.identity_errors import IdentityError, IdentityNameError
 from pliant.protos.identity.names import check_name
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Self
 
 from pliant.protos.channel import TLS_SERVER_NAME
-from pliant.protos.identity.errors import CertificateError, IdentityNameError
+from pliant.protos.identity.identity_errors import CertificateError, IdentityNameError
 
 SCHEME = "pliant://"
 #: Every server certificate has this DNS name, so that clients can check one name whichever address

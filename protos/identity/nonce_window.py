@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.daemons.private_paths import open_private_file
-from pliant.protos.identity.errors import ReplayedOrderError, StoredIdentityError
+from pliant.protos.identity.identity_errors import ReplayedOrderError, StoredIdentityError
 from pliant.protos.identity.launch_order import NONCE_BYTES
 from pliant.protos.identity.stored_files import lock_for
 

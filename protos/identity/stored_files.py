@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pliant.protos.daemons.atomic_files import sync_folder, write_private
 from pliant.protos.daemons.private_paths import open_private_file, read_private
-from pliant.protos.identity.errors import StoredIdentityError
+from pliant.protos.identity.identity_errors import StoredIdentityError
 
 JOURNAL = "changes.json"
 #: The lock of a directory. Whoever makes the directory makes it too, so that it has the same owner.

@@ -22,7 +22,7 @@ from pliant.protos.identity.certificates import (
     parse_certificates,
     verify_chain,
 )
-from pliant.protos.identity.errors import CertificateError
+from pliant.protos.identity.identity_errors import CertificateError
 
 MAX_ROOTS = 2
 

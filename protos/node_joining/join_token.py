@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pliant.protos.address import TcpAddress, parse_address
-from pliant.protos.identity.errors import JoinTokenError
+from pliant.protos.identity.identity_errors import JoinTokenError
 
 _PREFIX = "pliantjoin1"
 _ID_BYTES = 8

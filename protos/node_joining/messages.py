@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from pliant.protos.identity.errors import JoinError
+from pliant.protos.identity.identity_errors import JoinError
 from pliant.protos.versions import OLDEST_READER, PROTOCOL, peer_mismatch
 
 #: With its line break.

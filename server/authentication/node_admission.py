@@ -18,7 +18,7 @@ from pliant.core.support.plural import plural
 from pliant.protos.identity import admitted_nodes
 from pliant.protos.identity.admitted_nodes import AdmittedNode, AdmittedNodes, serial_of
 from pliant.protos.identity.certificates import parse_certificates, verify_chain
-from pliant.protos.identity.errors import CertificateError, ClockSkewError
+from pliant.protos.identity.identity_errors import CertificateError, ClockSkewError
 from pliant.protos.identity.names import Role
 from pliant.server.authentication.opening_handshake import NodeNotAdmittedError
 from pliant.server.authentication.tls_files import TlsFiles

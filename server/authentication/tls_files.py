@@ -20,7 +20,7 @@ from pliant.protos.identity import cluster_files
 from pliant.protos.identity.authority import DAY_S
 from pliant.protos.identity.certificates import check_time, ends_at, renew_at
 from pliant.protos.identity.cluster_files import ClusterIdentity
-from pliant.protos.identity.errors import ClockSkewError
+from pliant.protos.identity.identity_errors import ClockSkewError
 
 log = logging.getLogger(__name__)
 

@@ -35,8 +35,8 @@ FLAT_COLLECTIVES = {
 #: disagree about who shares a node, and an operation that works node by node hangs. The algorithms
 #: above help most collectives, but not windows, Ireduce or Comm.Idup (measured with
 #: benchmarks/bench_operations.py). NOLOCAL helps all: every rank is a node of its own. Its price is
-#: that ranks of a node talk through the transport (benchmarks/bench_locality.py), so jobs of one
-#: size keep shared memory.
+#: that ranks of a node talk through the transport (benchmarks/bench_shared_memory_remedies.py), so
+#: jobs of one size keep shared memory.
 JOINED_WORLDS = {**FLAT_COLLECTIVES, "MPIR_CVAR_NOLOCAL": "1"}
 
 #: For all jobs with the transport ofi. MPICH 5.0.2 divides by zero (SIGFPE) when it sends a struct

@@ -19,7 +19,7 @@ from pliant.protos.identity import authority
 from pliant.protos.identity.admitted_nodes import AGENTS_FILE, AdmittedNodes, serial_of
 from pliant.protos.identity.certificates import format_certificates, read_identity, renew_at
 from pliant.protos.identity.cluster_files import load_issuer
-from pliant.protos.identity.errors import CertificateError
+from pliant.protos.identity.identity_errors import CertificateError
 from pliant.protos.identity.names import Identity, Role
 from pliant.server.authentication.tls_files import ServerTls, TlsFiles
 from pliant.server.authorisation.user_database import UserAccount

@@ -19,7 +19,7 @@ from pliant.protos.identity.certificates import (
     key_fingerprint,
     renew_at,
 )
-from pliant.protos.identity.errors import JoinTokenError
+from pliant.protos.identity.identity_errors import JoinTokenError
 from pliant.protos.identity.names import Identity, Role
 from pliant.protos.node_joining.messages import Greeting, JoinAnswer, decode_request
 from pliant.protos.node_joining.token_store import FILE as TOKEN_FILE

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from pliant.core.support.base_error import PliantError
 from pliant.protos.address import TcpAddress
-from pliant.protos.identity.errors import JoinTokenError, StoredIdentityError
+from pliant.protos.identity.identity_errors import JoinTokenError, StoredIdentityError
 from pliant.protos.node_joining.messages import MAX_LINE_BYTES, JoinRefusal
 from pliant.server.node_joining.admission import Admission
 from pliant.server.node_joining.failure_limits import FailureLimits, network_of

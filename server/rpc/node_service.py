@@ -16,8 +16,8 @@ from pliant.core.values.ids import NodeName
 from pliant.faults import message
 from pliant.protos import node_pb2, node_pb2_grpc, versions
 from pliant.protos.codec import CodecError, exits_from_proto, node_from_proto, ready_from_proto
-from pliant.protos.report_parts import join
 from pliant.protos.sanitize_text import sanitize_text
+from pliant.protos.split_reports import join
 from pliant.server.authentication.opening_handshake import NodeNotAdmittedError
 from pliant.server.execution.connections import Connections, NodeStream, Stream
 from pliant.server.execution.execute import CoreLoop

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pliant.appkit.appkit_errors import DistributionError, StateError
 from pliant.appkit.decorator import malleable
-from pliant.appkit.errors import DistributionError, StateError
 from pliant.appkit.job import Job
 from pliant.appkit.job_data import JobData
 from pliant.appkit.loops import Loops

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.appkit.errors import LoopError
+from pliant.appkit.appkit_errors import LoopError
 from pliant.appkit.loops import Loops
 
 

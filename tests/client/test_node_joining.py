@@ -22,7 +22,7 @@ from pliant.protos.identity.cluster_files import (
     load_identity,
     load_issuer,
 )
-from pliant.protos.identity.errors import JoinError
+from pliant.protos.identity.identity_errors import JoinError
 from pliant.protos.identity.names import Identity, Role
 from pliant.protos.node_joining.join_token import create_token
 from pliant.protos.node_joining.messages import MAX_LINE_BYTES, Greeting, JoinAnswer, JoinRefusal

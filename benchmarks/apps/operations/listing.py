@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from pliant.appkit.errors import UnsupportedOperation
+from pliant.appkit.appkit_errors import UnsupportedOperation
 
 #: Classes of mpi4py whose methods are operations.
 CLASSES = (

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pliant.appkit.appkit_errors import CheckpointError
 from pliant.appkit.checkpoint.restore import find_restorer
 from pliant.appkit.checkpoint.save import Checkpoints
 from pliant.appkit.checkpoint.store import CheckpointStore
 from pliant.appkit.coordinator.messages import CheckpointOrder, CheckpointReport
-from pliant.appkit.errors import CheckpointError
 from pliant.appkit.job_data import JobData
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.loops import Position

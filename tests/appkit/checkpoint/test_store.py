@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pliant.appkit.appkit_errors import CheckpointError
 from pliant.appkit.checkpoint.store import (
     MANIFEST,
     CheckpointStore,
@@ -22,10 +23,9 @@ from pliant.appkit.checkpoint.store import (
     registration_difference,
 )
 from pliant.appkit.data.kind_base import RegisteredData
-from pliant.appkit.errors import CheckpointError
 from pliant.appkit.kinds.block import BlockArray
+from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray
 from pliant.appkit.kinds.state import unpack
-from pliant.appkit.kinds.undivided_arrays import ReplicatedArray
 from pliant.appkit.loops import Position
 from pliant.appkit.mpi.membership import Membership, MembershipPhase
 from pliant.appkit.serialization import encode

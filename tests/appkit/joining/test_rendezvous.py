@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pliant.appkit.joining import listener
+from pliant.appkit.joining import rendezvous_listener
 from pliant.appkit.joining.proof import JoiningSide
 from pliant.appkit.joining.protocol_numbers import MAX_UNPROVEN_BYTES, NUMBERS
 from pliant.appkit.joining.rendezvous import ENDED, Rendezvous
@@ -287,7 +287,7 @@ def test_strangers_do_not_crowd_out_joining_ranks(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, words: dict[str, int]
 ) -> None:
     """Neither silent ones, nor those of another resize, nor those that prove nothing."""
-    monkeypatch.setattr(listener, "MAX_UNPROVEN", 4)
+    monkeypatch.setattr(rendezvous_listener, "MAX_UNPROVEN", 4)
     desk.place.expect(1, SECRET, 2, 60)
     strangers = []
     for _ in range(6):
@@ -304,8 +304,8 @@ def test_strangers_do_not_crowd_out_joining_ranks(
 def test_connections_are_accepted_again_when_unproven_ones_have_closed(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "MAX_UNPROVEN", 2)
-    monkeypatch.setattr(listener, "MAX_UNPROVEN_S", 1.0)
+    monkeypatch.setattr(rendezvous_listener, "MAX_UNPROVEN", 2)
+    monkeypatch.setattr(rendezvous_listener, "MAX_UNPROVEN_S", 1.0)
     early = [desk.greet(resize=9) for _ in range(3)]  # none is idle: nobody knows the resize
     assert all(is_closed(sock) for sock in early)
     desk.place.expect(1, SECRET, 1, 60)

@@ -16,7 +16,7 @@ import pytest
 
 from pliant.appkit.data.handle import Handle
 from pliant.appkit.kinds.csr import CsrMatrix
-from pliant.appkit.kinds.undivided_arrays import UndividedHandle
+from pliant.appkit.kinds.replicated_and_root_arrays import UndividedHandle
 from pliant.appkit.redistribution import exchange, packed
 from pliant.appkit.redistribution.plan import RankMap
 from pliant.appkit.storage import array_files

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pliant.appkit.errors import CheckpointError, DistributionError
+from pliant.appkit.appkit_errors import CheckpointError, DistributionError
 from pliant.appkit.kinds.csr import CsrMatrix
 from pliant.appkit.kinds.ghosts import Ghosts
 from pliant.appkit.redistribution.layout import BlockLayout

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.data.gather_metadata import gather_metadata, rebalance_entries
-from pliant.appkit.errors import DistributionError
 from pliant.appkit.kinds.custom import Custom
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.plan import RankMap

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pliant.appkit.errors import CheckpointError, DistributionError
+from pliant.appkit.appkit_errors import CheckpointError, DistributionError
 from pliant.appkit.kinds.cyclic import CyclicArray
 from pliant.appkit.redistribution.cyclic_layout import BlockIntersection, CyclicLayout, square_grid
 from pliant.appkit.redistribution.plan import RankMap

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pliant.appkit.appkit_errors import CheckpointError, DistributionError
 from pliant.appkit.data.gather_metadata import gather_metadata, rebalance_entries
-from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.kinds.item_distribution import (
     ByOwner,
     Even,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pliant.appkit.errors import CheckpointError, DistributionError
+from pliant.appkit.appkit_errors import CheckpointError, DistributionError
 from pliant.appkit.kinds.partition import PartitionedArray, spread_parts
 from pliant.appkit.redistribution.plan import RankMap
 from pliant.appkit.storage.array_files import ArrayReader

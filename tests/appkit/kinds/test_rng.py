@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.appkit.errors import CheckpointError
+from pliant.appkit.appkit_errors import CheckpointError
 from pliant.appkit.kinds.rng import RandomStreams, stream
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.plan import RankMap

@@ -16,7 +16,7 @@ import faulthandler, time
 faulthandler.dump_traceback_later(60, exit=True)
 import numpy as np
 from mpi4py import MPI
-from pliant.appkit.errors import UnsupportedOperation
+from pliant.appkit.appkit_errors import UnsupportedOperation
 from pliant.appkit.mpi.unsupported_operations import refuse_unsupported
 
 refuse_unsupported()

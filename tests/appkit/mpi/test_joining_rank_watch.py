@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from pliant.appkit.errors import JoiningRankLost
+from pliant.appkit.appkit_errors import JoiningRankLost
 from pliant.appkit.mpi import blocking_wait, joining_rank_watch
 from pliant.appkit.mpi.joining_rank_watch import JoinWatch, watching
 

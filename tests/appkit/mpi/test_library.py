@@ -17,7 +17,9 @@ import pliant.appkit
 def test_a_missing_library_is_named_with_the_remedy() -> None:
     done = run_python("-c", WITHOUT.format(text="cannot load MPI library"), check=False)
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("pliant.appkit.errors.NoMPILibrary: mpi4py finds no MPI library: ")
+    assert last.startswith(
+        "pliant.appkit.appkit_errors.NoMPILibrary: mpi4py finds no MPI library: "
+    )
     assert "pip install 'pliant[mpich]'" in last
     assert "libmpi.so" not in done.stderr
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.mpi
 PROGRAM = """
 import numpy as np
 from mpi4py import MPI
-from pliant.appkit.errors import UnsupportedOperation
+from pliant.appkit.appkit_errors import UnsupportedOperation
 from pliant.appkit.mpi.unsupported_operations import refuse_unsupported
 
 refuse_unsupported()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from pliant.appkit.errors import DistributionError
+from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.redistribution.exchange import NOT_ALIKE, MessageBatch
 
 pytestmark = pytest.mark.mpi

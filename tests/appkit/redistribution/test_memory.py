@@ -18,7 +18,7 @@ from pliant.appkit.kinds.cyclic import CyclicArray
 from pliant.appkit.kinds.item_distribution import ByOwner, Even
 from pliant.appkit.kinds.items import Items
 from pliant.appkit.kinds.partition import PartitionedArray
-from pliant.appkit.kinds.undivided_arrays import ReplicatedArray
+from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution import packed
 from pliant.appkit.redistribution.cyclic_layout import square_grid

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.appkit.errors import DistributionError
+from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.redistribution.layout import BlockLayout, UnevenLayout
 from pliant.appkit.redistribution.plan import RankMap, plan_layouts
 from pliant.appkit.redistribution.splitting import (

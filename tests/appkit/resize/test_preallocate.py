@@ -14,7 +14,7 @@ import pytest
 from pliant.appkit.data.fill import SLICE_BYTES, touch_pages
 from pliant.appkit.data.kind_base import Registry
 from pliant.appkit.kinds.block import BlockArray
-from pliant.appkit.kinds.undivided_arrays import ReplicatedArray
+from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray
 from pliant.appkit.redistribution.splitting import LengthSplit
 from pliant.appkit.resize import preallocate
 from pliant.appkit.resize.preallocate import PreallocateOrder, Preallocator

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pliant.appkit.errors import CheckpointError
+from pliant.appkit.appkit_errors import CheckpointError
 from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter
 
 

@@ -19,7 +19,7 @@ from pliant.protos.identity.admitted_nodes import (
     serial_of,
 )
 from pliant.protos.identity.authority import DAY_S, Authority
-from pliant.protos.identity.errors import CertificateError, StoredIdentityError
+from pliant.protos.identity.identity_errors import CertificateError, StoredIdentityError
 from pliant.protos.identity.names import Role
 
 from .conftest import NOW, Member

@@ -14,7 +14,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from pliant.protos.identity import authority, keys
 from pliant.protos.identity.authority import DAY_S, Authority
 from pliant.protos.identity.certificates import ends_at, read_identity, starts_at, verify_chain
-from pliant.protos.identity.errors import (
+from pliant.protos.identity.identity_errors import (
     CertificateError,
     ClockSkewError,
     IdentityKeyError,

@@ -14,7 +14,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from pliant.protos.identity import authority, certificates, keys
 from pliant.protos.identity.authority import DAY_S, Authority
-from pliant.protos.identity.errors import CertificateError, ClockSkewError
+from pliant.protos.identity.identity_errors import CertificateError, ClockSkewError
 from pliant.protos.identity.names import Identity, Role
 
 from .conftest import NOW, Member, make_member

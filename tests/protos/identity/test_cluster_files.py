@@ -21,7 +21,7 @@ from pliant.protos.identity.cluster_files import (
     load_identity,
     load_issuer,
 )
-from pliant.protos.identity.errors import IdentityNameError, StoredIdentityError
+from pliant.protos.identity.identity_errors import IdentityNameError, StoredIdentityError
 from pliant.protos.identity.names import Identity, Role
 
 from .conftest import make_member

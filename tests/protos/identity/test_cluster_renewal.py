@@ -25,7 +25,7 @@ from pliant.protos.identity.cluster_renewal import (
     renew,
     start_roll_over,
 )
-from pliant.protos.identity.errors import (
+from pliant.protos.identity.identity_errors import (
     CertificateError,
     ClockSkewError,
     IdentityNameError,

@@ -15,7 +15,11 @@ from pliant.protos.daemons.private_paths import UntrustedPathError
 from pliant.protos.identity import authority, keys, node_files, stored_files
 from pliant.protos.identity.authority import Authority
 from pliant.protos.identity.certificates import format_certificates
-from pliant.protos.identity.errors import CertificateError, ClockSkewError, StoredIdentityError
+from pliant.protos.identity.identity_errors import (
+    CertificateError,
+    ClockSkewError,
+    StoredIdentityError,
+)
 from pliant.protos.identity.names import Identity, Role
 from pliant.protos.identity.node_files import (
     NodeIdentity,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pliant.protos.daemons.private_paths import UntrustedPathError
 from pliant.protos.identity import nonce_window
-from pliant.protos.identity.errors import ReplayedOrderError, StoredIdentityError
+from pliant.protos.identity.identity_errors import ReplayedOrderError, StoredIdentityError
 from pliant.protos.identity.launch_order import new_nonce
 from pliant.protos.identity.nonce_window import NonceWindow
 
@@ -164,7 +164,7 @@ def test_of_many_threads_one_carries_an_order_out(path: Path) -> None:
 USE_ALL = """
 import sys
 from pathlib import Path
-from pliant.protos.identity.errors import ReplayedOrderError
+from pliant.protos.identity.identity_errors import ReplayedOrderError
 from pliant.protos.identity.nonce_window import NonceWindow
 window = NonceWindow(Path(sys.argv[1]))
 for number in range(1, int(sys.argv[2]) + 1):

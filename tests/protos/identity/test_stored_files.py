@@ -10,7 +10,7 @@ import pytest
 
 from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.identity import stored_files
-from pliant.protos.identity.errors import StoredIdentityError
+from pliant.protos.identity.identity_errors import StoredIdentityError
 from pliant.protos.identity.stored_files import (
     lock_files,
     lock_for,

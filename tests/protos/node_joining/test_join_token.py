@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.protos.identity.errors import JoinTokenError
+from pliant.protos.identity.identity_errors import JoinTokenError
 from pliant.protos.node_joining.join_token import JoinToken, create_token, parse_token
 from testkit import run_python
 

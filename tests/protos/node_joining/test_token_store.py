@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.protos.daemons.private_paths import UntrustedPathError
-from pliant.protos.identity.errors import (
+from pliant.protos.identity.identity_errors import (
     IdentityNameError,
     JoinTokenError,
     StoredIdentityError,

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from pliant.protos.identity import authority, keys
-from pliant.protos.identity.errors import JoinError
+from pliant.protos.identity.identity_errors import JoinError
 from pliant.protos.node_joining.messages import MAX_LINE_BYTES, JoinRequest
 from pliant.server.node_joining.failure_limits import FailureLimits, network_of
 from testkit import wait_until

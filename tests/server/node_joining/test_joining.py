@@ -31,7 +31,7 @@ from pliant.protos.identity.certificates import (
     verify_chain,
 )
 from pliant.protos.identity.cluster_files import create_identity, load_identity
-from pliant.protos.identity.errors import (
+from pliant.protos.identity.identity_errors import (
     ClockSkewError,
     JoinError,
     StoredIdentityError,

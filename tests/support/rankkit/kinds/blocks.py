@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pliant.appkit.errors import DistributionError
+from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.kinds.block import BlockArray
-from pliant.appkit.kinds.undivided_arrays import ReplicatedArray, RootArray
+from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray, RootArray
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.plan import RankMap
 from pliant.appkit.redistribution.splitting import LengthSplit

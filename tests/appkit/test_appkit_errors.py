@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pliant.appkit import errors
+from pliant.appkit import appkit_errors
 from pliant.core.support.base_error import PliantError
 
 #: A line of the tree: the lines that connect classes, a name, its base or its meaning.
@@ -20,8 +20,8 @@ INDENT = 4
 
 CLASSES: dict[str, type[BaseException]] = {
     name: kind
-    for name, kind in inspect.getmembers(errors, inspect.isclass)
-    if kind.__module__ == errors.__name__ and issubclass(kind, BaseException)
+    for name, kind in inspect.getmembers(appkit_errors, inspect.isclass)
+    if kind.__module__ == appkit_errors.__name__ and issubclass(kind, BaseException)
 }
 
 
@@ -34,7 +34,7 @@ def tree() -> list[Entry]:
     """Return the classes of the tree in the module's docstring, with the bases that it names."""
     entries: list[Entry] = []
     path: list[str] = []
-    for line in LINE.finditer(errors.__doc__ or ""):
+    for line in LINE.finditer(appkit_errors.__doc__ or ""):
         branch, name, base = line.groups()
         path = [*path[: len(branch) // INDENT], name]
         also = re.findall(r"\(also an? (\w+)\)", line[0])
@@ -43,7 +43,7 @@ def tree() -> list[Entry]:
 
 
 def example(kind: type[BaseException]) -> BaseException:
-    return kind(*["a text"] * (2 if kind is errors.ResizeFailed else 1))
+    return kind(*["a text"] * (2 if kind is appkit_errors.ResizeFailed else 1))
 
 
 def test_the_tree_has_each_class_once() -> None:
@@ -72,5 +72,5 @@ def test_an_error_can_be_copied_and_pickled(kind: type[BaseException]) -> None:
 
 
 def test_a_failed_resize_names_its_stage_and_its_reason() -> None:
-    error = errors.ResizeFailed("move", "rank 5 died")
+    error = appkit_errors.ResizeFailed("move", "rank 5 died")
     assert (str(error), error.stage, error.reason) == ("move: rank 5 died", "move", "rank 5 died")

@@ -10,7 +10,7 @@ strategy of a third party may give it.
 Budgets: the default strategy looks at the whole queue in each pass and takes at most 10 ms, a ninth
 of what the server took; it stores at most twice the bytes of ``fcfs``.
 
-``python benchmarks/bench_waiting.py [WAITING [TURNS]]``
+``python benchmarks/bench_long_queue.py [WAITING [TURNS]]``
 """
 
 from __future__ import annotations

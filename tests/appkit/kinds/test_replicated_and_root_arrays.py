@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pliant.appkit.errors import CheckpointError
-from pliant.appkit.kinds.undivided_arrays import RootArray
+from pliant.appkit.appkit_errors import CheckpointError
+from pliant.appkit.kinds.replicated_and_root_arrays import RootArray
 from pliant.appkit.storage.array_files import ArrayReader
 from rankkit import member
 
