@@ -5,14 +5,14 @@ Programs import these names from ``pliant.client``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from pliant.client.client_errors import RequestError
 from pliant.client.connection import TIMEOUT_S, Connection
 from pliant.client.submission import build_job
-from pliant.client.waiting import FINAL_STATES, send_job, wait_for_end
+from pliant.client.waiting import FINAL_STATES, follow_changes, send_job, wait_for_end
 
 Record = TypeVar("Record")
 
@@ -360,6 +360,22 @@ class Client:
             RequestError: there is no such job (kind ``not_found``).
         """
         return [_record(Event, e) for e in self._link.request("history", id=number)["events"]]
+
+    def events(self, number: int | None = None, *, after: int | None = None) -> Iterator[Event]:
+        """Yield events as they happen, without an end; a restart of the server does not matter.
+
+        Args:
+            number: the job, or None for all jobs and nodes that you may see.
+            after: the ``seq`` of an event: begin with the next one; None for new events only.
+
+        Raises:
+            RequestError: there is no such job (kind ``not_found``), or you may not see its events.
+            NoServerError: there has been no server for a minute.
+        """
+        with Connection(self._link.directory) as link:
+            for message in follow_changes(link, id=number, after=after, events_only=True):
+                for event in message.get("events", ()):
+                    yield _record(Event, event)
 
     def refusals(self) -> list[Event]:
         """Return your refused requests, oldest first; an operator gets those of all users."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from pliant.client.client_errors import (
@@ -23,11 +25,17 @@ from pliant.protos.daemons.private_paths import UntrustedPathError, private_sock
 #: Seconds to wait for the answer to an ordinary request.
 TIMEOUT_S = 30.0
 
+#: The server sends a message of a subscription at least every 10 s. After this time, seconds, the
+#: connection counts as lost.
+SILENCE_S = 45.0
+
 #: Seconds between attempts to connect while the queue of the server's socket is full.
 _RETRY_S = 0.05
 
 #: Requests that change nothing and can therefore be repeated.
-_READS = {"audit", "history", "jobs", "nodes", "query", "refusals", "starts", "wait", "why"}
+_READS = {
+    *("audit", "history", "jobs", "nodes", "query", "refusals", "starts", "wait", "watch", "why"),
+}
 
 #: How to name another account that may run the server.
 _TRUST = (
@@ -85,6 +93,38 @@ class Connection:
             self.close()  # a late answer must not be taken for that of the next request
             raise
         return self._check(answer)
+
+    def watch(self, **fields: Any) -> Iterator[Answer]:
+        """Subscribe to changes, and yield the messages of the server until it leaves.
+
+        The connection serves nothing else while the iterator is used. It is closed at its end.
+
+        Raises:
+            NoServerError: there is no server; `LostServerError` if it leaves.
+            RequestError: the server refuses.
+        """
+        line = json.dumps({"op": "watch", **fields}, separators=(",", ":")).encode("ascii")
+        try:
+            link = self._socket or self._open()
+            link.settimeout(self._timeout_s)
+            self._send(link, line + b"\n")
+            while True:
+                yield self._check(self._read_line(link))
+                link.settimeout(SILENCE_S)
+        except TimeoutError:
+            raise SilentServerError(
+                f"the server sent nothing for {SILENCE_S:g} s ({self._path}): it is busy or stopped"
+            ) from None
+        except OSError as error:
+            raise self._explain(error, "watch") from None
+        finally:
+            self.close()
+
+    def interrupt(self) -> None:
+        """End the request that another thread waits for; that thread closes the socket."""
+        if (link := self._socket) is not None:
+            with contextlib.suppress(OSError):  # it is closed already
+                link.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the socket; the next request opens a new one."""

@@ -1,13 +1,19 @@
-"""Submit a job and wait for its end, even if the server is restarted meanwhile."""
+"""Submit a job, wait for its end, and follow changes, even if the server is restarted meanwhile."""
 
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from pliant.client.client_errors import LostServerError, NoServerError, SilentServerError
+from pliant.client.client_errors import (
+    ClientError,
+    LostServerError,
+    NoServerError,
+    SilentServerError,
+)
 from pliant.client.connection import Connection
 
 #: States of a job that has ended.
@@ -78,3 +84,72 @@ def wait_for_end(
             if now >= deadline:
                 raise
             sleep(_RETRY_S)
+
+
+def follow_changes(
+    link: Connection,
+    *,
+    reconnect_s: float = RECONNECT_S,
+    sleep: Callable[[float], None] = time.sleep,
+    **fields: Any,
+) -> Iterator[dict[str, Any]]:
+    """Yield the messages of a subscription; subscribe again if the server leaves.
+
+    The first message of each subscription has the present state. Lines of the history that are
+    stored while the server is away follow when it is back, so none is missed.
+
+    Raises:
+        NoServerError: there is no server, or it left and was not back within ``reconnect_s``.
+        RequestError: the server refuses the subscription.
+    """
+    deadline: float | None = None
+    has_begun = False
+    while True:
+        try:
+            for message in link.watch(**fields):
+                has_begun, deadline = True, None
+                fields["after"] = message["seq"]
+                fields.pop("since", None)
+                yield message
+        except NoServerError:
+            if not has_begun:
+                raise
+            deadline = deadline or time.monotonic() + reconnect_s
+            if time.monotonic() >= deadline:
+                raise
+            sleep(_RETRY_S)
+
+
+class ChangeSignal:
+    """Tells whether anything has changed at the server; follows its changes in a thread."""
+
+    def __init__(self, directory: str) -> None:
+        self._changed, self._closed = threading.Event(), threading.Event()
+        self._changed.set()
+        self._link = Connection(directory)
+        self._thread = threading.Thread(target=self._follow, name="changes", daemon=True)
+        self._thread.start()
+
+    def take(self) -> bool:
+        """Return whether anything has changed since the last call."""
+        changed = self._changed.is_set()
+        self._changed.clear()
+        return changed
+
+    def close(self) -> None:
+        """End the subscription and the thread."""
+        self._closed.set()
+        self._link.interrupt()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while not self._closed.is_set():
+            try:
+                for message in self._link.watch():
+                    if message.keys() - {"ok", "seq", "now", "strategy"}:
+                        self._changed.set()
+                    if self._closed.is_set():
+                        break
+            except ClientError:
+                self._changed.set()  # the caller's next request reports the error
+                self._closed.wait(1.0)

@@ -64,7 +64,10 @@ from pliant.server.user_requests.operation_table import Operations
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
 from pliant.server.user_requests.refused_requests import RefusedRequests
 from pliant.server.user_requests.submissions import Submissions
+from pliant.server.user_requests.subscriptions import Subscriptions
 from pliant.server.user_requests.user_socket_server import UserSocketServer
+from pliant.server.watch.change_feed import ChangeFeed
+from pliant.server.watch.streams import Streams
 
 if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
     from pliant.server.execution.launch_signing import OrderSigner
@@ -371,6 +374,15 @@ class Server:
             checkpoints=self._checkpoint_dirs,
         )
 
+    def _make_subscriptions(self, jobs: JobLookup) -> Subscriptions:
+        feed = ChangeFeed(self._status, self._reader, self._connections)
+        self._status.on_jobs, self._status.on_nodes = feed.on_jobs, feed.on_nodes
+        self._writer.on_commit = feed.on_commit
+        streams = Streams(
+            feed, self._status, self._reader, self._clock, self._access, self._generation
+        )
+        return Subscriptions(streams, jobs)
+
     def _make_accept(self) -> UserSocketServer:
         identity = ServerInfo(
             pid=os.getpid(),
@@ -402,6 +414,7 @@ class Server:
             ),
             Commands(self._core_loop, self._status, self._connections, jobs, access),
             UsageQueries(self._core_loop, self._reader, self._clock, access),
+            self._make_subscriptions(jobs),
             clock=self._clock,
             identity=identity,
             access=access,

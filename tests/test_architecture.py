@@ -116,7 +116,7 @@ ORDER = {
         config database
         backup reload
         config_command execution
-        login_hosts
+        login_hosts watch
         rpc user_requests
         node_joining
         listening

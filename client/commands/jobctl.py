@@ -73,7 +73,8 @@ def _parser() -> Parser:
         help="give these back: all its processors of a node, or one slot",
     )
     _action(actions, "why", "why it waits, or has the size it has", _why)
-    _action(actions, "history", "all that happened to it", _history)
+    history = _action(actions, "history", "all that happened to it", _history)
+    history.add_argument("-f", "--follow", action="store_true", help="show new events until Ctrl-C")
     refused = actions.add_parser(
         "refused",
         help="requests of yours that were refused (an operator sees those of all)",
@@ -150,14 +151,9 @@ def _refused(options: argparse.Namespace) -> int:
 
 
 def _history(options: argparse.Namespace) -> int:
-    events = _ask("history", id=options.id)["events"]
-    if options.json:
-        print_json(events)
-        return 0
-    from pliant.client.terminal.timeline import history_text
+    from pliant.client.accounting.history import show_history
 
-    print_text(history_text(events))
-    return 0
+    return show_history(options.id, follow=options.follow, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 # isort: split
 
 import argparse
+import contextlib
 import gc
 import sys
 import time
@@ -51,6 +52,7 @@ from pliant.client.terminal.output import (
     with_keys_first,
 )
 from pliant.client.terminal.tables import shorten
+from pliant.client.waiting import ChangeSignal
 
 PROG = "jobstat"
 
@@ -142,7 +144,8 @@ def _shown(options: argparse.Namespace) -> tuple[Shown, ...]:
 def _show(options: argparse.Namespace) -> int:
     with Connection() as link:
         if options.watch:
-            return watch(lambda: _frame(link, options), options.every)
+            with contextlib.closing(_Frames(link, options)) as frames:
+                return watch(frames.next, options.every)
         # The garbage collector would visit the values of 50,000 jobs again and again, which took a
         # seventh of the time. There are no cycles among them.
         gc.disable()
@@ -207,9 +210,29 @@ def _table(jobs: Columns, now: float, options: argparse.Namespace) -> str:
     return "\n".join(shorten(line, terminal_columns()) for line in text.splitlines())
 
 
-def _frame(link: Connection, options: argparse.Namespace) -> str:
-    jobs, now = _columns(link, options)
-    return f"{format_time(now, now)}  {summary(jobs['state'])}\n\n{_table(jobs, now, options)}"
+class _Frames:
+    """What ``--watch`` shows. The server is asked only if something has changed."""
+
+    def __init__(self, link: Connection, options: argparse.Namespace) -> None:
+        self._link, self._options = link, options
+        self._signal = ChangeSignal(link.directory)
+        self._jobs: Columns | None = None
+        self._now = self._asked = 0.0
+
+    def close(self) -> None:
+        """End the subscription to changes."""
+        self._signal.close()
+
+    def next(self) -> str:
+        """Return the present jobs as text."""
+        if self._signal.take() or self._jobs is None:
+            self._jobs = None  # so that a failed request is repeated
+            self._jobs, self._now = _columns(self._link, self._options)
+            self._asked = time.monotonic()
+        now = self._now + time.monotonic() - self._asked
+        jobs = self._jobs
+        head = f"{format_time(now, now)}  {summary(jobs['state'])}"
+        return f"{head}\n\n{_table(jobs, now, self._options)}"
 
 
 def summary(states: Sequence[str]) -> str:

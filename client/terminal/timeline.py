@@ -31,6 +31,13 @@ def history_text(events: Sequence[Event]) -> str:
     return table(("time", "after", "event", "what"), rows, right=frozenset({"after"}))
 
 
+def event_line(event: Event) -> str:
+    """Return an event as one line: its time, its job, its kind and what happened."""
+    job = "-" if event.get("job") is None else str(event["job"])
+    what = clean(event.get("text") or sentence(event))
+    return f"{format_time(event['time'], event['time'])}  {job:>5}  {event['kind']:<20}  {what}"
+
+
 def refusals_text(events: Sequence[Event]) -> str:
     """Return refused requests as a table: when, who, what was asked for, and why not."""
     if not events:

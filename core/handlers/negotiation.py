@@ -49,6 +49,9 @@ def on_offer_answered(state: CoreState, event: OfferAnswered) -> None:
         resize=resize.id,
         answer=template.verb.value,
         size=len(resize.after),
+        wanted=answer_checks.wanted_sizes(template),
+        price=answer_checks.asked_price(template),
+        reason=template.reason,
         round=template.round,
         seconds=state.now - resize.since,
     )
@@ -74,7 +77,8 @@ def _accepted(state: CoreState, job: Job, resize: Resize, template: Template) ->
     else:
         resize.partial_release = False
         if cost:
-            state.note("offer.cost", f"it expects to lose {cost:g} s", job, seconds=cost)
+            text = f"it expects to lose {cost:g} s"
+            state.note("offer.cost", text, job, resize=resize.id, seconds=cost)
         resize.enter(Agreed(not_before))
         _agreed(state, job, resize)
 

@@ -47,7 +47,8 @@ def on_node_registered(state: CoreState, event: NodeRegistered) -> None:
     node.address, node.memory_bytes = event.address, event.memory_bytes
     node.gres, node.properties = dict(event.gres), event.properties
     node.overcommitted = bool(node_capacity_left.overused(state, [node]))
-    was_silent = node.state in (NodeState.LOST, NodeState.SUSPECT)
+    before = node.state
+    was_silent = before in (NodeState.LOST, NodeState.SUSPECT)
     if was_silent or node.spare != event.spare:
         node.spare = event.spare
         node.stands_in = node.stands_in if event.spare else ""
@@ -57,6 +58,8 @@ def on_node_registered(state: CoreState, event: NodeRegistered) -> None:
                 state, node.processors, f"node {node.name} is a spare one"
             )
     state.touch_node(node)
+    if node.state is not before:
+        node_registry.note_state(state, node)
     # The report names all live processes. Those that it does not name have ended.
     state.ledger.clear(node.processors)
     # A node can only report about its own processors.
@@ -209,7 +212,7 @@ def on_node_recovered(state: CoreState, event: NodeRecovered) -> None:
 def _set(state: CoreState, node: Node, to: NodeState, reason: str) -> None:
     node.state, node.reason = to, reason
     state.touch_node(node)
-    state.note("node.state", f"node {node.name} is {to}" + (f": {reason}" if reason else ""))
+    node_registry.note_state(state, node)
     _reviewed(state)
 
 

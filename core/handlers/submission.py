@@ -27,7 +27,14 @@ def on_job_submitted(state: CoreState, event: JobSubmitted) -> None:
     job = Job(event.spec, first, reason)
     job.history.append(HistoryEntry(state.now, first, "submitted"))
     state.add(job)
-    state.note("job.submitted", f"submitted by {job.spec.user}, sizes {job.sizes}", job)
+    state.note(
+        "job.submitted",
+        f"submitted by {job.spec.user}, sizes {job.sizes}",
+        job,
+        name=job.spec.name,
+        user=job.spec.user,
+        sizes=str(job.sizes),
+    )
     state.plan_due = True
     dependencies.add(state, job)
 

@@ -112,6 +112,21 @@ def describe_answer(template: Template) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
+def wanted_sizes(template: Template) -> str:
+    """Return the sizes that a counter-offer names. Empty for any other answer."""
+    item = _processors(template)
+    if item is None or template.verb not in (Verb.COUNTER, Verb.FINAL):
+        return ""
+    return _shortened(item.sizes) or str(item.quantity)
+
+
+def asked_price(template: Template) -> float:
+    """Return the price that a counter-offer asks for, 0 for any other answer."""
+    item = _processors(template)
+    is_counter = template.verb in (Verb.COUNTER, Verb.FINAL)
+    return item.price if item is not None and is_counter else 0.0
+
+
 def _most_change(job: Job, template: Template) -> int:
     """Return the largest change in processors for which a counter-offer's resources suffice.
 

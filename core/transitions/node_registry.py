@@ -23,7 +23,14 @@ def register(state: CoreState, event: NodeRegistered) -> Node:
     if known is not None:
         node.drained, node.fault, node.spare = known.drained, known.fault, known.spare
         node.state, node.reason = state_when_alive(state, node)
-    state.note("node.registered", f"node {node.name} joined with {plural(node.slots, 'slot')}")
+    state.note(
+        "node.registered",
+        f"node {node.name} joined with {plural(node.slots, 'slot')}",
+        node=node.name,
+        state=node.state.value,
+        first=node.first,
+        slots=node.slots,
+    )
     return node
 
 
@@ -38,7 +45,7 @@ def on_node_removed(state: CoreState, event: NodeRemoved) -> None:
         state.emit(AnswerUser(event.request, text))
         return
     _remove(state, node, f"node {node.name} was removed")
-    state.note("node.removed", f"node {node.name} was removed")
+    state.note("node.removed", f"node {node.name} was removed", node=node.name)
     spare_nodes.assign_spares(state)
     restart_after_loss.refit_restarts(state)
     state.plan_due = True
@@ -75,10 +82,17 @@ def state_when_alive(state: CoreState, node: Node) -> tuple[NodeState, str]:
     return (NodeState.DRAINING if in_use(state, node) else NodeState.DRAINED), node.drained
 
 
+def note_state(state: CoreState, node: Node) -> None:
+    """Add the state of a node to the history."""
+    reason = f": {node.reason}" if node.reason else ""
+    text = f"node {node.name} is {node.state}{reason}"
+    state.note("node.state", text, node=node.name, state=node.state.value, reason=node.reason)
+
+
 def mark_drained(state: CoreState) -> None:
     """Mark draining nodes on which no process is left as drained."""
     for node in [n for n in state.ledger.nodes if n.state is NodeState.DRAINING]:
         if not in_use(state, node):
             node.state = NodeState.DRAINED
             state.touch_node(node)
-            state.note("node.state", f"node {node.name} is DRAINED: {node.reason}")
+            note_state(state, node)

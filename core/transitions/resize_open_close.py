@@ -225,6 +225,7 @@ def free_processors(state: CoreState, job: Job, gone: ProcessorMap) -> None:
         f"{plural(released.bit_count(), 'processor')} back",
         job,
         processors=job.ranks if released == job.allocation else tuple(indices(released)),
+        cause="end" if job.state is JobState.COMPLETING else "resize",
     )
     if job.occupied & ~job.allocation or (job.occupied and job.state is JobState.COMPLETING):
         state.timer(TimerKind.SETTLE, job, state.limits.settle_s)

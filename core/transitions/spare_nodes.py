@@ -45,7 +45,8 @@ def _retire(state: CoreState, node: Node) -> None:
     if node.state is NodeState.UP:
         node.state, node.reason = NodeState.SPARE, ""
     state.touch_node(node)
-    state.note("node.state", f"node {node.name} is {node.state}: {told}", node=node.name)
+    text = f"node {node.name} is {node.state}: {told}"
+    state.note("node.state", text, node=node.name, state=node.state.value, reason=told)
     resize_open_close.drop_reservations_on(state, node.processors, f"node {node.name} {told}")
     state.plan_due = True
 
@@ -65,5 +66,6 @@ def _replace(state: CoreState, lost: Node) -> None:
     node.stands_in = lost.name
     node.state, node.reason = NodeState.UP, f"stands in for {lost.name}"
     state.touch_node(node)
-    state.note("node.state", f"node {node.name} is UP: {node.reason}", node=node.name)
+    text = f"node {node.name} is UP: {node.reason}"
+    state.note("node.state", text, node=node.name, state=node.state.value, reason=node.reason)
     state.plan_due = True

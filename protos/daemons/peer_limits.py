@@ -29,6 +29,8 @@ class PeerLimits:
     connections: float = 256
     #: Requests that wait for the end of a job.
     waits: float = 200
+    #: Subscriptions to changes.
+    watches: float = 16
     #: Requests that are carried out or answered. Further ones wait for their turn.
     requests: int = 8
     #: Bytes of requests that have arrived and are not answered.
@@ -38,7 +40,7 @@ class PeerLimits:
 
 
 #: For accounts without limits.
-UNLIMITED = PeerLimits(math.inf, math.inf, 1 << 30, math.inf, None)
+UNLIMITED = PeerLimits(math.inf, math.inf, math.inf, 1 << 30, math.inf, None)
 
 
 @dataclass(slots=True)
@@ -49,6 +51,7 @@ class PeerUse:
     turns: asyncio.Semaphore
     connections: int = 0
     waits: int = 0
+    watches: int = 0
     bytes: int = 0
 
     @contextmanager
@@ -68,6 +71,24 @@ class PeerUse:
             yield
         finally:
             self.waits -= 1
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Count a subscription to changes.
+
+        Raises:
+            PeerLimitError: if the user has too many.
+        """
+        if self.watches >= self.limits.watches:
+            raise PeerLimitError(
+                f"you have {self.watches} subscriptions to changes (`history --follow`, "
+                "`jobstat --watch`, dashboards), which is the limit for one user: end some of them"
+            )
+        self.watches += 1
+        try:
+            yield
+        finally:
+            self.watches -= 1
 
     def take_bytes(self, number: int) -> None:
         """Count bytes of requests that have arrived.

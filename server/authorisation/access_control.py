@@ -56,6 +56,7 @@ REQUIRED_ROLE: Mapping[str, UserRole] = {
     "accounting": UserRole.USER,  # of the own jobs
     "accounting of all users": UserRole.OPERATOR,
     "history": UserRole.USER,  # of the own jobs and of nodes; of a job: its owner
+    "watch": UserRole.USER,  # what `jobs`, `nodes` and `history` show to the user
     "refusals": UserRole.USER,  # of the own requests
     "refusals of all users": UserRole.OPERATOR,
     "audit": UserRole.USER,  # of the own requests

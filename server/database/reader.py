@@ -285,6 +285,18 @@ class Reader:
             for row in rows
         ]
 
+    def last_event(self) -> int:
+        """Return the number of the newest line of the history, 0 if there is none."""
+        rows = self._rows(select(func.max(tables.job_event.c.seq).label("last")))
+        return int(rows[0].last or 0)
+
+    def event_before(self, time: float) -> int:
+        """Return the number of the newest line that is older than a time, 0 if there is none."""
+        event = tables.job_event.c
+        query = select(event.seq).where(event.time < time).order_by(event.seq.desc()).limit(1)
+        rows = self._rows(query)
+        return int(rows[0].seq) if rows else 0
+
     def refusals(self, uid: int | None) -> list[dict[str, Any]]:
         """Return refused requests of a user, or of all users if None, oldest first."""
         table = tables.job_event

@@ -51,6 +51,8 @@ class Writer:
         self._lock = threading.Lock()
         self._stopped = False
         self._thread: threading.Thread | None = None
+        #: Called in the writer's thread after each commit.
+        self.on_commit: Callable[[], None] | None = None
 
     def start(self, on_fault: Callable[[str], None]) -> None:
         """Start the thread; ``on_fault`` gets its name if it ends unexpectedly."""
@@ -118,6 +120,8 @@ class Writer:
                 self._guard.record_durable()
             for item in group:
                 item.future.set_result(None)
+            if self.on_commit is not None:
+                self.on_commit()
 
     def _write_separately(
         self, connection: Connection, group: list[_Item], error: Exception

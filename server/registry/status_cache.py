@@ -10,7 +10,7 @@ import heapq
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from pliant.core.state import named_resources, profit_status
 from pliant.core.values.dependencies import format_dependencies
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.lost_contact_policy import isolation_policy
-from pliant.core.values.processors import ProcessorMap, block, count
+from pliant.core.values.processors import ProcessorMap, block, count, format_ranges
 from pliant.server.registry.job_program import Summary
 from pliant.server.registry.job_selection import JobIndex, JobSelection
 from pliant.server.registry.node_map import Host, NodeMap
@@ -78,6 +78,10 @@ class StatusCache:
         self._idle_memory: dict[NodeName, int] = {}
         #: The nodes that start jobs as their users.
         self._root_helpers: set[NodeName] = set()
+        #: Called with the numbers of published jobs, in the thread that publishes.
+        self.on_jobs: Callable[[Collection[JobId]], None] | None = None
+        #: Called when nodes were published.
+        self.on_nodes: Callable[[], None] | None = None
         #: The jobs that have not started, for the limits of users.
         self.pending = PendingJobs()
         self.strategy = ""
@@ -94,6 +98,8 @@ class StatusCache:
     def publish_nodes(self, nodes: Iterable[Node], gone: Iterable[NodeName] = ()) -> None:
         """Publish the state of these nodes, and remove the nodes in ``gone``."""
         self._nodes.publish(nodes, gone)
+        if self.on_nodes is not None:
+            self.on_nodes()
 
     def publish_jobs(self, jobs: Iterable[Job]) -> list[JobId]:
         """Publish the state of these jobs; return those that have just ended."""
@@ -121,6 +127,8 @@ class StatusCache:
                 if before is None or not before.final:
                     heapq.heappush(self._ended, (entry.end or 0.0, job))
                     ended.append(job)
+        if self.on_jobs is not None and snapshots:
+            self.on_jobs(snapshots.keys())
         return ended
 
     def publish_progress(self, job: JobId, progress: Mapping[str, Any]) -> None:
@@ -270,6 +278,20 @@ class StatusCache:
         rows = self._nodes.rows(holders, idle)
         return [{**row, "root_helper": row["name"] in helpers} for row in rows]
 
+    def node_states(self) -> list[Info]:
+        """Return all nodes with their places and states, without their use by jobs."""
+        hidden = ("used", "jobs", "idle_memory_bytes", "containment")
+        rows = self._nodes.rows((), {})
+        return [{key: row[key] for key in row if key not in hidden} for row in rows]
+
+    def live_values(self) -> dict[JobId, Info]:
+        """Return progress and memory of the jobs whose applications have reported progress."""
+        with self._lock:
+            known = [self._open[job] for job in self._progress if job in self._open]
+        wanted = ("progress", "memory_bytes", "major_faults")
+        infos = {JobId(entry.info["id"]): self.info(entry) for entry in known}
+        return {job: {key: info[key] for key in wanted} for job, info in infos.items()}
+
     def note_root_helper(self, node: NodeName, has_one: bool) -> None:
         """Note whether a node starts jobs as their users; it says so when it registers."""
         with self._lock:
@@ -325,6 +347,7 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
         "processors": count(job.occupied & job.allocation),
         "held": count(job.occupied),
         "size": job.size,
+        "procs": format_ranges(job.occupied),
         "nodes": list(nodes),
         "sizes": str(job.sizes),
         "prefer": job.sizes.preferred,
@@ -349,9 +372,17 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
         **({"comment": job.spec.comment} if job.spec.comment else {}),
         **({"warning": str(job.spec.warning)} if job.spec.warning else {}),
         **({"dependency": format_dependencies(job.dependencies)} if job.dependencies else {}),
+        **_reservation(job),
         **_ends(job),
         **_contract(job),
     }
+
+
+def _reservation(job: Job) -> dict[str, Any]:
+    """Return how many processors are reserved for a job, and which jobs have to release them."""
+    if not job.reserved:
+        return {}
+    return {"reserved": count(job.reserved), "donors": sorted(job.donors)}
 
 
 def _ends(job: Job) -> dict[str, float]:

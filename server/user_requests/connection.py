@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import select
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from pliant.protos.daemons.peer_limits import PeerLimitError, PeerUse
@@ -26,6 +26,7 @@ CHUNK_BYTES = 1 << 16
 HANG_UP_CHECK_S = 1.0
 
 Handler = Callable[[Mapping[str, Any], RequestingUser], Awaitable[Mapping[str, Any]]]
+Watcher = Callable[[Mapping[str, Any], RequestingUser], AsyncIterator[Mapping[str, Any]]]
 
 
 class SlowPeerError(Exception):
@@ -42,9 +43,10 @@ class UserConnection:
         peer: RequestingUser,
         use: PeerUse,
         handle: Handler,
+        watch: Watcher | None = None,
     ) -> None:
         self._reader, self._writer, self._peer = reader, writer, peer
-        self._use, self._handle = use, handle
+        self._use, self._handle, self._watch = use, handle, watch
         self._buffer = bytearray()
         #: The request that is carried out at present; a stop of the server waits for it.
         self.busy: asyncio.Task[None] | None = None
@@ -104,8 +106,38 @@ class UserConnection:
             # It takes no time of the server while it waits, and would block the user's others.
             await self._serve_wait(request)
             return
+        if request.get("op") == "watch" and self._watch is not None:
+            await self._serve_watch(self._watch(request, self._peer))
+            return
         async with self._use.turns:
             await self._write(await self._answer(request))
+
+    async def _serve_watch(self, messages: AsyncIterator[Mapping[str, Any]]) -> None:
+        """Send the messages of a subscription until the user disconnects or the server stops.
+
+        A reader that takes no message for the time of a stall is disconnected.
+        """
+        sending = asyncio.ensure_future(self._send_messages(messages))
+        gone = asyncio.ensure_future(self._until_disconnected())
+        try:
+            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            for task in (sending, gone):
+                task.cancel()
+            await asyncio.gather(sending, gone, return_exceptions=True)
+        raise ConnectionResetError  # what the user sent meanwhile is not served
+
+    async def _send_messages(self, messages: AsyncIterator[Mapping[str, Any]]) -> None:
+        try:
+            with self._use.watch():
+                async for message in messages:
+                    await self._write({"ok": True, **message})
+        except UserRequestError as error:
+            await self._write(error.answer())
+        except PeerLimitError as error:
+            await self._write(UserRequestError(str(error), kind="unavailable").answer())
 
     async def _serve_wait(self, request: Mapping[str, Any]) -> None:
         """Answer a request that may wait for days; stop waiting if the user disconnects."""

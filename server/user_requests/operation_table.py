@@ -8,7 +8,7 @@ database.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from pliant.server.authorisation.access_control import (
     REQUIRED_ROLE,
@@ -25,6 +25,7 @@ from pliant.server.user_requests.reading_requests import ServerInfo, StateQuerie
 from pliant.server.user_requests.refused_requests import RefusedRequests
 from pliant.server.user_requests.request_fields import Answer, Request
 from pliant.server.user_requests.submissions import Submissions
+from pliant.server.user_requests.subscriptions import WATCH, Subscriptions
 
 #: Between the answer to ``stop`` and the stop, so that the answer can be sent.
 STOP_DELAY_S = 0.05
@@ -41,6 +42,7 @@ class Operations:
         queries: StateQueries,
         commands: Commands,
         usage: UsageQueries,
+        subscriptions: Subscriptions,
         *,
         clock: HybridClock,
         identity: ServerInfo,
@@ -51,7 +53,7 @@ class Operations:
         self._submissions, self._submitters = submissions, submitters
         self._availability, self._queries = availability, queries
         self._clock, self._identity, self._access = clock, identity, access
-        self._refusals, self._stop = refusals, stop
+        self._refusals, self._stop, self._subscriptions = refusals, stop, subscriptions
         self._operations: dict[str, Callable[[Request, RequestingUser], Awaitable[Answer]]] = {
             "submit": self._submit,
             "query": self._query,
@@ -90,7 +92,8 @@ class Operations:
         operation = self._operations.get(name) if isinstance(name, str) else None
         if operation is None:
             raise UserRequestError(
-                f"op: {name!r} is unknown; known: {', '.join(self._operations)}", field="op"
+                f"op: {name!r} is unknown; known: {', '.join((*self._operations, WATCH))}",
+                field="op",
             )
         try:
             if REQUIRED_ROLE.get(str(name)) is not UserRole.OWNER:  # else it depends on the job
@@ -98,6 +101,16 @@ class Operations:
             answer = {"ok": True, **await operation(request, peer)}
             self._record(request, answer, peer)
             return answer
+        except UserRequestError as error:
+            self._refusals.record(request, peer.user, peer.uid, error)
+            raise
+
+    async def watch(self, request: Request, peer: RequestingUser) -> AsyncIterator[Answer]:
+        """Yield the messages of a subscription, or raise UserRequestError."""
+        try:
+            self._access.check(WATCH, peer)
+            async for message in self._subscriptions.watch(request, peer):
+                yield message
         except UserRequestError as error:
             self._refusals.record(request, peer.user, peer.uid, error)
             raise
@@ -122,8 +135,9 @@ class Operations:
         self._queries.on_jobs_ended(jobs)
 
     def release_waiters(self) -> None:
-        """Tell all users who wait for a job that the server is stopping."""
+        """Tell all users who wait for a job, and all subscribers, that the server stops."""
         self._queries.release_waiters()
+        self._subscriptions.close()
 
     async def _submit(self, request: Request, peer: RequestingUser) -> Answer:
         self._submitters.check(peer)

@@ -149,7 +149,9 @@ class UserSocketServer:
         try:
             with self._peers.connection(uid, is_remote=is_remote) as use:
                 peer = await find_user()
-                connection = UserConnection(reader, writer, peer, use, self._actions.handle)
+                connection = UserConnection(
+                    reader, writer, peer, use, self._actions.handle, self._actions.watch
+                )
                 self._connections[writer] = connection
                 await connection.serve()
         except PeerLimitError as error:

@@ -38,7 +38,15 @@ def job_with_everything() -> Job:
         warning=parse_warning("USR1@5"),
         comment="for the paper",
     )
-    return Job(spec, JobState.RUNNING, ranks=(1,), occupied=from_indices([1]), start=1.0)
+    return Job(
+        spec,
+        JobState.RUNNING,
+        ranks=(1,),
+        occupied=from_indices([1]),
+        start=1.0,
+        reserved=from_indices([2]),
+        donors=frozenset({JobId(2)}),
+    )
 
 
 def test_every_field_has_its_row() -> None:

@@ -45,6 +45,7 @@ REQUESTS: Mapping[str, dict[str, Any]] = {
     "history": {},
     "refusals": {},
     "audit": {},
+    "watch": {},
     "shares": {},
     "accounting": {},
     "why": {"id": JOB},
@@ -93,6 +94,7 @@ def test_the_page_names_the_limits() -> None:
     expected = (
         f"{limits.connections} connections",
         f"{limits.waits} requests that wait",
+        f"{limits.watches} subscriptions to changes",
         f"{limits.requests} requests that are carried out",
         f"{int(limits.bytes) >> 20} MiB",
         f"no progress for {limits.stall_s:.0f} s",
@@ -235,8 +237,9 @@ def test_each_operation_in_each_role_on_the_socket(many: ManyUsers) -> None:
     expected = table()
     named = [name for name in expected if " " not in name]
     assert set(named) == set(REQUESTS)
-    # A stop at the end, because nothing can be asked after it. No wait for a job that is held.
-    order = [name for name in named if name not in {"stop", "wait"}] + ["stop"]
+    # A stop at the end, because nothing can be asked after it. No wait for a job that is held. A
+    # subscription has a connection of its own; see the next test.
+    order = [name for name in named if name not in {"stop", "wait", "watch"}] + ["stop"]
     many.start(jobs=len(UserRole) * (len(order) + len(RIGHTS)))
     for number, role in enumerate(UserRole):
         requests = [{"op": name, **filled(REQUESTS[name], many.next_job())} for name in order] + [
@@ -252,6 +255,35 @@ def test_each_operation_in_each_role_on_the_socket(many: ManyUsers) -> None:
             assert is_forbidden(answer) == (not may), f"{name} as {role.name}: {answer}"
         seen = json.dumps(answers)
         assert (SECRET in seen) == (role is not UserRole.USER), f"what {role.name} sees"
+
+
+def subscribe(socket: Path) -> list[dict[str, Any]]:
+    """Return the state and all past events that a subscription sends."""
+    with User(socket) as user:
+        messages = [user.do("watch", after=0)]
+        while not any(
+            event["kind"] == "node.registered"
+            for message in messages
+            for event in message.get("events", ())
+        ):
+            messages.append(user.receive())
+        return messages
+
+
+@needs_root
+@pytest.mark.cluster
+@pytest.mark.case(63)
+def test_subscribers_see_what_their_role_may_see(many: ManyUsers) -> None:
+    many.start(jobs=1)
+    job = many.next_job()
+    for role in UserRole:
+        messages = run_as(UIDS[role], partial(subscribe, many.socket))
+        events = [event for message in messages for event in message.get("events", ())]
+        assert [row["id"] for row in messages[0]["jobs"]] == [job]
+        assert (SECRET in json.dumps(messages)) == (role is not UserRole.USER)
+        assert any(event["job"] == job for event in events) == (role is not UserRole.USER)
+        (answer,) = many.ask(UIDS[role], {"op": "watch", "id": job, "after": 0})
+        assert is_forbidden(answer) == (role is UserRole.USER)
 
 
 @needs_root

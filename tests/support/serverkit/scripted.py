@@ -51,6 +51,9 @@ from pliant.server.user_requests.operation_table import Operations
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
 from pliant.server.user_requests.refused_requests import RefusedRequests
 from pliant.server.user_requests.submissions import Submissions
+from pliant.server.user_requests.subscriptions import Subscriptions
+from pliant.server.watch.change_feed import ChangeFeed
+from pliant.server.watch.streams import Streams
 
 
 class Clock(HybridClock):
@@ -275,6 +278,17 @@ class Shell:
             queries,
             changing,
             UsageQueries(self.execute, self.reader, self.clock, access),
+            Subscriptions(
+                Streams(
+                    ChangeFeed(status, self.reader, self.connections),
+                    status,
+                    self.reader,
+                    self.clock,
+                    access,
+                    generation=1,
+                ),
+                jobs,
+            ),
             clock=self.clock,
             identity=identity,
             access=access,

@@ -1,0 +1,48 @@
+"""The operation ``watch``: checks a subscription, and streams messages to the subscriber.
+
+It is the only operation with more than one answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from pliant.core.values.ids import JobId
+from pliant.server.authorisation.access_control import RequestingUser
+from pliant.server.user_requests import listing
+from pliant.server.user_requests.answers import Objects
+from pliant.server.user_requests.job_lookup import JobLookup
+from pliant.server.user_requests.request_fields import Answer, Request, read_number
+from pliant.server.watch.streams import Streams
+
+#: The name of the operation.
+WATCH = "watch"
+
+
+class Subscriptions:
+    """Serves the operation ``watch``."""
+
+    def __init__(self, streams: Streams, jobs: JobLookup) -> None:
+        self._streams, self._jobs = streams, jobs
+
+    async def watch(self, request: Request, peer: RequestingUser) -> AsyncIterator[Answer]:
+        """Yield the state, then changes: jobs, nodes, and lines of the history.
+
+        The request may name ``id`` (only lines of this job, no jobs and nodes), and ``after`` (the
+        number of a line) or ``since`` (a time), from which on stored lines are sent, too.
+        """
+        job = None if request.get("id") is None else read_number(request, "id")
+        after = None if request.get("after") is None else read_number(request, "after")
+        since = listing.read_time(request, "since")
+        if job is not None:
+            await self._jobs.check_owner("history of a job", JobId(job), peer)
+        with_state = job is None and request.get("events_only") is not True
+        messages = self._streams.stream(
+            peer, job=job, after=after, since=since, with_state=with_state, pack=Objects
+        )
+        async for message in messages:
+            yield message
+
+    def close(self) -> None:
+        """End all subscriptions, because the server stops."""
+        self._streams.close()

@@ -1,0 +1,1 @@
+"""Subscriptions to changes of jobs, nodes and the history: the operation ``watch``."""

@@ -1,0 +1,182 @@
+"""Collects committed changes from the threads of the server, and passes them to subscribers.
+
+The other threads only add names to sets, and only while somebody subscribes. New lines of the
+history are read from the database once for all subscribers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pliant.core.values.ids import JobId, NodeName
+from pliant.server.database.reader import Reader
+from pliant.server.execution.connections import Connections
+from pliant.server.registry.status_cache import StatusCache
+from pliant.server.watch.subscription import Line, Subscription
+
+#: Changes are gathered for this time before they are sent, seconds.
+GATHER_S = 0.1
+#: Time between two looks at progress and memory of running jobs, seconds.
+LIVE_S = 2.0
+#: Lines of the history that are read at once.
+LINES_AT_ONCE = 1000
+
+NodeRow = Mapping[str, Any]
+
+
+class ChangeFeed:
+    """Passes changes to all subscribers. Subscribers live in one event loop."""
+
+    def __init__(self, status: StatusCache, reader: Reader, connections: Connections) -> None:
+        self._status, self._reader, self._connections = status, reader, connections
+        self._lock = threading.Lock()
+        self._jobs: set[JobId] = set()
+        self._nodes_changed = self._lines_stored = False
+        #: The loop of the subscribers; None while there are none.
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._woken = False
+        self._subscriptions: set[Subscription] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Event()
+        self._closed = False
+        self._last_line: int | None = None
+        self._rows: dict[NodeName, NodeRow] = {}
+        self._live: dict[JobId, Mapping[str, Any]] = {}
+
+    # ---------------------------------------------------------------- any thread
+
+    def on_jobs(self, jobs: Collection[JobId]) -> None:
+        """Note that these jobs were published."""
+        if self._loop is not None:
+            with self._lock:
+                self._jobs.update(jobs)
+                self._wake()
+
+    def on_nodes(self) -> None:
+        """Note that nodes were published."""
+        if self._loop is not None:
+            with self._lock:
+                self._nodes_changed = True
+                self._wake()
+
+    def on_commit(self) -> None:
+        """Note that the history may have new lines."""
+        if self._loop is not None:
+            with self._lock:
+                self._lines_stored = True
+                self._wake()
+
+    def _wake(self) -> None:
+        if self._loop is not None and not self._woken:
+            self._woken = True
+            try:
+                self._loop.call_soon_threadsafe(self._changed.set)
+            except RuntimeError:
+                pass  # the server stops
+
+    # ---------------------------------------------------------------- the subscribers' loop
+
+    @contextmanager
+    def subscription(self) -> Iterator[Subscription]:
+        """Subscribe to all changes from now on."""
+        mine = Subscription()
+        if self._closed:
+            mine.close()
+        self._subscriptions.add(mine)
+        if not self._tasks:
+            self._begin()
+        try:
+            yield mine
+        finally:
+            self._subscriptions.discard(mine)
+            if not self._subscriptions:
+                self._end()
+
+    def node_rows(self) -> list[NodeRow]:
+        """Return all nodes with their places and states."""
+        return [
+            {**row, "connected": self._connections.node_connected(row["name"])}
+            for row in self._status.node_states()
+        ]
+
+    def node_row(self, name: NodeName) -> NodeRow | None:
+        """Return a node as it was last passed on, None if it was removed."""
+        return self._rows.get(name)
+
+    def live_values(self, job: JobId) -> Mapping[str, Any] | None:
+        """Return progress and memory of a job as they were last passed on."""
+        return self._live.get(job)
+
+    def close(self) -> None:
+        """End all subscriptions, because the server stops."""
+        self._closed = True
+        for each in self._subscriptions:
+            each.close()
+
+    def _begin(self) -> None:
+        self._changed.clear()
+        self._rows = {row["name"]: row for row in self.node_rows()}
+        self._last_line, self._woken = None, False
+        self._loop = asyncio.get_running_loop()
+        # The first round finds the last line, and tells subscribers to read up to it themselves.
+        self.on_commit()
+        create = self._loop.create_task
+        self._tasks = [create(self._pass_changes()), create(self._pass_live_values())]
+
+    def _end(self) -> None:
+        self._loop = None
+        for task in self._tasks:
+            task.cancel()
+        self._tasks = []
+        self._jobs, self._rows, self._live = set(), {}, {}
+
+    async def _pass_changes(self) -> None:
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(GATHER_S)
+            self._changed.clear()
+            with self._lock:
+                jobs, self._jobs = self._jobs, set()
+                nodes_changed, self._nodes_changed = self._nodes_changed, False
+                lines_stored, self._lines_stored = self._lines_stored, False
+                self._woken = False
+            names = self._changed_nodes() if nodes_changed else set()
+            first = self._last_line is None
+            lines = await self._new_lines() if lines_stored else []
+            if jobs or names or lines or first:
+                for each in self._subscriptions:
+                    each.add(jobs=jobs, nodes=names, lines=lines, read_lines=first)
+
+    def _changed_nodes(self) -> set[NodeName]:
+        rows = {row["name"]: row for row in self.node_rows()}
+        before, self._rows = self._rows, rows
+        changed = {name for name, row in rows.items() if before.get(name) != row}
+        return changed | (before.keys() - rows.keys())
+
+    async def _new_lines(self) -> list[Line]:
+        after = self._last_line
+        if after is None:
+            self._last_line = await self._reader.in_thread(lambda reader: reader.last_event())
+            return []
+        found: list[Line] = await self._reader.in_thread(
+            lambda reader: list(reader.history(None, after, LINES_AT_ONCE))
+        )
+        if found:
+            self._last_line = int(found[-1]["seq"])
+        if len(found) == LINES_AT_ONCE:
+            self.on_commit()  # the rest is read in the next round
+        return found
+
+    async def _pass_live_values(self) -> None:
+        while True:
+            found = self._status.live_values()
+            changed = {job for job, values in found.items() if self._live.get(job) != values}
+            self._live = dict(found)
+            if changed:
+                for each in self._subscriptions:
+                    each.add(live=changed)
+            await asyncio.sleep(LIVE_S)
