@@ -56,7 +56,8 @@ def _parser() -> Parser:
         prog=PROG,
         description="List what ran, when, with which sizes, and how many processor-seconds it "
         "used: your own jobs that ran since yesterday.",
-        epilog="TIME: a span before now such as 12h or 7d, or 2026-12-24 or 2026-12-24T16:30\n"
+        epilog="TIME: a span before now such as 12h or 7d, or 2026-12-24T16:30; 2026-12-24 is the "
+        "beginning of that day\n"
         "eff: work for each processor-second by the speedup that was stated; 1 is the best\n"
         "exit codes: 0 done, 1 there are too many jobs, or a job is not known, 2 wrong usage, "
         "3 no server",

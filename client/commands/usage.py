@@ -43,7 +43,8 @@ def accounting(argv: Sequence[str] | None = None) -> int:
         prog=ACCOUNTING,
         description="List each period in which a job had the same processors, or sums of them.",
         epilog="Users see their own jobs, operators those of all users.\n"
-        "TIME: a span before now such as 12h or 7d, or 2026-12-24 or 2026-12-24T16:30\n"
+        "TIME: a span before now such as 12h or 7d, or 2026-12-24T16:30; 2026-12-24 is the "
+        "beginning of that day\n"
         "processor_s: processor-seconds within --since and --until\n"
         "exit codes: 0 done, 1 there are too many phases, 2 wrong usage, 3 no server",
     )

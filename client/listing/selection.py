@@ -58,7 +58,8 @@ def add_since_option(parser: Parser) -> None:
         "--since",
         type=moment_before,
         metavar="TIME",
-        help="jobs that ended since then, too: 90s, 12h, 7d, 2026-12-24 or 2026-12-24T16:30",
+        help="jobs that ended since then, too: 90s, 12h, 7d, 2026-12-24T16:30, or 2026-12-24 for "
+        "the beginning of that day",
     )
 
 

@@ -24,8 +24,18 @@ _INTERVAL_S = 0.05
 
 _CHUNK = 1 << 20
 
-#: Options of ``jobsub`` that have no meaning here.
-_REFUSED = ("input", "output", "error", "hold", "query", "wait", "parsable", "json")
+#: Options of ``jobsub`` that ``pliant run`` does not have, with the reason.
+_SHOWN = "it shows the output of the job on its own outputs"
+_REFUSED = {
+    "input": "the job reads the standard input of `pliant run`, if that is a file",
+    "output": _SHOWN,
+    "error": _SHOWN,
+    "hold": "it waits for the end of the job, and a held job does not start",
+    "query": "it submits the job; ask with `jobsub --query`",
+    "wait": "it always waits for the end of the job",
+    "parsable": _SHOWN,
+    "json": _SHOWN,
+}
 
 
 def run_interactively(words: list[str]) -> int:
@@ -42,9 +52,9 @@ def run_interactively(words: list[str]) -> int:
         ClientError: the job was refused, or there is no server.
     """
     options = parse_with_directives(words, make_parser)
-    for name in _REFUSED:
+    for name, reason in _REFUSED.items():
         if getattr(options, name):
-            raise UsageError(f"pliant run shows the output of the job: leave out --{name}")
+            raise UsageError(f"leave out --{name}: {reason}")
     options.input = _input_file()
     folder = Path(tempfile.mkdtemp(prefix=".pliant-run-", dir=options.chdir or "."))
     try:
