@@ -29,7 +29,7 @@ from pliant.protos.versions import ProtocolError
 if TYPE_CHECKING:
     from pliant.nodectl.certified.joined_node import JoinedNode
     from pliant.nodectl.controller.controller import Controller
-    from pliant.nodectl.controller.server_links import ServerLink
+    from pliant.nodectl.controller.server_connection.server_links import ServerLink
     from pliant.nodectl.settings import ControllerSettings
 
 logger = logging.getLogger("pliant.nodectl")
@@ -272,7 +272,7 @@ async def _run(
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from pliant.nodectl.controller.controller import Controller
     from pliant.nodectl.controller.launcher_client import raise_descriptor_limit
-    from pliant.nodectl.controller.server_stream import RefusedError
+    from pliant.nodectl.controller.server_connection.server_stream import RefusedError
 
     _log_user(settings)
     controller = Controller(
@@ -308,7 +308,7 @@ def _make_link(settings: ControllerSettings, state: Path, run: Path) -> ServerLi
 
         logger.info("cluster mode: node %s, with the certificate in %s", settings.name, directory)
         return CertificateLink(directory, settings.name, settings.server)
-    from pliant.nodectl.controller.server_links import SecretLink, server_finder
+    from pliant.nodectl.controller.server_connection.server_links import SecretLink, server_finder
 
     address_file = Path(settings.address_file or run / "server.address").expanduser()
     secret = Path(settings.secret_file or state.parent / "node.secret").expanduser()

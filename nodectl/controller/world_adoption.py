@@ -32,7 +32,7 @@ logger = logging.getLogger("pliant.nodectl")
 ORPHANS_TIMEOUT_S, _ORPHANS_POLL_S = 10.0, 0.02
 _HELPER_POLL_S = 0.1
 #: Seconds that a subreaper may take to end the processes of a world, and between two looks.
-KEEPER_GRACE_S, _MIN_HELPER_POLL_S, _MAX_HELPER_POLL_S = 5.0, 0.005, 0.5
+SUBREAPER_GRACE_S, _MIN_HELPER_POLL_S, _MAX_HELPER_POLL_S = 5.0, 0.005, 0.5
 
 SHIM_KILLED = "its shim was killed"
 SHIM_UNKNOWN = "the record of its shim was lost"
@@ -136,7 +136,7 @@ async def end_by_helper(
         await asyncio.sleep(_HELPER_POLL_S)
 
 
-async def wait_for_last_process(world: LocalWorld, grace_s: float = KEEPER_GRACE_S) -> None:
+async def wait_for_last_process(world: LocalWorld, grace_s: float = SUBREAPER_GRACE_S) -> None:
     """Wait until the root helper has seen the last process of a world end.
 
     The subreaper of the world ends its processes when the shim has ended. If that takes longer than

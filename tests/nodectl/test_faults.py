@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl.controller.controller import SOCKET_NAME
+from pliant.nodectl.controller.node_worlds import SOCKET_NAME
 from pliant.nodectl.host import procfs
 from pliant.nodectl.shim.ranks import TERMINATED
 from pliant.nodectl.world_folder import WorldFolder

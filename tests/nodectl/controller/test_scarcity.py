@@ -20,7 +20,7 @@ from pliant.nodectl.controller import world_adoption
 from pliant.nodectl.controller.controller import Controller
 from pliant.nodectl.controller.launcher_client import LauncherCallbacks
 from pliant.nodectl.controller.local_world import LocalWorld, add_missing_exits
-from pliant.nodectl.controller.server_links import SecretLink, server_finder
+from pliant.nodectl.controller.server_connection.server_links import SecretLink, server_finder
 from pliant.nodectl.controller.world_adoption import SHIM_KILLED, kill_orphans
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.procfs import ProcessIdentity

@@ -25,7 +25,8 @@ CHANGES = (
     # A kind of report that the other side does not know: it goes with each beat.
     ("protos/node.proto", "RanksExited ranks_exited = 5;", "RanksExited ranks_exited = 5;\n"
      "    Beat warmth = 89;"),
-    ("nodectl/controller/server_stream.py", "            self.report(wire.NodeReport(beat=beat))\n",
+    ("nodectl/controller/server_connection/server_stream.py",
+     "            self.report(wire.NodeReport(beat=beat))\n",
      "            self.report(wire.NodeReport(warmth=beat))\n"
      "            self.report(wire.NodeReport(beat=beat))\n"),
     ("server/rpc/node_service.py", "if kind is None:", 'if kind in (None, "warmth"):'),

@@ -18,8 +18,8 @@ import psutil
 
 from pliant.core.support.base_error import PliantError
 from pliant.faults import message
-from pliant.nodectl.controller.confirmed_heartbeat import ConfirmedHeartbeat
-from pliant.nodectl.controller.server_links import ServerLink, Stream
+from pliant.nodectl.controller.server_connection.confirmed_heartbeat import ConfirmedHeartbeat
+from pliant.nodectl.controller.server_connection.server_links import ServerLink, Stream
 from pliant.nodectl.host.checkpoint_folder import CheckpointFolderTest
 from pliant.protos import node_pb2 as wire
 from pliant.protos import versions

@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer
-from pliant.nodectl.controller import server_stream
-from pliant.nodectl.controller.server_links import SecretLink, read_secret, server_finder
-from pliant.nodectl.controller.server_stream import ControllerStream
+from pliant.nodectl.controller.server_connection import server_stream
+from pliant.nodectl.controller.server_connection.server_links import (
+    SecretLink,
+    read_secret,
+    server_finder,
+)
+from pliant.nodectl.controller.server_connection.server_stream import ControllerStream
 from pliant.protos import node_pb2 as wire
 from pliant.protos import versions
 

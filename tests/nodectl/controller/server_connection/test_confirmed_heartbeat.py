@@ -10,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.nodectl import lease_expiry
-from pliant.nodectl.controller.confirmed_heartbeat import ConfirmedHeartbeat, expired_order
+from pliant.nodectl.controller.server_connection.confirmed_heartbeat import (
+    ConfirmedHeartbeat,
+    expired_order,
+)
 from pliant.nodectl.shim import lease_enforcement as shim_lease
 from pliant.nodectl.shim.event_loop import ScheduledCall
 from pliant.nodectl.shim.lease_enforcement import Lease

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.nodectl.controller.last_server_generation import (
+from pliant.nodectl.controller.server_connection.last_server_generation import (
     MAX_STEP,
     ServerStart,
     read_generation,
