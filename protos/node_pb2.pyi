@@ -38,6 +38,7 @@ class NodeReport(_message.Message):
     RENEW_CERTIFICATE_FIELD_NUMBER: _builtins.int
     RELAY_FIELD_NUMBER: _builtins.int
     CHECKPOINT_FOLDER_FIELD_NUMBER: _builtins.int
+    CHECKPOINTS_REMOVED_FIELD_NUMBER: _builtins.int
     PROOF_FIELD_NUMBER: _builtins.int
     PART_FIELD_NUMBER: _builtins.int
     proof: _builtins.bytes
@@ -61,6 +62,8 @@ class NodeReport(_message.Message):
     @_builtins.property
     def checkpoint_folder(self) -> Global___CheckpointFolder: ...
     @_builtins.property
+    def checkpoints_removed(self) -> Global___CheckpointsRemoved: ...
+    @_builtins.property
     def part(self) -> Global___ReportPart: ...
     def __init__(
         self,
@@ -74,14 +77,15 @@ class NodeReport(_message.Message):
         renew_certificate: Global___RenewCertificate | None = ...,
         relay: Global___Relay | None = ...,
         checkpoint_folder: Global___CheckpointFolder | None = ...,
+        checkpoints_removed: Global___CheckpointsRemoved | None = ...,
         proof: _builtins.bytes = ...,
         part: Global___ReportPart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "checkpoint_folder", b"checkpoint_folder", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "relay", b"relay", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "checkpoint_folder", b"checkpoint_folder", "checkpoints_removed", b"checkpoints_removed", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "relay", b"relay", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "checkpoint_folder", b"checkpoint_folder", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "relay", b"relay", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "checkpoint_folder", b"checkpoint_folder", "checkpoints_removed", b"checkpoints_removed", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "relay", b"relay", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register", "beat", "world_ready", "fence", "ranks_exited", "able", "renew_certificate", "relay", "checkpoint_folder", "proof", "part"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register", "beat", "world_ready", "fence", "ranks_exited", "able", "renew_certificate", "relay", "checkpoint_folder", "checkpoints_removed", "proof", "part"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -138,6 +142,31 @@ class CheckpointFolder(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CheckpointFolder: _TypeAlias = CheckpointFolder  # noqa: Y015
+
+@_typing.final
+class CheckpointsRemoved(_message.Message):
+    """The answer to RemoveCheckpoints."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    job: _builtins.int
+    problem: _builtins.str
+    """why something is left; empty if nothing is"""
+    def __init__(
+        self,
+        *,
+        job: _builtins.int = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "problem", b"problem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckpointsRemoved: _TypeAlias = CheckpointsRemoved  # noqa: Y015
 
 @_typing.final
 class ReportPart(_message.Message):
@@ -613,6 +642,7 @@ class NodeOrder(_message.Message):
     CERTIFICATES_FIELD_NUMBER: _builtins.int
     SIGNAL_FIELD_NUMBER: _builtins.int
     RELAY_FIELD_NUMBER: _builtins.int
+    REMOVE_CHECKPOINTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___Welcome: ...
     @_builtins.property
@@ -635,6 +665,8 @@ class NodeOrder(_message.Message):
     def signal(self) -> Global___Signal: ...
     @_builtins.property
     def relay(self) -> Global___Relay: ...
+    @_builtins.property
+    def remove_checkpoints(self) -> Global___RemoveCheckpoints: ...
     def __init__(
         self,
         *,
@@ -649,12 +681,13 @@ class NodeOrder(_message.Message):
         certificates: Global___Certificates | None = ...,
         signal: Global___Signal | None = ...,
         relay: Global___Relay | None = ...,
+        remove_checkpoints: Global___RemoveCheckpoints | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "certificates", b"certificates", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "relay", b"relay", "signal", b"signal", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "certificates", b"certificates", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "relay", b"relay", "remove_checkpoints", b"remove_checkpoints", "signal", b"signal", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "certificates", b"certificates", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "relay", b"relay", "signal", b"signal", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "certificates", b"certificates", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "relay", b"relay", "remove_checkpoints", b"remove_checkpoints", "signal", b"signal", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "refused", "start_world", "fence_done", "control", "kill", "exit_ack", "beat_heard", "certificates", "signal", "relay"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "refused", "start_world", "fence_done", "control", "kill", "exit_ack", "beat_heard", "certificates", "signal", "relay", "remove_checkpoints"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -864,7 +897,7 @@ class StartWorld(_message.Message):
     processors that the job has on this node; none: not at all. Empty: rank.
     """
     signed_order: _builtins.bytes
-    """For the root helper of the node, see pliant.protos.identity.launch_order; empty if the cluster
+    """For the root helper of the node, see pliant.protos.signed_orders.launch_order; empty if the cluster
     has no identity. Signed when the order is sent, because it is valid for minutes only.
     """
     @_builtins.property
@@ -931,6 +964,31 @@ class StartWorld(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__stop_after_s) -> _WhichOneofReturnType__stop_after_s | None: ...
 
 Global___StartWorld: _TypeAlias = StartWorld  # noqa: Y015
+
+@_typing.final
+class RemoveCheckpoints(_message.Message):
+    """Have the root helper remove the checkpoints of a job that has ended, with the rights of its user."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    SIGNED_ORDER_FIELD_NUMBER: _builtins.int
+    job: _builtins.int
+    signed_order: _builtins.bytes
+    """see pliant.protos.signed_orders.removal_order"""
+    def __init__(
+        self,
+        *,
+        job: _builtins.int = ...,
+        signed_order: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "signed_order", b"signed_order"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveCheckpoints: _TypeAlias = RemoveCheckpoints  # noqa: Y015
 
 @_typing.final
 class Device(_message.Message):

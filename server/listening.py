@@ -27,6 +27,7 @@ from pliant.server.execution.execute import CoreLoop
 from pliant.server.registry.shared_folder_test import SharedFolderTest
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.rpc.app_service import AppService
+from pliant.server.rpc.checkpoint_removals import CheckpointRemovals
 from pliant.server.rpc.exit_collector import ExitCollector
 from pliant.server.rpc.grpc_server import (
     Endpoint,
@@ -87,6 +88,8 @@ class ServiceParts:
     on_node_registered: Callable[[NodeRegistered], None]
     #: Finds out which nodes share the folder of checkpoints.
     shared_folder: SharedFolderTest
+    #: Has nodes remove the checkpoints of users.
+    removals: CheckpointRemovals
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +254,7 @@ class Services:
             ),
         )
         nodes.on_registered.append(parts.on_node_registered)
-        nodes.shared_folder = parts.shared_folder
+        nodes.shared_folder, nodes.removals = parts.shared_folder, parts.removals
         return nodes
 
     def _application_service(self) -> AppService:

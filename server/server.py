@@ -17,6 +17,7 @@ from pliant.core.commands import Command, Note
 from pliant.core.events import SettingsChanged
 from pliant.core.state.accounting import Accounting
 from pliant.core.state_machine import Core
+from pliant.core.values.ids import JobId
 from pliant.core.values.processors import from_indices
 from pliant.protos.daemons.atomic_files import write_whole
 from pliant.protos.daemons.service_manager import ServiceManager
@@ -50,6 +51,7 @@ from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.shared_folder_test import SharedFolderTest
 from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, StatusCache
+from pliant.server.rpc.checkpoint_removals import CheckpointRemovals
 from pliant.server.rpc.exit_collector import ExitCollector
 from pliant.server.rpc.grpc_server import GrpcServer
 from pliant.server.rpc.nodelist import NodeList
@@ -148,6 +150,8 @@ class Server:
             user_limits=config.limits_of_users(),
         )
         self._status.resources = config.resources
+        signer = self._load_signer()
+        self._removals = self._make_removals(signer)
         self._dispatcher = CommandDispatcher(
             self._connections,
             self._worlds,
@@ -155,7 +159,7 @@ class Server:
             self._programs,
             self._tokens,
             self._launch_settings(),
-            self._load_signer(),
+            signer,
         )
         self._planner = Planner(
             config.strategy, config.strategy_options, config.strategy_deadline_s
@@ -237,6 +241,7 @@ class Server:
             self._services.stop_joining()
         self._connections.close_all()
         self._rpc.stop()
+        self._removals.stop()
         self._shared_folder.remove()
         self._nodelist.stop()
         self._core_loop.stop()
@@ -265,6 +270,20 @@ class Server:
         except RolesFileError as error:  # it was good a moment ago
             log.error("SIGHUP: %s; the roles are unchanged", error)
         logging.getLogger().setLevel(logging.DEBUG if config.debug else logging.INFO)
+
+    def _make_removals(self, signer: OrderSigner | None) -> CheckpointRemovals:
+        """Return what has nodes remove the checkpoints of users."""
+        removals = CheckpointRemovals(
+            self._connections, signer, self._checkpoint_dirs.path_of, self._uid_of
+        )
+        if signer is not None:
+            self._checkpoint_dirs.on_foreign = removals.add
+        return removals
+
+    def _uid_of(self, job: JobId) -> int | None:
+        """Return the user of a job that has ended, None if the job is unknown."""
+        entry = self._status.entry(job)
+        return entry.uid if entry is not None else self._reader.uid_of(job)
 
     def _collect_ended_jobs(self, jobs: Sequence[int]) -> None:
         """Pass ended jobs to the collector of exits, which is made after the core loop."""
@@ -350,6 +369,7 @@ class Server:
             self._rate_limiter,
             self._job_ids.on_node_registered,
             self._shared_folder,
+            self._removals,
         )
         services = Services(parts, self._config, self._generation, self._secret)
         self._services = services

@@ -61,7 +61,7 @@ ORDER = {
         channel daemons generate key_proof sanitize_text versions
         address codec
         checkpoint_codec split_reports identity
-        node_joining
+        node_joining signed_orders
     """,
     "faults": """
         registry

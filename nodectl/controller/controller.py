@@ -215,6 +215,8 @@ class Controller:
                 send_signal(self._worlds.values(), order.signal)
             case "exit_ack":
                 self._node_worlds.acknowledge(order.exit_ack)
+            case "remove_checkpoints" if self._users is not None:
+                self._users.remove_checkpoints(order.remove_checkpoints, self._server.report)
             case "relay":
                 if (world := self._worlds.get(order.relay.world)) is not None:
                     world.pass_on(order.relay)

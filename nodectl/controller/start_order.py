@@ -36,8 +36,9 @@ from pliant.nodectl.world_folder import (
     to_text,
 )
 from pliant.protos import node_pb2 as wire
-from pliant.protos.identity.launch_content import job_variables
-from pliant.protos.identity.launch_order import SIGNATURE_BYTES, LaunchOrderError, decode
+from pliant.protos.signed_orders.launch_content import job_variables
+from pliant.protos.signed_orders.launch_order import LaunchOrderError, decode
+from pliant.protos.signed_orders.signed_order import SIGNATURE_BYTES
 
 if TYPE_CHECKING:
     # It loads the package cryptography, which a node without a certificate does not need.

@@ -2,7 +2,7 @@
 
 It is the only part of Pliant that runs as root. Read its modules in this order: `config` (files
 that root owns), `request_checks` (everything that must hold of a launch order), `become_user`,
-`job_folders`, `world_subreaper` (the processes of a world), `audit_log`, `service` (the
+`folders` (of jobs), `world_subreaper` (the processes of a world), `audit_log`, `service` (the
 controller's socket).
 
 It believes the server's signature, and nothing else that the controller says. It never reads what a

@@ -1,7 +1,8 @@
-"""The checks of a request to start a world: everything that must hold before a process is forked.
+"""The checks of a request: everything that must hold before a process is forked for it.
 
-A request has two parts: the launch order that the server signed, and the content that the order
-covers. The content is in a sealed memory file, so that nobody can change it after it was checked.
+A request to remove checkpoints is an order that the server signed. A request to start a world has
+two parts: the launch order that the server signed, and the content that the order covers. The
+content is in a sealed memory file, so that nobody can change it after it was checked.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ from pliant.nodectl.world_folder import WORLD_NAME
 from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.daemons.private_paths import open_private_file
 from pliant.protos.identity.identity_errors import IdentityError
-from pliant.protos.identity.launch_content import LaunchContent, signed_variables
-from pliant.protos.identity.launch_order import (
+from pliant.protos.signed_orders.launch_content import LaunchContent, signed_variables
+from pliant.protos.signed_orders.launch_order import (
     LaunchOrder,
     LaunchOrderError,
-    OrderRefusal,
     check_digest,
     verify,
 )
-from pliant.protos.identity.nonce_window import NonceWindow
+from pliant.protos.signed_orders.nonce_window import NonceWindow
+from pliant.protos.signed_orders.removal_order import RemovalOrder, verify_removal
+from pliant.protos.signed_orders.signed_order import OrderRefusal, SignedOrder, SignedOrderError
 
 MAX_CONTENT_BYTES = 32 << 20
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
@@ -79,15 +81,7 @@ class RequestVerifier:
             HelperRefusalError: it must not be carried out.
         """
         try:
-            order = verify(
-                signed,
-                self._config.key,
-                cluster=self._config.cluster,
-                node=self._config.node,
-                now=self._clock(),
-                min_generation=self._generation,
-                allowed_system_users=self._config.system_users,
-            )
+            order = verify(signed, self._config.key, **self._known())
             record = _read_content(content)
             covered = content_of(record)
             check_digest(order, covered.digest())
@@ -110,13 +104,42 @@ class RequestVerifier:
         ) as error:
             message = f"the request is damaged ({type(error).__name__})"
             raise HelperRefusalError(OrderRefusal.FORMAT.value, message) from None
+        user = self._find_user(order)
+        memory = covered.memory_bytes
+        return CheckedLaunch(order, covered.world, user, tasks, mapping, ranks, memory, cpus)
+
+    def check_removal(self, signed: bytes) -> tuple[RemovalOrder, User]:
+        """Check a request to remove checkpoints; call `use` before it is carried out.
+
+        Returns:
+            The order, and the user with whose rights it is carried out.
+
+        Raises:
+            HelperRefusalError: it must not be carried out.
+        """
+        try:
+            order = verify_removal(signed, self._config.key, **self._known())
+        except SignedOrderError as error:
+            raise HelperRefusalError(error.refusal.value, str(error)) from None
+        return order, self._find_user(order)
+
+    def _known(self) -> dict[str, Any]:
+        """Return what this node knows, by which an order is verified."""
+        return {
+            "cluster": self._config.cluster,
+            "node": self._config.node,
+            "now": self._clock(),
+            "min_generation": self._generation,
+            "allowed_system_users": self._config.system_users,
+        }
+
+    def _find_user(self, order: SignedOrder) -> User:
+        """Return the user of an order, whose processes may run here."""
         config = self._config
         if order.uid == config.account_uid and order.uid not in config.system_users:
             message = f"user {order.uid} is the account of the controller, and has the node's key"
             raise HelperRefusalError("user", message)
-        user = find_user(order.uid, order.gid)
-        memory = covered.memory_bytes
-        return CheckedLaunch(order, covered.world, user, tasks, mapping, ranks, memory, cpus)
+        return find_user(order.uid, order.gid)
 
     def check_cpus(self, value: object) -> tuple[int, ...]:
         """Check the CPUs that a controller names; without any, return those that root allows.
@@ -138,13 +161,12 @@ class RequestVerifier:
         limits = [limit for limit in (wanted, self._config.max_tasks) if limit > 0]
         return min(limits, default=0)
 
-    def use(self, launch: CheckedLaunch) -> None:
+    def use(self, order: SignedOrder) -> None:
         """Record that an order was used, so that it is never accepted again, even after a restart.
 
         Raises:
             HelperRefusalError: it was used before, or its use cannot be recorded.
         """
-        order = launch.order
         try:
             self._window.use(order.nonce, keep_until=order.keep_nonce_until, now=self._clock())
             if order.generation > self._generation:

@@ -12,6 +12,7 @@ start      order, one descriptor (the content)    shim, start: its process and s
 find       world                                  shim, start; or neither, if it does not run
 end        world                                  found: whether it ran; its processes are killed
 cpus       world, cpus                            enforced: whether the kernel keeps it on them
+remove     order (to remove checkpoints)          problem: why something is left, or empty
 =========  =====================================  ==================================================
 
 A refusal is answered with ``refused`` (its kind) and ``reason``.
@@ -23,19 +24,22 @@ import fcntl
 import json
 import os
 import selectors
+import signal
 import socket
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from pliant.nodectl.host import cgroup
 from pliant.nodectl.host.containment import find_controllers
 from pliant.nodectl.root_helper.audit_log import AuditLog
 from pliant.nodectl.root_helper.config import HelperConfig
+from pliant.nodectl.root_helper.folders.checkpoint_removal import fork_removal
+from pliant.nodectl.root_helper.folders.job_folders import JobFolders
 from pliant.nodectl.root_helper.helper_errors import HelperConfigError, HelperRefusalError
-from pliant.nodectl.root_helper.job_folders import JobFolders
 from pliant.nodectl.root_helper.request_checks import RequestVerifier
 from pliant.nodectl.root_helper.started_worlds import Started
 from pliant.nodectl.root_helper.subreaper_pool import SubreaperPool
@@ -47,6 +51,9 @@ from pliant.protos.daemons.service_manager import ServiceManager
 MAX_MESSAGE_BYTES = 48 << 10
 MAX_CONNECTIONS = 8
 MAX_WORLDS = 4096
+#: Processes that remove checkpoints at the same time, and seconds that one may take. Its user can
+#: stop it.
+MAX_REMOVALS, REMOVAL_TIMEOUT_S = 8, 600.0
 #: Messages that may come at once, and then in a second.
 BURST, RATE_PER_S = 1000, 200.0
 #: Seconds between two rounds of clean-up, and without a request before an early one.
@@ -86,6 +93,8 @@ class HelperService:
         #: The worlds at the last look. Subreapers that an earlier helper forked are no children.
         self._worlds = set[str]()
         self._is_unclean, self._collect_at = True, 0.0
+        #: The processes that remove checkpoints, and when each is killed.
+        self._removals: dict[int, float] = {}
         try:
             self._subreapers = SubreaperPool(self._records, config.shims)
         except OSError as error:
@@ -142,7 +151,10 @@ class HelperService:
                 self._close(sock)
                 return
             is_whole = not got & (socket.MSG_TRUNC | socket.MSG_CTRUNC)
-            answer = self._answer(data if is_whole else b"", handles)
+            answer = self._answer(sock, data if is_whole else b"", handles)
+            if answer is None:
+                self._close(sock)
+                return
             sock.send(json.dumps(answer).encode("ascii"))
         except OSError:  # it is gone, or does not read its answers
             if sock in self._connections:
@@ -153,7 +165,10 @@ class HelperService:
 
     # ------------------------------------------------------------------ requests
 
-    def _answer(self, data: bytes, handles: list[int]) -> dict[str, Any]:
+    def _answer(
+        self, sock: socket.socket, data: bytes, handles: list[int]
+    ) -> dict[str, Any] | None:
+        """Carry out a request, and return the answer; None if another process answers."""
         try:
             self._count_message()
             try:
@@ -168,20 +183,27 @@ class HelperService:
                 return {"node": self._config.node, "cluster": self._config.cluster, "jobs": jobs}
             if operation == "controllers":
                 return dict(self._controllers)
-            started = self._find(world)
-            if operation == "find":
-                return {} if started is None else started.shim_fields()
-            if operation == "end":
-                return self._end(started)
-            if operation == "cpus":
-                return self._limit_cpus(started, message)
-            raise HelperRefusalError("message", "there is no such operation")
+            if operation == "remove":
+                self._remove_checkpoints(sock, message)
+                return None
+            return self._act_on_world(operation, self._find(world), message)
         except HelperRefusalError as error:
             self._log.refused(error.refusal, str(error))
             return {"refused": error.refusal, "reason": str(error)}
         except Exception as error:  # no request may end the helper, which all users need
             self._log.refused("internal", f"{type(error).__name__}: {error}")
             return {"refused": "internal", "reason": "an internal error; see the helper's log"}
+
+    def _act_on_world(
+        self, operation: object, started: Started | None, message: dict[str, Any]
+    ) -> dict[str, Any]:
+        if operation == "find":
+            return {} if started is None else started.shim_fields()
+        if operation == "end":
+            return self._end(started)
+        if operation == "cpus":
+            return self._limit_cpus(started, message)
+        raise HelperRefusalError("message", "there is no such operation")
 
     def _count_message(self) -> None:
         now = time.monotonic()
@@ -207,7 +229,7 @@ class HelperService:
         except OSError as error:
             raise HelperRefusalError("job-folder", f"{launch.folder}: {error.strerror}") from None
         try:
-            self._verifier.use(launch)
+            self._verifier.use(order)
             shim = self._subreapers.start(launch, folder, content)
         except OSError as error:
             self._is_unclean = True
@@ -222,6 +244,23 @@ class HelperService:
             f"({launch.user.name}), shim {shim.pid}"
         )
         return {"shim": shim.pid, "start": shim.start}
+
+    def _remove_checkpoints(self, sock: socket.socket, message: dict[str, Any]) -> None:
+        """Have a process of the user remove the checkpoints of a job, and answer."""
+        try:
+            signed = bytes.fromhex(message["order"])
+        except (LookupError, TypeError, ValueError):
+            raise HelperRefusalError("message", "no order") from None
+        order, user = self._verifier.check_removal(signed)
+        if len(self._removals) >= MAX_REMOVALS:
+            raise HelperRefusalError("rate", f"{MAX_REMOVALS} removals have not ended yet")
+        self._verifier.use(order)
+        try:
+            pid = fork_removal(Path(order.folder), user, sock)
+        except OSError as error:
+            raise HelperRefusalError("start", f"cannot fork: {error.strerror}") from None
+        self._removals[pid] = time.monotonic() + REMOVAL_TIMEOUT_S
+        self._log.note(f"removing {order.folder}: job {order.job}, user {order.uid} ({user.name})")
 
     def _end(self, started: Started | None) -> dict[str, Any]:
         if started is not None:
@@ -253,8 +292,11 @@ class HelperService:
     def _collect(self) -> None:
         """Reap subreapers, and remove what ended jobs have left."""
         with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
+            while ended := os.waitpid(-1, os.WNOHANG)[0]:
+                self._removals.pop(ended, None)
                 self._is_unclean = True
+        for pid in [pid for pid, until in self._removals.items() if until < time.monotonic()]:
+            os.kill(pid, signal.SIGKILL)  # a child of this process: the number is still its own
         worlds = set(os.listdir(self._records))
         if not self._is_unclean and worlds >= self._worlds:  # no world has ended
             self._worlds = worlds

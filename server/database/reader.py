@@ -178,6 +178,11 @@ class Reader:
             return row_codecs.read_column("job", row._mapping, "program", Program.from_json)
         return None
 
+    def uid_of(self, job: int) -> int | None:
+        """Return the user id of a job, None if the job is unknown."""
+        rows = self._rows(select(tables.job.c.uid).where(tables.job.c.id == job))
+        return int(rows[0].uid) if rows else None
+
     def job_with_key(self, uid: int, key: str) -> int | None:
         """Return the number of the job that a user submitted with a key, None if there is none."""
         where = (tables.job.c.uid == uid) & (tables.job.c.submit_key == key)

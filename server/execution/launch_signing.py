@@ -1,7 +1,7 @@
-"""Sign the orders to start processes, so that nodes may start them as the users of the jobs.
+"""Sign orders that the root helpers of nodes carry out with the rights of the users of jobs.
 
-The order is signed when it is sent, because it is valid for a few minutes. A node verifies it and
-uses it once (`pliant.protos.identity.launch_order`).
+An order is signed when it is sent, because it is valid for a few minutes. A node verifies it and
+uses it once (`pliant.protos.signed_orders`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
 from pliant.protos.identity.cluster_files import ORDER_KEY, load_identity, load_order_key
-from pliant.protos.identity.launch_content import LaunchContent
-from pliant.protos.identity.launch_order import LaunchOrder, new_nonce, sign
+from pliant.protos.signed_orders.launch_content import LaunchContent
+from pliant.protos.signed_orders.launch_order import LaunchOrder
+from pliant.protos.signed_orders.removal_order import RemovalOrder
+from pliant.protos.signed_orders.signed_order import new_nonce, sign
 
 #: Seconds for which an order may be carried out.
 LIFETIME_S = 240
@@ -72,6 +74,37 @@ class OrderSigner:
             self._key,
         )
         return True
+
+    def sign_removal(self, node: NodeName, job: int, uid: int, folder: Path) -> bytes | None:
+        """Return the signed order to remove the checkpoints of a job.
+
+        Args:
+            node: that gets it.
+            job: that has ended.
+            uid: of its user.
+            folder: of its checkpoints.
+
+        Returns:
+            The order; None if the user has no account on this host.
+        """
+        try:
+            gid = pwd.getpwuid(uid).pw_gid
+        except KeyError:
+            return None
+        now = int(self._clock())
+        order = RemovalOrder(
+            cluster=self._cluster,
+            node=node,
+            folder=str(folder),
+            generation=self._generation,
+            job=job,
+            uid=uid,
+            gid=gid,
+            issued=now,
+            expires=now + LIFETIME_S,
+            nonce=new_nonce(),
+        )
+        return sign(order, self._key)
 
 
 def load_signer(directory: Path, generation: int) -> OrderSigner | None:

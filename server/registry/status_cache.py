@@ -300,6 +300,10 @@ class StatusCache:
             else:
                 self._root_helpers.discard(node)
 
+    def has_root_helper(self, node: NodeName) -> bool:
+        """Return whether a node starts jobs as their users."""
+        return node in self._root_helpers
+
     def resource_use(self) -> dict[str, dict[str, int]]:
         """Return the total, used and free amount of each named resource."""
         used: Counter[str] = Counter()

@@ -21,7 +21,8 @@ from pliant.protos.split_reports import join
 from pliant.server.authentication.opening_handshake import NodeNotAdmittedError
 from pliant.server.execution.connections import Connections, NodeStream, Stream
 from pliant.server.execution.execute import CoreLoop
-from pliant.server.registry.shared_folder_test import SharedFolderTest
+from pliant.server.registry.shared_folder_test import SHARED, SharedFolderTest
+from pliant.server.rpc.checkpoint_removals import CheckpointRemovals
 from pliant.server.rpc.exit_collector import EndReport, ExitCollector
 from pliant.server.rpc.lost_message_detection import LostMessageDetector
 from pliant.server.rpc.node_authentication import NEEDS_SECRET, NodeAuthenticator, NodePeer
@@ -85,6 +86,8 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self.application_address = ""
         #: The test of the folder of checkpoints; None if nodes are not tested.
         self.shared_folder: SharedFolderTest | None = None
+        #: Has nodes remove checkpoints of users; None if nodes are not asked.
+        self.removals: CheckpointRemovals | None = None
 
     async def Connect(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
         """Serve one controller until either side ends the stream."""
@@ -172,6 +175,8 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             if reader is not None:
                 reader.cancel()
             self._connections.detach_node(event.name, stream)
+            if self.removals is not None and not self._connections.node_connected(event.name):
+                self.removals.on_node_gone(event.name)
             log.info("node %s: stream closed", event.name)
 
     def _stale(self, register: node_pb2.Register) -> str | None:
@@ -239,9 +244,12 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             return
         if kind == "checkpoint_folder":
             delivery.reports += 1
-            if self.shared_folder is not None:
-                found = self.shared_folder.evaluate(node, report.checkpoint_folder)
-                self._nodelist.publish_checkpoint_folder(node, found)
+            self._note_checkpoint_folder(node, report.checkpoint_folder)
+            return
+        if kind == "checkpoints_removed":
+            delivery.reports += 1
+            if self.removals is not None:
+                self.removals.on_result(node, report.checkpoints_removed)
             return
         if kind == "relay":
             delivery.reports += 1
@@ -253,6 +261,14 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         for _ in times:
             self._hear(node, report)
         delivery.reports += bool(times)
+
+    def _note_checkpoint_folder(self, node: NodeName, report: node_pb2.CheckpointFolder) -> None:
+        if self.shared_folder is None or self.removals is None:
+            return
+        found = self.shared_folder.evaluate(node, report)
+        self._nodelist.publish_checkpoint_folder(node, found)
+        is_able = found == SHARED and self._nodelist.has_root_helper(node)
+        self.removals.on_node(node, is_able=is_able)
 
     def _hear(self, node: NodeName, report: node_pb2.NodeReport) -> None:
         match report.WhichOneof("body"):

@@ -148,6 +148,10 @@ class NodeList:
         """Note whether a node that registers starts jobs as their users."""
         self._status.note_root_helper(node, has_one)
 
+    def has_root_helper(self, node: NodeName) -> bool:
+        """Return whether a node starts jobs as their users."""
+        return self._status.has_root_helper(node)
+
     def start(self, on_fault: Callable[[str], None]) -> None:
         """Start the thread; ``on_fault`` gets its name if it ends unexpectedly."""
         self._thread = start_thread("nodelist", self._run, on_fault)

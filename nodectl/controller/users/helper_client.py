@@ -21,6 +21,8 @@ from pliant.protos.daemons.peer_credentials import peer_uid
 
 #: Seconds that a request may take.
 TIMEOUT_S = 60.0
+#: Seconds that the removal of checkpoints may take.
+REMOVAL_TIMEOUT_S = 300.0
 _MAX_ANSWER = 1 << 16
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
@@ -118,10 +120,28 @@ class HelperClient:
         answer = self._ask({"op": "cpus", "world": world, "cpus": list(cpus)})
         return bool(answer["enforced"])
 
-    def _ask(self, message: dict[str, Any], handle: int | None = None) -> dict[str, Any]:
+    def remove_checkpoints(self, order: bytes) -> str:
+        """Have the checkpoints of a job removed as its user; return why some are left, or empty.
+
+        Args:
+            order: signed by the server.
+
+        Raises:
+            HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
+        """
+        answer = self._ask({"op": "remove", "order": order.hex()}, timeout_s=REMOVAL_TIMEOUT_S)
+        return str(answer["problem"])
+
+    def _ask(
+        self,
+        message: dict[str, Any],
+        handle: int | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+    ) -> dict[str, Any]:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-                sock.settimeout(TIMEOUT_S)
+                sock.settimeout(timeout_s)
                 sock.connect(str(self.path))
                 if peer_uid(sock) != self._owner:
                     raise HelperUnavailableError(f"{self.path}: another account listens there")

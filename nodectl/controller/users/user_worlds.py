@@ -48,6 +48,8 @@ _MAX_PAIRS = 1 << 16
 _MAX_PACKET = 1 << 22
 #: Connections of a user, beyond one for each world.
 _MORE_CONNECTIONS = 4
+#: Removals of checkpoints at the same time, because a slow file system holds a thread for each.
+MAX_REMOVALS = 2
 #: Seconds in which a helper that was killed during a start should answer again.
 _RETURN_S, _POLL_S = 15.0, 0.5
 #: Refusals for which another node, or a later start on this one, may have another answer.
@@ -134,6 +136,7 @@ class UserWorlds:
         self._worlds = worlds
         self._callbacks = callbacks
         self._tasks: set[asyncio.Task[None]] = set()
+        self._removals = asyncio.Semaphore(MAX_REMOVALS)
         self._listener = ShimListener(
             helper.path.parent / "shims",
             SOCKET_NAME,
@@ -198,6 +201,26 @@ class UserWorlds:
                 node_fault=refusal is None or refusal in _NODE_FAULTS,
                 user_refused=refusal in _USER_REFUSALS,
             )
+
+    def remove_checkpoints(
+        self, order: wire.RemoveCheckpoints, report: Callable[[wire.NodeReport], None]
+    ) -> None:
+        """Have the helper remove the checkpoints of a job that has ended, and report the result."""
+        task = asyncio.create_task(self._remove_checkpoints(order, report))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _remove_checkpoints(
+        self, order: wire.RemoveCheckpoints, report: Callable[[wire.NodeReport], None]
+    ) -> None:
+        async with self._removals:
+            try:
+                signed = order.signed_order
+                problem = await asyncio.to_thread(self.helper.remove_checkpoints, signed)
+            except (HelperRefusedError, HelperUnavailableError) as error:
+                problem = str(error)
+        result = wire.CheckpointsRemoved(job=order.job, problem=sanitize_text(problem))
+        report(wire.NodeReport(checkpoints_removed=result))
 
     async def find_shim(self, world: LocalWorld) -> None:
         """Look for the shim of a world whose start an earlier controller requested."""

@@ -19,7 +19,7 @@ from pliant.nodectl.root_helper.request_checks import content_of
 from pliant.nodectl.settings import ControllerSettings
 from pliant.nodectl.world_folder import SpooledExit, StartRequest, WorldFolder
 from pliant.protos import node_pb2 as wire
-from pliant.protos.identity.launch_content import NODE_VARIABLES, LaunchContent
+from pliant.protos.signed_orders.launch_content import NODE_VARIABLES, LaunchContent
 
 ACCESS = ApplicationAccess("127.0.0.1:7", b"roots")
 

@@ -24,8 +24,10 @@ from pliant.nodectl.controller.users.helper_client import HelperClient, encode_c
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.world_folder import StartRequest
 from pliant.protos.identity import keys
-from pliant.protos.identity.launch_content import LaunchContent, signed_variables
-from pliant.protos.identity.launch_order import LaunchOrder, new_nonce, sign
+from pliant.protos.signed_orders.launch_content import LaunchContent, signed_variables
+from pliant.protos.signed_orders.launch_order import LaunchOrder
+from pliant.protos.signed_orders.removal_order import RemovalOrder
+from pliant.protos.signed_orders.signed_order import new_nonce, sign
 from testkit import wait_until
 
 #: The controller's account, and two users. Both are in the group RESEARCH, too.
@@ -229,6 +231,29 @@ os.execvp(sys.argv[1], sys.argv[1:])
         data = encode_content(request, **(secrets | content))
         with acting_as(uid):
             return self.client().start(order, data)
+
+    def sign_removal(self, folder: Path, uid: int = ALICE, **changes: Any) -> bytes:
+        """Return the server's order to remove the checkpoints of job 7; see `sign`."""
+        now = int(time.time())
+        key = changes.pop("key", self.key)
+        fields: dict[str, Any] = {
+            "cluster": CLUSTER,
+            "node": NODE,
+            "folder": str(folder),
+            "generation": 3,
+            "job": 7,
+            "uid": uid,
+            "gid": uid,
+            "issued": now,
+            "expires": now + 120,
+            "nonce": new_nonce(),
+        }
+        return sign(RemovalOrder(**fields | changes), key)
+
+    def ask_removal(self, order: bytes, uid: int = ACCOUNT) -> str:
+        """Ask for a removal as the controller does; return why something is left."""
+        with acting_as(uid):
+            return self.client().remove_checkpoints(order)
 
     def start_world(self, request: StartRequest) -> ProcessIdentity:
         """Start a world by a right order; return its shim."""

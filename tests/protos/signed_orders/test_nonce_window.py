@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.protos.daemons.private_paths import UntrustedPathError
-from pliant.protos.identity import nonce_window
 from pliant.protos.identity.identity_errors import ReplayedOrderError, StoredIdentityError
-from pliant.protos.identity.launch_order import new_nonce
-from pliant.protos.identity.nonce_window import NonceWindow
+from pliant.protos.signed_orders import nonce_window
+from pliant.protos.signed_orders.nonce_window import NonceWindow
+from pliant.protos.signed_orders.signed_order import new_nonce
 
 NOW = 1_800_000_000.0
 RECORD = 28
@@ -165,7 +165,7 @@ USE_ALL = """
 import sys
 from pathlib import Path
 from pliant.protos.identity.identity_errors import ReplayedOrderError
-from pliant.protos.identity.nonce_window import NonceWindow
+from pliant.protos.signed_orders.nonce_window import NonceWindow
 window = NonceWindow(Path(sys.argv[1]))
 for number in range(1, int(sys.argv[2]) + 1):
     try:

@@ -10,18 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.protos.identity import keys
-from pliant.protos.identity.launch_order import (
-    MAX_LIFETIME_S,
-    SIGNATURE_BYTES,
+from pliant.protos.signed_orders.launch_order import (
     LaunchOrder,
     LaunchOrderError,
-    OrderRefusal,
     check_digest,
     decode,
     digest_launch,
+    verify,
+)
+from pliant.protos.signed_orders.signed_order import (
+    MAX_LIFETIME_S,
+    SIGNATURE_BYTES,
+    OrderRefusal,
     new_nonce,
     sign,
-    verify,
 )
 
 NOW = 1_800_000_000

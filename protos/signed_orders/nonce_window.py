@@ -1,4 +1,4 @@
-"""The nonces of launch orders that a node has carried out, on disk.
+"""The nonces of signed orders that a node has carried out, on disk.
 
 An order is carried out once, also after a crash: its nonce is on the disk before the order is
 carried out. Nonces of orders that have expired are removed, so the lifetime of orders bounds the
@@ -20,8 +20,8 @@ from pathlib import Path
 from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.daemons.private_paths import open_private_file
 from pliant.protos.identity.identity_errors import ReplayedOrderError, StoredIdentityError
-from pliant.protos.identity.launch_order import NONCE_BYTES
 from pliant.protos.identity.stored_files import lock_for
+from pliant.protos.signed_orders.signed_order import NONCE_BYTES
 
 _CONTENT = struct.Struct(f">{NONCE_BYTES}sd")
 _CHECKSUM = struct.Struct(">I")

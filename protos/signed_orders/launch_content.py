@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from pliant.protos.identity.launch_order import digest_launch
+from pliant.protos.signed_orders.launch_order import digest_launch
 
 if TYPE_CHECKING:
     from pliant.protos.node_pb2 import StartWorld

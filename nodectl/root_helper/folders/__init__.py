@@ -1,0 +1,1 @@
+"""Folders of jobs, which belong to users: the private ones of runs, and those of checkpoints."""

@@ -1,0 +1,96 @@
+"""Remove the checkpoints of a job in a process that has become the job's user.
+
+Everybody may write to the folder of checkpoints, so another user may have put anything in the place
+of the job's folder. Each folder is opened relative to the descriptor of the one above it, without
+following a link, and must belong to the user. The user's rights decide about everything inside.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from pliant.nodectl.root_helper.become_user import User, become, leave_session_keyring
+from pliant.nodectl.root_helper.descriptors import close_all_but
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_MAX_TEXT = 300
+
+
+def fork_removal(folder: Path, user: User, answer_to: socket.socket) -> int:
+    """Start a process that removes a folder as a user, and answers the controller.
+
+    Args:
+        folder: of the job's checkpoints, as a signed order names it.
+        user: of the job.
+        answer_to: the connection of the controller's request.
+
+    Returns:
+        The process.
+
+    Raises:
+        OSError: processes or memory are exhausted.
+    """
+    pid = os.fork()
+    if pid == 0:
+        _run(folder, user, answer_to)
+    return pid
+
+
+def _run(folder: Path, user: User, answer_to: socket.socket) -> NoReturn:
+    code = 1
+    try:
+        close_all_but({2, answer_to.fileno()})
+        leave_session_keyring()
+        become(user)
+        answer_to.setblocking(True)
+        answer_to.send(json.dumps({"problem": remove_folder(folder, user.uid)}).encode("ascii"))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def remove_folder(folder: Path, uid: int) -> str:
+    """Remove a folder of a user, with the rights of this process.
+
+    Returns:
+        Why something is left; empty if nothing is.
+    """
+    problems: list[str] = []
+    try:
+        # Only an administrator can change the path of the folder of all checkpoints.
+        base = os.open(folder.parent, _FOLDER)
+        try:
+            handle = os.open(folder.name, _FOLDER | os.O_NOFOLLOW, dir_fd=base)
+        except FileNotFoundError:
+            return ""  # removed before
+        owner = os.fstat(handle).st_uid
+        if owner != uid:
+            return f"the folder belongs to user {owner}"
+        for name in os.listdir(handle):
+            _remove_entry(name, handle, problems)
+        os.rmdir(folder.name, dir_fd=base)
+    except OSError as error:
+        problems.append(f"{error.filename or folder}: {error.strerror}")
+    except RecursionError:
+        problems.append("its folders are nested too deeply")
+    return problems[0][:_MAX_TEXT] if problems else ""
+
+
+def _remove_entry(name: str, handle: int, problems: list[str]) -> None:
+    try:
+        try:
+            os.unlink(name, dir_fd=handle)
+        except IsADirectoryError:
+            # It opens folders by descriptors and follows no link. What it cannot remove is named by
+            # the error of `rmdir`.
+            shutil.rmtree(name, ignore_errors=True, dir_fd=handle)
+            with suppress(FileNotFoundError):
+                os.rmdir(name, dir_fd=handle)
+    except OSError as error:
+        problems.append(f"{name}: {error.strerror}")
