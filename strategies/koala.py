@@ -20,8 +20,9 @@ from pliant.core.model.views_and_plans import (
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies.interface.base import Strategy
+from pliant.strategies.multicluster.placement_rules import PlacementRule
 from pliant.strategies.policies.fpsma_egs import Egs, Fpsma, MalleabilityPolicy
-from pliant.strategies.policies.koala_precedence import Initial, Precedence, Round
+from pliant.strategies.policies.koala_precedence import Initial, Limits, Precedence, Round
 from pliant.strategies.policies.placement import cluster_of, processors_by_cluster
 from pliant.strategies.policies.queue_order import line_with
 from pliant.strategies.policies.start_estimate import too_few, too_wide
@@ -33,9 +34,9 @@ class Koala(Strategy):
     Args:
         policy: how growth and shrinking are shared.
         precedence: which jobs come first, running (pra) or waiting (pwa) jobs.
-        initial: the size that jobs start with.
-        threshold: processors of each cluster that growth leaves idle.
+        limits: where jobs are placed, how large they start, and how far they grow.
         max_tries: reject a job after more failed placements than this; None for no limit.
+        poll: failed placements of a job within this many seconds count as one.
 
     Raises:
         ValueError: a number is below 0.
@@ -48,17 +49,16 @@ class Koala(Strategy):
         policy: MalleabilityPolicy,
         precedence: Precedence = "pra",
         *,
-        initial: Initial = "lo",
-        threshold: int = 0,
+        limits: Limits = Limits(),  # noqa: B008 - immutable
         max_tries: int | None = None,
+        poll: float = 0.0,
     ) -> None:
-        if threshold < 0:
-            raise ValueError(f"threshold {threshold} is below 0")
-        if max_tries is not None and max_tries < 0:
-            raise ValueError(f"max-tries {max_tries} is below 0")
+        numbers = {"threshold": limits.threshold, "cap": limits.cap, "max-tries": max_tries}
+        for name, number in {**numbers, "poll": poll}.items():
+            if number is not None and not number >= 0:
+                raise ValueError(f"{name} {number} is below 0")
         self._policy, self._precedence = policy, precedence
-        self._initial: Initial = initial
-        self._threshold, self._most = threshold, max_tries
+        self._limits, self._most, self._poll = limits, max_tries, poll
 
     def allocate_processors(self, view: View) -> Plan:
         """Plan one round for all clusters, then count the jobs that could not be placed."""
@@ -69,7 +69,7 @@ class Koala(Strategy):
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Return "now" if this round would start the job, otherwise a start by the estimates."""
         largest = max(map(count, processors_by_cluster(view.nodes).values()), default=0)
-        if job.sizes.min > largest:
+        if max(job.components, default=job.sizes.min) > largest and not self._may_split(job):
             return Availability(False, None, 0, too_wide(job, largest, "largest cluster"))
         line = line_with(view.waiting, job)
         done = self._round(replace(view, waiting=tuple(line)))
@@ -81,35 +81,48 @@ class Koala(Strategy):
         return _later(job, view)
 
     def _round(self, view: View) -> Round:
-        done = Round(view, self._policy, self._threshold, self._initial)
+        done = Round(view, self._policy, self._limits)
         done.run(self._precedence)
         return done
+
+    def _may_split(self, job: WaitingJob) -> bool:
+        return self._limits.placement == "fcm" and bool(job.components)
 
     def _count(self, view: View, plan: Plan, failed: Iterable[JobId]) -> Plan:
         """Count jobs' failed placements in the plan's memory; reject those with too many."""
         # A job with reserved processors returns to the queue if a donor refuses.
         present = [job.id for job in view.waiting] + [job.id for job in view.promised]
-        before = _tries(view.memory)
+        before, since = _tries(view.memory)
+        is_due = since is None or self._poll == 0 or view.now >= since + self._poll
         tries = {job: before[job] for job in present if job in before}
+        # A job that has just come is tried for the first time, also between two polls.
         for job in failed:
-            tries[job] = tries.get(job, 0) + 1
+            if is_due or job not in tries:
+                tries[job] = tries.get(job, 0) + 1
         over = [job for job in failed if self._most is not None and tries[job] > self._most]
         rejects = tuple(Rejection(job, f"placement tries: {tries[job]} failed") for job in over)
-        memory = ("tries", tuple((job, n) for job, n in tries.items() if job not in over))
+        counted = tuple((job, n) for job, n in tries.items() if job not in over)
+        memory: tuple[object, ...] = ("tries", counted)
+        if self._poll > 0:
+            memory = (*memory, view.now if is_due else since)
         reasons = {job: why for job, why in plan.reasons.items() if job not in over}
         return replace(plan, rejects=rejects, reasons=reasons, memory=memory)
 
 
-def _tries(memory: object) -> dict[JobId, int]:
-    """Return the failed placements by job, from the strategy's memory."""
+def _tries(memory: object) -> tuple[dict[JobId, int], float | None]:
+    """Return the failed placements by job, and the last poll, from the strategy's memory."""
     result: dict[JobId, int] = {}
+    since: float | None = None
     match memory:
-        case ["tries", [*counts]]:
+        case ["tries", [*counts], *rest]:
             for entry in counts:
                 match entry:
                     case [int() as number, int() as times]:
                         result[JobId(number)] = times
-    return result
+            match rest:
+                case [int() | float() as last]:
+                    since = float(last)
+    return result, since
 
 
 def _later(job: WaitingJob, view: View) -> Availability:
@@ -143,7 +156,10 @@ def fpsma(
     precedence: Precedence = "pra",
     initial: Initial = "lo",
     threshold: int = 0,
+    cap: int | None = None,
+    placement: PlacementRule = "wf",
     max_tries: int | None = None,
+    poll: float = 0.0,
 ) -> Koala:
     """``fpsma``: the earliest started job grows first, the latest started job shrinks first.
 
@@ -151,43 +167,73 @@ def fpsma(
         precedence: which jobs come first, running (pra) or waiting (pwa) jobs.
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
+        cap: processors that all jobs together do not exceed by growth; None for no limit.
+        placement: where jobs go: wf (most idle processors), cf (close to files), cm (fewest
+            clusters) or fcm (fewest clusters, split by idle processors).
         max_tries: reject a job after more failed placements than this; None for no limit.
+        poll: failed placements of a job within this many seconds count as one.
     """
-    return Koala(Fpsma(), precedence, initial=initial, threshold=threshold, max_tries=max_tries)
+    limits = Limits(threshold, initial, cap, placement)
+    return Koala(Fpsma(), precedence, limits=limits, max_tries=max_tries, poll=poll)
 
 
 def fpsma_pra(
-    *, initial: Initial = "lo", threshold: int = 0, max_tries: int | None = None
+    *,
+    initial: Initial = "lo",
+    threshold: int = 0,
+    cap: int | None = None,
+    placement: PlacementRule = "wf",
+    max_tries: int | None = None,
+    poll: float = 0.0,
 ) -> Koala:
     """``fpsma+pra``: running jobs come first.
 
     Args:
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
+        cap: processors that all jobs together do not exceed by growth; None for no limit.
+        placement: where jobs go: wf (most idle processors), cf (close to files), cm (fewest
+            clusters) or fcm (fewest clusters, split by idle processors).
         max_tries: reject a job after more failed placements than this; None for no limit.
+        poll: failed placements of a job within this many seconds count as one.
     """
-    return fpsma(initial=initial, threshold=threshold, max_tries=max_tries)
+    limits = Limits(threshold, initial, cap, placement)
+    return Koala(Fpsma(), "pra", limits=limits, max_tries=max_tries, poll=poll)
 
 
 def fpsma_pwa(
-    *, initial: Initial = "lo", threshold: int = 0, max_tries: int | None = None
+    *,
+    initial: Initial = "lo",
+    threshold: int = 0,
+    cap: int | None = None,
+    placement: PlacementRule = "wf",
+    max_tries: int | None = None,
+    poll: float = 0.0,
 ) -> Koala:
     """``fpsma+pwa``: waiting jobs come first.
 
     Args:
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
+        cap: processors that all jobs together do not exceed by growth; None for no limit.
+        placement: where jobs go: wf (most idle processors), cf (close to files), cm (fewest
+            clusters) or fcm (fewest clusters, split by idle processors).
         max_tries: reject a job after more failed placements than this; None for no limit.
+        poll: failed placements of a job within this many seconds count as one.
     """
-    return fpsma(precedence="pwa", initial=initial, threshold=threshold, max_tries=max_tries)
+    limits = Limits(threshold, initial, cap, placement)
+    return Koala(Fpsma(), "pwa", limits=limits, max_tries=max_tries, poll=poll)
 
 
-def egs(
+def egs(  # noqa: PLR0913 - the options of the strategy
     *,
     precedence: Precedence = "pra",
     initial: Initial = "lo",
     threshold: int = 0,
+    cap: int | None = None,
+    placement: PlacementRule = "wf",
     max_tries: int | None = None,
+    poll: float = 0.0,
     redistribute: bool = False,
 ) -> Koala:
     """``egs``: all jobs grow by the same number, all jobs shrink by the same number.
@@ -196,18 +242,27 @@ def egs(
         precedence: which jobs come first, running (pra) or waiting (pwa) jobs.
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
+        cap: processors that all jobs together do not exceed by growth; None for no limit.
+        placement: where jobs go: wf (most idle processors), cf (close to files), cm (fewest
+            clusters) or fcm (fewest clusters, split by idle processors).
         max_tries: reject a job after more failed placements than this; None for no limit.
+        poll: failed placements of a job within this many seconds count as one.
         redistribute: offer declined processors to other jobs in the same round.
     """
-    policy = Egs(redistribute=redistribute)
-    return Koala(policy, precedence, initial=initial, threshold=threshold, max_tries=max_tries)
+    limits = Limits(threshold, initial, cap, placement)
+    return Koala(
+        Egs(redistribute=redistribute), precedence, limits=limits, max_tries=max_tries, poll=poll
+    )
 
 
 def egs_pra(
     *,
     initial: Initial = "lo",
     threshold: int = 0,
+    cap: int | None = None,
+    placement: PlacementRule = "wf",
     max_tries: int | None = None,
+    poll: float = 0.0,
     redistribute: bool = False,
 ) -> Koala:
     """``egs+pra``: running jobs come first.
@@ -215,17 +270,27 @@ def egs_pra(
     Args:
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
+        cap: processors that all jobs together do not exceed by growth; None for no limit.
+        placement: where jobs go: wf (most idle processors), cf (close to files), cm (fewest
+            clusters) or fcm (fewest clusters, split by idle processors).
         max_tries: reject a job after more failed placements than this; None for no limit.
+        poll: failed placements of a job within this many seconds count as one.
         redistribute: offer declined processors to other jobs in the same round.
     """
-    return egs(initial=initial, threshold=threshold, max_tries=max_tries, redistribute=redistribute)
+    limits = Limits(threshold, initial, cap, placement)
+    return Koala(
+        Egs(redistribute=redistribute), "pra", limits=limits, max_tries=max_tries, poll=poll
+    )
 
 
 def egs_pwa(
     *,
     initial: Initial = "lo",
     threshold: int = 0,
+    cap: int | None = None,
+    placement: PlacementRule = "wf",
     max_tries: int | None = None,
+    poll: float = 0.0,
     redistribute: bool = False,
 ) -> Koala:
     """``egs+pwa``: waiting jobs come first.
@@ -233,13 +298,14 @@ def egs_pwa(
     Args:
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
+        cap: processors that all jobs together do not exceed by growth; None for no limit.
+        placement: where jobs go: wf (most idle processors), cf (close to files), cm (fewest
+            clusters) or fcm (fewest clusters, split by idle processors).
         max_tries: reject a job after more failed placements than this; None for no limit.
+        poll: failed placements of a job within this many seconds count as one.
         redistribute: offer declined processors to other jobs in the same round.
     """
-    return egs(
-        precedence="pwa",
-        initial=initial,
-        threshold=threshold,
-        max_tries=max_tries,
-        redistribute=redistribute,
+    limits = Limits(threshold, initial, cap, placement)
+    return Koala(
+        Egs(redistribute=redistribute), "pwa", limits=limits, max_tries=max_tries, poll=poll
     )

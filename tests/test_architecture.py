@@ -44,7 +44,7 @@ ORDER = {
     """,
     "strategies": """
         interface
-        nodes
+        multicluster nodes
         policies
         ordered
         composed equipartition expected_starts koala profit registry steepest_ascent
@@ -53,7 +53,7 @@ ORDER = {
     "simulator": """
         confidence inputs
         run user_options
-        cli_options pictures
+        cli_options multicluster pictures
         experiments report
         cli
     """,

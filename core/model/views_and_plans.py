@@ -59,6 +59,9 @@ class WaitingJob:
     needs: NodeNeeds | None = None
     #: The account that it is charged to. May be empty.
     account: str = ""
+    #: The processors of its components, each of which runs in one cluster. Their sum is the job's
+    #: only size. Empty if the job has one component, with any of its sizes.
+    components: tuple[int, ...] = ()
 
     @property
     def estimated_for(self) -> int:

@@ -52,10 +52,13 @@ class Growth:
     sizes: dict[JobId, int]
     #: Jobs that took less than they were offered.
     declined: set[JobId] = field(default_factory=set)
+    #: How many offers were made, also those of which a job takes nothing.
+    offers: int = 0
 
     def offer(self, job: RunningJob, amount: int) -> None:
         """Plan to offer a job ``amount`` more processors; it may take fewer. 0 is not offered."""
         if amount > 0:
+            self.offers += 1
             taken = takes(job, self.sizes[job.id], amount)
             self.sizes[job.id] += taken
             self.left -= taken
@@ -76,9 +79,12 @@ class Shrinking:
     missing: int
     sizes: dict[JobId, int]
     gain: Gain
+    #: How many requests were made, also those for which a job gives nothing.
+    requests: int = 0
 
     def ask(self, job: RunningJob, amount: int) -> bool:
         """Ask a job for ``amount`` processors. Return whether it gives at least that many."""
+        self.requests += 1
         size = self.sizes[job.id]
         given = gives(job, size, amount)
         self.sizes[job.id] = size - given

@@ -161,6 +161,26 @@ class Placer:
         self.starts.append(start)
         return start
 
+    def start_in_clusters(self, job: WaitingJob, parts: Mapping[str, int]) -> Start | None:
+        """Start a job on free processors of several clusters.
+
+        Args:
+            job: the job.
+            parts: the number of processors in each cluster.
+
+        Returns:
+            The start; None if a cluster has too few processors that fit the job.
+        """
+        taken = NONE
+        for cluster, number in parts.items():
+            within = self.free & self._parts().get(cluster, NONE)
+            fitting, _ = self._fitting(job.needs, within, NONE)
+            if count(fitting) < number:
+                self.unplaced.append(job.id)
+                return None
+            taken |= first_fit(fitting, number)
+        return self.start_on(job.id, taken)
+
     def start_on(self, job: JobId, processors: ProcessorMap) -> Start:
         """Start a job, which may have reserved processors, on exactly these processors.
 

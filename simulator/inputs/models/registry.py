@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, get_args, get_origin, get_type_hints
 
 from pliant.simulator.inputs.models.downey import downey, ghafoor
+from pliant.simulator.inputs.models.koala import koala
 from pliant.simulator.inputs.models.kumar import kumar
 from pliant.simulator.inputs.models.lublin import lublin
 from pliant.simulator.inputs.models.streit import streit
@@ -15,7 +16,14 @@ from pliant.simulator.inputs.workload import Workload, WorkloadError
 #: Each function takes keyword parameters with defaults. Their types are ``int``, ``float``, ``str``
 #: or a ``Literal`` of texts, from which the texts of users are converted.
 MODELS: Mapping[str, Callable[..., Workload]] = types.MappingProxyType(
-    {"downey": downey, "ghafoor": ghafoor, "kumar": kumar, "lublin": lublin, "streit": streit}
+    {
+        "downey": downey,
+        "ghafoor": ghafoor,
+        "koala": koala,
+        "kumar": kumar,
+        "lublin": lublin,
+        "streit": streit,
+    }
 )
 
 #: Commas separate the parameters, but not inside `{1,2,4}`.

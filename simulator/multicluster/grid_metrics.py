@@ -1,0 +1,215 @@
+"""Metrics of a simulation of several clusters, and the curves of KOALA's Figures 7 and 8."""
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from pliant.core.model.lifecycle import JobState
+from pliant.simulator.multicluster.grid_jobs import GridRun
+from pliant.simulator.run.metrics import quantile
+from pliant.simulator.run.result import JobRecord
+
+#: The metrics with their descriptions.
+DESCRIPTIONS: Mapping[str, str] = {
+    "jobs": "jobs submitted",
+    "completed": "jobs that did all of their work",
+    "rejected": "jobs that could not be placed",
+    "failed": "jobs that lost processors in the failure of a cluster",
+    "mean_wait_s": "submission to start",
+    "longest_wait_s": "the longest wait of a job",
+    "mean_execution_s": "start to end",
+    "mean_turnaround_s": "submission to end (response time)",
+    "p95_turnaround_s": "submission to end",
+    "average_size": "mean over jobs of the processors used on average",
+    "average_size_spread": "standard deviation over jobs of the processors used on average",
+    "largest_size": "mean over jobs of the largest number of processors used",
+    "area": "processor-seconds held by jobs",
+    "used_nodes": "processors held, mean from the first submission to the last end",
+    "busy_nodes": "processors held, mean from the first to the last submission",
+    "peak_nodes": "most processors held at one time",
+    "schedule_span_s": "first submission to last end",
+    "offers": "offers of growth and requests to shrink",
+    "adaptations": "resizes carried out",
+    "grows": "growths carried out",
+    "shrinks": "shrinks carried out",
+    "failed_tries": "failed placements and claims",
+    "failed_claims": "claims that found too few processors",
+    "lost_stubs": "stubs of growths that found no processor",
+    "local_jobs": "jobs of local users",
+    "local_wait_s": "submission to start of local users' jobs",
+}
+#: The metrics that grow with the number of jobs.
+TOTALS = frozenset(
+    {
+        *("jobs", "completed", "rejected", "failed", "area", "schedule_span_s", "offers"),
+        *("adaptations", "grows", "shrinks", "failed_tries", "failed_claims", "lost_stubs"),
+        "local_jobs",
+    }
+)
+#: Distributions over the jobs, as Figures 7 and 8 (a) to (d) have them, by quantiles.
+DISTRIBUTIONS = ("average_size", "largest_size", "execution_s", "turnaround_s")
+#: The percents of the jobs at which a distribution is given.
+PERCENTS = tuple(range(0, 101, 5))
+#: Values over time, as in Figures 7 and 8 (e) and (f), at equal steps from the first submission on.
+SERIES = ("used_nodes", "adaptations")
+#: The steps of a series. The last submission is at step 50.
+STEPS = tuple(range(61))
+
+
+def curve_points(name: str) -> list[tuple[float, str]]:
+    """Return the points of a curve: its place, and the name of the metric with its value.
+
+    Args:
+        name: a distribution, whose places are percents of the jobs; or a series, whose places are
+            percents of the time from the first to the last submission.
+    """
+    if name in DISTRIBUTIONS:
+        return [(percent, f"{name}@{percent}%") for percent in PERCENTS]
+    return [(2.0 * step, f"{name}@{step}") for step in STEPS]
+
+
+class GridMetrics:
+    """Collects what happens in a simulation."""
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(
+            ("offers", "grows", "shrinks", "failed_tries", "failed_claims", "lost_stubs"), 0
+        )
+        self.records: list[JobRecord] = []
+        self._ran: list[GridRun] = []
+        self._ends: dict[int, tuple[JobState, str]] = {}
+        self._states: Counter[JobState] = Counter()
+        #: When the number of held processors changed, and what it became.
+        self._times: list[float] = []
+        self._levels: list[int] = []
+        #: When resizes were carried out.
+        self._operations: list[float] = []
+
+    def used(self, now: float, change: int) -> None:
+        """Note that jobs hold more processors, or fewer."""
+        level = (self._levels[-1] if self._levels else 0) + change
+        self._times.append(now)
+        self._levels.append(level)
+
+    def operation(self, now: float, *, grows: bool) -> None:
+        """Count a resize that was carried out."""
+        self.counts["grows" if grows else "shrinks"] += 1
+        self._operations.append(now)
+
+    def ended(self, run: GridRun, state: JobState, reason: str) -> None:
+        """Note how a job ended."""
+        self._states[state] += 1
+        self._ends[run.id] = (state, reason)
+        if run.start is not None:
+            self._ran.append(run)
+
+    def released(self, run: GridRun) -> None:
+        """Record a job that has ended and given all its processors back."""
+        state, reason = self._ends[run.id]
+        job = run.job
+        self.records.append(
+            JobRecord(
+                id=job.id,
+                submit=job.submit,
+                start=run.start,
+                end=run.end,
+                processors=run.first_size,
+                job_class="malleable" if job.malleable else "rigid",
+                state=state,
+                resizes=run.resizes,
+                work=job.work if state is JobState.COMPLETED else 0.0,
+                area=run.area,
+                reason=reason,
+                final_size=run.size if run.start is not None else 0,
+            )
+        )
+
+    def summary(
+        self, submits: Sequence[float], local_jobs: int, local_wait_s: float
+    ) -> dict[str, float]:
+        """Return all metrics, with the points of the curves.
+
+        Args:
+            submits: the times of submission.
+            local_jobs: the number of local users' jobs.
+            local_wait_s: the sum of their waits.
+        """
+        ran = [record for record in self.records if record.start is not None]
+        waits = [record.wait for record in ran]
+        turnarounds = sorted(record.turnaround for record in ran)
+        averages = [run.average_size for run in self._ran]
+        first, last = min(submits, default=0.0), max(submits, default=0.0)
+        end = max((record.end for record in ran), default=first)
+        values = {
+            "jobs": float(len(submits)),
+            "completed": self._states[JobState.COMPLETED],
+            "rejected": self._states[JobState.REJECTED],
+            "failed": self._states[JobState.FAILED],
+            "mean_wait_s": _mean(waits),
+            "longest_wait_s": max(waits, default=0.0),
+            "mean_execution_s": _mean([record.execution for record in ran]),
+            "mean_turnaround_s": _mean(turnarounds),
+            "p95_turnaround_s": quantile(turnarounds, 0.95),
+            "average_size": _mean(averages),
+            "average_size_spread": _spread(averages),
+            "largest_size": _mean([float(run.largest_size) for run in self._ran]),
+            "area": math.fsum(record.area for record in self.records),
+            "used_nodes": self._mean_level(first, end),
+            "busy_nodes": self._mean_level(first, last),
+            "peak_nodes": max(self._levels, default=0),
+            "schedule_span_s": end - first,
+            "adaptations": self.counts["grows"] + self.counts["shrinks"],
+            "local_jobs": local_jobs,
+            "local_wait_s": local_wait_s / local_jobs if local_jobs else 0.0,
+            **self.counts,
+        }
+        ordered = {name: float(values[name]) for name in DESCRIPTIONS}
+        return ordered | self._distributions(ran) | self._series(first, last)
+
+    def _distributions(self, ran: Sequence[JobRecord]) -> dict[str, float]:
+        found = {
+            "average_size": sorted(run.average_size for run in self._ran),
+            "largest_size": sorted(float(run.largest_size) for run in self._ran),
+            "execution_s": sorted(record.execution for record in ran),
+            "turnaround_s": sorted(record.turnaround for record in ran),
+        }
+        return {
+            key: quantile(values, place / 100)
+            for name, values in found.items()
+            for place, key in curve_points(name)
+        }
+
+    def _series(self, first: float, last: float) -> dict[str, float]:
+        result = {}
+        for name in SERIES:
+            for percent, key in curve_points(name):
+                time = first + (last - first) * percent / 100
+                if name == "used_nodes":
+                    result[key] = float(self._level(time))
+                else:
+                    result[key] = float(bisect_right(self._operations, time))
+        return result
+
+    def _level(self, time: float) -> int:
+        place = bisect_right(self._times, time)
+        return self._levels[place - 1] if place else 0
+
+    def _mean_level(self, first: float, last: float) -> float:
+        """Return the mean number of held processors between two times."""
+        if last <= first:
+            return 0.0
+        times = [first, *(time for time in self._times if first < time < last), last]
+        levels = (self._level(start) * (end - start) for start, end in pairwise(times))
+        return math.fsum(levels) / (last - first)
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return math.fsum(found) / len(found) if found else 0.0
+
+
+def _spread(values: Sequence[float]) -> float:
+    mean = _mean(values)
+    return math.sqrt(_mean([(value - mean) ** 2 for value in values]))

@@ -1,0 +1,5 @@
+"""Decisions about several clusters: where the components of a job go, and when they are claimed.
+
+KOALA (Buisson et al. 2007, 4.1) places jobs by information that may be old, on clusters that other
+users share. All modules work on numbers of processors by the name of the cluster.
+"""
