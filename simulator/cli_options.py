@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 
 _EPILOG = """\
 The workload is a log in the Standard Workload Format, plain or gzip, or a model with parameters:
-downey, ghafoor, kumar or lublin, such as `kumar:gap=60,minpe=16-64`.
+downey, ghafoor, koala, kumar or lublin, such as `kumar:gap=60,minpe=16-64`.
 Costs are seconds: S is constant, A-B a ramp that makes low costs likely.
 Exit codes: 0 done, 1 the workload or the strategy failed, 2 wrong usage."""
 

@@ -78,6 +78,9 @@ class Koala(Strategy):
                 return Availability(
                     True, view.now, count(start.processors), "processors are available"
                 )
+        if len(job.components) > 1:
+            reason = "not known: the job needs several clusters at the same time"
+            return Availability(True, None, job.sizes.min, reason)
         return _later(job, view)
 
     def _round(self, view: View) -> Round:

@@ -48,6 +48,7 @@ class Adaptations:
             return
         one = 1 << growth.pending.pop(0)
         latencies = state.settings.latencies
+        state.metrics.counts["stubs"] += 1
         if state.take(run, one):
             growth.got |= one
             growth.outstanding += 1

@@ -36,16 +36,20 @@ DESCRIPTIONS: Mapping[str, str] = {
     "shrinks": "shrinks carried out",
     "failed_tries": "failed placements and claims",
     "failed_claims": "claims that found too few processors",
+    "stubs": "stubs of growths that were submitted",
     "lost_stubs": "stubs of growths that found no processor",
-    "local_jobs": "jobs of local users",
+    "lost_stubs_pct": "percent of the stubs that found no processor",
+    "local_jobs": "jobs of local users, from the first to the last submission",
     "local_wait_s": "submission to start of local users' jobs",
 }
+#: The metrics that are counted when something happens.
+COUNTED = ("offers", "grows", "shrinks", "failed_tries", "failed_claims", "stubs", "lost_stubs")
 #: The metrics that grow with the number of jobs.
 TOTALS = frozenset(
     {
-        *("jobs", "completed", "rejected", "failed", "area", "schedule_span_s", "offers"),
-        *("adaptations", "grows", "shrinks", "failed_tries", "failed_claims", "lost_stubs"),
-        "local_jobs",
+        *COUNTED,
+        *("jobs", "completed", "rejected", "failed", "area", "schedule_span_s"),
+        *("adaptations", "local_jobs"),
     }
 )
 #: Distributions over the jobs, as Figures 7 and 8 (a) to (d) have them, by quantiles.
@@ -75,9 +79,12 @@ class GridMetrics:
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(
-            ("offers", "grows", "shrinks", "failed_tries", "failed_claims", "lost_stubs"), 0
+            ("offers", "grows", "shrinks", "failed_tries", "failed_claims", "stubs", "lost_stubs"),
+            0,
         )
         self.records: list[JobRecord] = []
+        #: How many jobs were submitted so far.
+        self.submitted = 0
         self._ran: list[GridRun] = []
         self._ends: dict[int, tuple[JobState, str]] = {}
         self._states: Counter[JobState] = Counter()
@@ -86,6 +93,10 @@ class GridMetrics:
         self._levels: list[int] = []
         #: When resizes were carried out.
         self._operations: list[float] = []
+
+    def changes(self) -> int:
+        """Return how many jobs were submitted, held other processors, were resized, or ended."""
+        return self.submitted + len(self._times) + len(self._operations) + len(self.records)
 
     def used(self, now: float, change: int) -> None:
         """Note that jobs hold more processors, or fewer."""
@@ -161,6 +172,7 @@ class GridMetrics:
             "peak_nodes": max(self._levels, default=0),
             "schedule_span_s": end - first,
             "adaptations": self.counts["grows"] + self.counts["shrinks"],
+            "lost_stubs_pct": 100 * self.counts["lost_stubs"] / max(1, self.counts["stubs"]),
             "local_jobs": local_jobs,
             "local_wait_s": local_wait_s / local_jobs if local_jobs else 0.0,
             **self.counts,

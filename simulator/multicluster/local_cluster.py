@@ -16,10 +16,21 @@ WARM_UP = 5
 
 @dataclass(slots=True)
 class LocalWaits:
-    """How long local jobs waited for processors, from time 0 on."""
+    """How long those local jobs waited that were submitted within a time.
 
+    The time is the same for all schedulers, so that they are compared by the same local jobs.
+    """
+
+    first: float = -inf
+    last: float = inf
     jobs: int = 0
     total_s: float = 0.0
+
+    def count(self, submit: float, wait: float) -> None:
+        """Count a job if it was submitted within the time."""
+        if self.first <= submit <= self.last:
+            self.jobs += 1
+            self.total_s += wait
 
 
 class LocalCluster:
@@ -67,7 +78,7 @@ class LocalCluster:
         while self._queue and self._queue[0].processors <= self.idle:
             job = self._queue.popleft()
             self._idle -= job.processors
-            self._count(job, now - job.submit)
+            self.waits.count(job.submit, now - job.submit)
             yield job
 
     def fail(self) -> None:
@@ -84,13 +95,8 @@ class LocalCluster:
     def close(self, now: float) -> None:
         """Count the local jobs that are still waiting at the end of the simulation."""
         for job in self._queue:
-            self._count(job, now - job.submit)
+            self.waits.count(job.submit, now - job.submit)
         self._queue.clear()
-
-    def _count(self, job: LocalJob, wait: float) -> None:
-        if job.submit >= 0:
-            self.waits.jobs += 1
-            self.waits.total_s += wait
 
 
 def local_jobs(users: LocalUsers, cluster: LocalCluster, seed: int) -> Iterator[LocalJob]:

@@ -57,7 +57,7 @@ class SchedulerView:
             occupied |= run.bits | run.held
             if run.stage is Stage.AWAITING:
                 promised.append(_promised(run))
-            elif run.stage is not Stage.ENDED:
+            else:
                 running.append(_running(run, now))
         free = NONE
         for name, part in self.parts.items():
@@ -83,6 +83,10 @@ def _promised(run: GridRun) -> PromisedJob:
 
 
 def _running(run: GridRun, now: float) -> RunningJob:
+    """Return a job that holds processors, or for which processors are kept.
+
+    A job that has ended is leaving until its clusters have its processors back.
+    """
     return RunningJob(
         id=run.id,
         arrival=run.job.submit,
@@ -91,6 +95,7 @@ def _running(run: GridRun, now: float) -> RunningJob:
         held=run.bits | run.held,
         sizes=run.sizes,
         resizable=run.stage is Stage.RUNNING and run.job.malleable and run.target == run.size,
-        malleable=run.job.malleable,
-        target=run.target,
+        malleable=run.job.malleable and run.stage is not Stage.ENDED,
+        target=run.size if run.stage is Stage.ENDED else run.target,
+        leaving=run.stage is Stage.ENDED,
     )

@@ -61,13 +61,13 @@ class _Simulation:
         self._policy = Fpsma() if settings.policy == "fpsma" else Egs()
         self._runs: dict[JobId, GridRun] = {}
         self._transfers: dict[JobId, TransferTimes] = {}
-        self._arrivals = 0
         self._submits = [each.job.submit for each in jobs]
         for spec in jobs:
             self._add(spec)
         #: When the information provider reported last.
         self._renewed = _NEVER
-        self._idle_rounds = 0
+        #: Rounds since a job was submitted, started, resized or ended, and the number of these.
+        self._idle_rounds, self._changes = 0, 0
 
     def _add(self, spec: GridJob) -> None:
         run = GridRun(spec)
@@ -79,7 +79,6 @@ class _Simulation:
                 self._transfers[run.id] = self._settings.files.transfers(spec.files)
             except FilesError as error:
                 raise WorkloadError(f"job {run.id}: {error}") from None
-        self._arrivals += 1
         self._state.open_jobs += 1
         self._state.at(spec.job.submit, lambda: self._submit(run), ARRIVAL)
 
@@ -88,7 +87,9 @@ class _Simulation:
     def run(self) -> Result:
         """Run until all jobs have ended and given their processors back."""
         state = self._state
+        window = min(self._submits, default=0.0), max(self._submits, default=0.0)
         for name, cluster in state.clusters.items():
+            cluster.waits.first, cluster.waits.last = window
             self._next_local(
                 cluster, local_jobs(self._settings.local_users, cluster, self._settings.seed)
             )
@@ -98,7 +99,7 @@ class _Simulation:
         for outage in self._settings.outages:
             self._plan_outage(outage)
         if self._settings.poll_s:
-            state.at(min(self._submits, default=0.0), self._poll, POLL)
+            state.at(window[0], self._poll, POLL)
         rounds, last = 0, _NEVER
         batch: list[Event] = []
         while state.open_jobs:
@@ -173,9 +174,9 @@ class _Simulation:
             self._adaptations.grow(run, added)
         for job in done.failed:
             self._claims.count_failure(self._runs[job])
-        is_idle = not (placer.starts or placer.shrinks or placer.expands)
-        waits = is_idle and len(self._queue) == self._state.open_jobs and not self._arrivals
-        self._idle_rounds = self._idle_rounds + 1 if waits else 0
+        changes = state.metrics.changes()
+        self._idle_rounds = self._idle_rounds + 1 if changes == self._changes else 0
+        self._changes = changes
 
     def _hand_out(self, processors: int) -> None:
         for cluster, number in self._state.views.by_cluster(processors).items():
@@ -184,7 +185,7 @@ class _Simulation:
     # ---------------------------------------------------------------- submissions
 
     def _submit(self, run: GridRun) -> None:
-        self._arrivals -= 1
+        self._state.metrics.submitted += 1
         if reason := self._never_fits(run):
             self._state.end(run, JobState.REJECTED, reason)
             return

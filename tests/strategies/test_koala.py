@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from corekit.replay import Job, Replay
 from corekit.rig import Rig
 from corekit.views import make_view, running, told, waiting
 from pliant.core.model.negotiation import Verb
-from pliant.core.model.views_and_plans import Plan, PromisedJob, View
+from pliant.core.model.views_and_plans import Plan, PromisedJob, View, WaitingJob
 from pliant.core.values.processors import NONE, block, count
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, known_strategies, load_strategy, strategy_options
@@ -222,6 +223,34 @@ def test_names_and_options() -> None:
         load_strategy("fpsma", {"max-tries": "-1"})
 
 
+@every
+def test_the_cap_limits_what_growth_makes_all_jobs_hold(name: str) -> None:
+    active = (running(1, 0, 2, GADGET), running(2, 2, 3))
+    assert expands(decide(name, make_view(20, (), active), cap=9)) == {1: 6}
+    # Placement is not limited.
+    view = make_view(20, (waiting(8, "10"),), active)
+    plan = decide(name, view, cap=5)
+    assert (expands(plan), starts(plan)) == ({}, {8: 10})
+
+
+@every
+def test_failed_placements_between_two_polls_count_once(name: str) -> None:
+    view = make_view(8, (waiting(8, "8"),), (running(1, 0, 5),))
+    memory: Any = None
+    counted = []
+    for now in (100.0, 104.0, 110.0, 115.0, 121.0):
+        plan = decide(name, replace(view, now=now, memory=memory), max_tries=9, poll=10)
+        memory = json.loads(json.dumps(plan.memory))
+        counted.append(memory[1][0][1])
+    assert counted == [1, 1, 2, 2, 3]
+    # A job that has just come is tried for the first time.
+    queue = (*view.waiting, waiting(9, "7"))
+    plan = decide(
+        name, replace(view, now=122.0, waiting=queue, memory=memory), max_tries=9, poll=10
+    )
+    assert plan.memory == ("tries", ((8, 3), (9, 1)), 121.0)
+
+
 # ---------------------------------------------------------------- clusters
 
 TWO = {"delft": 8, "leiden": 8}
@@ -374,3 +403,54 @@ def test_available_by_cluster(name: str) -> None:
     unknown = make_view(16, (), (running(1, 0, 6), running(2, 8, 7)), clusters=TWO)
     found = strategy.is_available(waiting(9, "4"), unknown)
     assert (found.accepted, found.start) == (True, None)
+
+
+# ---------------------------------------------------------------- components
+
+
+def parts(number: int, *components: int) -> WaitingJob:
+    return replace(waiting(number, str(sum(components))), components=components)
+
+
+@every
+def test_components_go_to_clusters_of_their_own(name: str) -> None:
+    view = make_view(16, (parts(9, 6, 5),), (running(1, 0, 2),), clusters=TWO)
+    plan = decide(name, view)
+    # The largest one goes to leiden, which has 8 idle processors, the other one to delft.
+    assert [start.processors for start in plan.starts] == [block(8, 6) | block(2, 5)]
+    view = replace(view, waiting=(parts(9, 7, 7),))
+    assert decide(name, view).starts == ()
+
+
+@every
+def test_few_clusters_if_the_placement_policy_minimizes_them(name: str) -> None:
+    view = make_view(16, (parts(9, 3, 3),), (running(1, 0, 2),), clusters=TWO)
+    assert decide(name, view).starts[0].processors == block(8, 3) | block(2, 3)
+    assert decide(name, view, placement="cm").starts[0].processors == block(8, 6)
+    view = make_view(16, (parts(9, 12),), (running(1, 0, 2),), clusters=TWO)
+    plan = decide(name, view, placement="fcm")
+    assert plan.starts[0].processors == block(8, 8) | block(2, 4)
+    # A job that did not state components stays in one cluster.
+    view = make_view(16, (waiting(9, "12"),), clusters=TWO)
+    assert decide(name, view, placement="fcm").starts == ()
+
+
+@every
+def test_a_component_that_no_cluster_can_hold_is_named(name: str) -> None:
+    view = make_view(16, (parts(9, 9, 2),), clusters=TWO)
+    assert told(decide(name, view), view) == {
+        9: "needs 11 processors, the largest cluster, for the component of 9, has 8"
+    }
+    answer = load_strategy(name).is_available(view.waiting[0], view)
+    assert answer.accepted is False
+    later = make_view(16, (), (running(1, 0, 8),), clusters=TWO)
+    answer = load_strategy(name).is_available(parts(9, 6, 6), later)
+    assert (answer.accepted, answer.start) == (True, None)
+
+
+@waiting_first
+def test_no_job_shrinks_for_a_job_with_several_components(name: str) -> None:
+    active = (running(1, 0, 8, "2-8"), running(2, 8, 8, "2-8"))
+    view = make_view(16, (parts(9, 3, 3),), active, clusters=TWO)
+    assert shrinks(decide(name, view)) == {}
+    assert shrinks(decide(name, replace(view, waiting=(parts(9, 3),)))) != {}

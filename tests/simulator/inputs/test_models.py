@@ -292,7 +292,7 @@ class TestNames:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("bar", "there is no model 'bar'; there are: downey, ghafoor, kumar, lublin"),
+            ("bar", "there is no model 'bar'; there are: downey, ghafoor, koala, kumar, lublin"),
             ("lublin:gap=3", "lublin: there is no parameter 'gap'; there are: jobs, processors, "),
             ("kumar:gap=x", "kumar: gap: expected a number, not 'x'"),
             ("kumar:gap=inf", "kumar: gap: expected a number, not 'inf'"),
