@@ -3,7 +3,7 @@
 A shim is a fork of the launcher and outlives both launcher and controller. It sleeps in one
 selector. It saves exits in the spool first, and then sends them to the controller if one is
 connected. It is done with a world when all ranks have ended and no process that a rank started is
-left. Then it waits for another world, and ends if the launcher has ended.
+left. `shim_process` then waits for another world.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from pliant.faults import failpoint, identify, message
-from pliant.nodectl.host import cgroup, memory_limit, procfs, shared_memory
+from pliant.faults import failpoint, message
+from pliant.nodectl.host import procfs, shared_memory
 from pliant.nodectl.shim import ranks as rank_processes
 from pliant.nodectl.shim.binding import Binding
 from pliant.nodectl.shim.event_loop import (
@@ -28,34 +26,19 @@ from pliant.nodectl.shim.event_loop import (
     LineSplitter,
     ScheduledCall,
     SocketChannel,
-    connect_unix,
-    open_directory,
 )
-from pliant.nodectl.shim.exec import become_subreaper, set_process_name
 from pliant.nodectl.shim.exits import ExitCallbacks, ExitTracker
-from pliant.nodectl.shim.foreign_mpi import (
-    ForeignMpiError,
-    SingletonDetector,
-    use_own_launcher,
-)
+from pliant.nodectl.shim.foreign_mpi import ForeignMpiError, use_own_launcher
 from pliant.nodectl.shim.lease_enforcement import Lease
-from pliant.nodectl.shim.pmi import Abort, Barrier, Effect, Finalized, PmiServer, Reply
+from pliant.nodectl.shim.pmi_service import PmiService, abort_reason
 from pliant.nodectl.shim.ranks import Rank
 from pliant.nodectl.shim.steps.manager import StepManager
 from pliant.nodectl.world_folder import SpooledExit, StartRequest, WorldFolder
-
-#: The controller's socket, in the state folder of the node.
-SOCKET_NAME = "node.sock"
 
 _MIN_RETRY_S, _MAX_RETRY_S = 0.05, 2.0
 
 #: Seconds that a shim waits, at the end of a world, for a controller that does not read.
 _FLUSH_TIMEOUT_S = 1.0
-
-#: The process name of a shim that waits for a world.
-IDLE_NAME = b"idle shim"
-
-_MAX_PATH = 1 << 16
 
 
 class Shim:
@@ -93,7 +76,6 @@ class Shim:
         self._loop = EventLoop()
         self._lease = Lease(self._loop, request, self._on_cut_off)
         self._ranks: dict[int, Rank] = {}
-        self._singletons: SingletonDetector | None = None
         self._steps: StepManager | None = None
         calls = ExitCallbacks(self._remove_shared, self._send_exits, self._stop_if_confirmed)
         self._tracker = ExitTracker(self._loop, spool, request, calls)
@@ -102,8 +84,7 @@ class Shim:
         self._controller: SocketChannel | None = None
         self._retry_s = _MIN_RETRY_S
         self._retry: ScheduledCall | None = None
-        local = [rank for rank, _ in request.ranks]
-        self._pmi = PmiServer(request.world, request.size, local, request.mapping)
+        self._pmi = PmiService(request, self._ranks, self)
 
     def run(self) -> None:
         """Start the ranks, and serve them until all have ended without leftovers."""
@@ -120,19 +101,17 @@ class Shim:
         )
         failpoint("shim.claimed")
         if late := self._lease.expired():
-            self._ranks = rank_processes.ranks_not_started(self._request, late, cut_off=True)
+            self._ranks |= rank_processes.ranks_not_started(self._request, late, cut_off=True)
         elif self._refusal:
-            self._ranks = rank_processes.ranks_not_started(self._request, self._refusal)
+            self._ranks |= rank_processes.ranks_not_started(self._request, self._refusal)
         else:
             if self._request.type == "script":
                 self._steps = StepManager(self._loop, self._spool, self._request, self._relay)
-            lines = (self._on_pmi, self._on_control)
-            self._ranks = rank_processes.start_ranks(
+            lines = (self._pmi.handle, self._on_control)
+            self._ranks |= rank_processes.start_ranks(
                 self._loop, self._spool, self._request, self._tracker.failure_pipe, lines
             )
-            self._singletons = SingletonDetector(
-                self._loop, self._request, self._ranks, self._end_singletons
-            )
+            self._pmi.detect_singletons(self._loop, self._end_singletons)
         self._lease.watch()
         self._tracker.watch(self._ranks)
         self._end_held()
@@ -145,27 +124,7 @@ class Shim:
 
     # ------------------------------------------------------------------ ranks
 
-    def _on_pmi(self, rank: int, line: bytes) -> None:
-        if self._singletons is not None:
-            self._singletons.stop()
-            self._singletons = None
-        self._apply(self._pmi.handle(rank, line))
-
-    def _apply(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Reply(rank, data):
-                    channel = self._ranks[rank].pmi
-                    if channel is not None:
-                        channel.send(data)
-                case Barrier(sequence, pairs):
-                    self._on_barrier(sequence, dict(pairs))
-                case Finalized():
-                    self._scan_segments()
-                case Abort(rank, code, message):
-                    self._abort(rank, code, message.strip())
-
-    def _abort(self, rank: int, code: int, message: str) -> None:
+    def on_abort(self, rank: int, code: int, message: str) -> None:
         """End the ranks of this node, because one of them has called MPI_Abort.
 
         All ranks get the exit code of that rank, whichever ends first.
@@ -177,10 +136,14 @@ class Shim:
         if asks.control is not None:
             asks.control.drain()  # the rank may have sent the reason there
         message = asks.failure_text or message
-        text = f" ({message})" if message not in {"", "abort"} else ""
-        self._kill((), self._request.grace_s, f"rank {rank} aborted with code {code}{text}")
+        self._kill((), self._request.grace_s, abort_reason(rank, code, message))
 
-    def _on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
+    def on_finalize(self) -> None:
+        """Note the shared memory of the ranks while they still have it mapped."""
+        self._scan_segments()
+
+    def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
+        """Pass a barrier on to the controller, or complete it if the world is on this node only."""
         self._scan_segments()
         failpoint("shim.barrier")
         if self._request.spans_nodes:
@@ -188,7 +151,7 @@ class Shim:
             self._barrier = {"op": "fence", "sequence": sequence, "pairs": pairs}
             self._send(self._barrier)
         else:
-            self._apply(self._pmi.release({}))
+            self._pmi.release({})
 
     def _on_control(self, rank: int, line: bytes) -> None:
         try:
@@ -240,8 +203,8 @@ class Shim:
         for channel in (rank.pmi, rank.control):
             if channel is not None:
                 channel.drain()  # its last messages, such as the reason for an abort
-        if status == 0 and self._singletons is not None and not rank.end_requested:
-            rank.verdict = self._singletons.verdict()
+        if status == 0 and not rank.end_requested:
+            rank.verdict = self._pmi.verdict()
         rank.status = status
         rank.close()
         self._tracker.add_ended(rank)
@@ -268,9 +231,7 @@ class Shim:
 
     def _end_singletons(self, reason: str) -> None:
         """End ranks that are worlds of one rank each; the job fails even if they return 0."""
-        if self._singletons is not None:
-            self._singletons.stop()
-        self._singletons = None
+        self._pmi.stop_detection()
         for rank in self._ranks.values():
             if rank.runs and not rank.end_requested:
                 rank.verdict = 1, reason
@@ -362,7 +323,7 @@ class Shim:
             case "fence_done":
                 if self._barrier is not None and self._barrier["sequence"] == order["sequence"]:
                     self._barrier = None
-                    self._apply(self._pmi.release(order["pairs"]))
+                    self._pmi.release(order["pairs"])
             case "control":
                 for _ in message("shim.control"):
                     self._control(order["ranks"], order["message"])
@@ -422,64 +383,3 @@ class Shim:
             self._steps.close()
         self._loop.close()
         self._tracker.close()
-
-
-def main(orders: socket.socket) -> None:
-    """Run one world after the other, until the launcher has ended.
-
-    Runs in a fork of the launcher.
-    """
-    os.setsid()
-    become_subreaper()
-    identity = procfs.ProcessIdentity.of(os.getpid())
-    assert identity is not None
-    try:
-        while directory := orders.recv(_MAX_PATH):
-            set_process_name(b"shim")
-            _run_world(WorldFolder(Path(os.fsdecode(directory))), identity)
-            set_process_name(IDLE_NAME)
-            orders.send(b"done")
-    except ConnectionError:
-        pass
-    cgroup.leave()  # the launcher, which would do it, has ended
-
-
-def _run_world(spool: WorldFolder, identity: procfs.ProcessIdentity) -> None:
-    if not spool.claim(identity):
-        return  # a repeated order: the world has a shim
-    node = open_directory(spool.directory.parent.parent)
-    try:
-        request = spool.request()
-        identify(job=request.job, role="join" if request.resize else "start")
-        connect = partial(connect_unix, node, SOCKET_NAME)
-        with _memory_limited(request, node):
-            if request.max_tasks:
-                cgroup.limit_tasks(identity, request.max_tasks)
-            Shim(_relative_to_node(spool, node), request, connect, identity).run()
-    finally:
-        os.close(node)
-
-
-@contextmanager
-def _memory_limited(request: StartRequest, node: int) -> Iterator[None]:
-    """Within this context, be in the control group that limits the memory of the job, if any."""
-    if not request.memory_bytes:
-        yield
-        return
-    name = memory_limit.group_name(request.job, request.run, node)
-    memory_limit.enter(name, request.memory_bytes)
-    try:
-        yield
-    finally:
-        memory_limit.leave(name)
-
-
-def _relative_to_node(spool: WorldFolder, node: int) -> WorldFolder:
-    """Return the folder of a world as a path relative to the open folder ``node``.
-
-    The state folder may be moved while ranks run. With its old path the shim could no longer note
-    how ranks end. If no controller is connected then, the next one would find no notes and report
-    that the shim was killed.
-    """
-    state = spool.directory.parent.parent
-    return WorldFolder(Path(f"/proc/self/fd/{node}") / spool.directory.relative_to(state))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
 
@@ -12,8 +12,7 @@ from pliant.nodectl.host import procfs, shared_memory
 from pliant.nodectl.shim import ranks as rank_processes
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel
 from pliant.nodectl.shim.exec import LaunchSpec, read_failures, start
-from pliant.nodectl.shim.foreign_mpi import SingletonDetector
-from pliant.nodectl.shim.pmi import Abort, Barrier, Effect, PmiServer, Reply
+from pliant.nodectl.shim.pmi_service import PmiService, abort_reason
 from pliant.nodectl.shim.ranks import Rank
 from pliant.nodectl.world_folder import NOT_USABLE, StartRequest
 
@@ -56,14 +55,11 @@ class LocalRanks:
         self._failures, self._failure_pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._is_ending = self._is_gone = False
         self._mark = f"PLIANT_STEP={request.environment['PLIANT_STEP']}".encode()
-        local = [rank for rank, _ in request.ranks]
-        self._pmi = PmiServer(request.world, request.size, local, request.mapping)
         self._ranks: dict[int, Rank] = {}
+        self._pmi = PmiService(request, self._ranks, self)
         for place, (rank, processor) in enumerate(request.ranks):
             self._ranks[rank] = self._start(place, rank, processor, stdio)
-        self._singletons: SingletonDetector | None = SingletonDetector(
-            loop, request, self._ranks, self._on_foreign
-        )
+        self._pmi.detect_singletons(loop, self._on_foreign)
         loop.after(0, self._check)  # if no rank could be forked
 
     def reap(self, pid: int, status: int) -> bool:
@@ -93,7 +89,7 @@ class LocalRanks:
 
     def release(self, pairs: Mapping[str, str]) -> None:
         """Release the ranks from a barrier, given the pairs that all nodes have put."""
-        self._apply(self._pmi.release(pairs))
+        self._pmi.release(pairs)
 
     # ------------------------------------------------------------------ ranks
 
@@ -125,27 +121,23 @@ class LocalRanks:
             started = Rank(rank, processor, 0, status=NOT_USABLE << 8)
             self._loop.after(0, partial(self._fail, NOT_USABLE, 0, reason))
         else:
-            splitter = LineSplitter(partial(self._on_pmi, rank))
+            splitter = LineSplitter(partial(self._pmi.handle, rank))
             started.pmi = SocketChannel(self._loop, ours, splitter)
         theirs.close()
         return started
 
-    def _on_pmi(self, rank: int, line: bytes) -> None:
-        self._stop_looking()
-        self._apply(self._pmi.handle(rank, line))
+    # ------------------------------------------------------------------ PMI
 
-    def _apply(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Reply(rank, data):
-                    channel = self._ranks[rank].pmi
-                    if channel is not None:
-                        channel.send(data)
-                case Barrier(sequence, pairs):
-                    self._events.on_barrier(sequence, dict(pairs))
-                case Abort(rank, code, message):
-                    text = f" ({message.strip()})" if message.strip() not in {"", "abort"} else ""
-                    self._fail(code or 1, 0, f"rank {rank} aborted with code {code}{text}")
+    def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
+        """Pass a barrier on."""
+        self._events.on_barrier(sequence, pairs)
+
+    def on_finalize(self) -> None:
+        """Do nothing: shared memory of steps is found by its name."""
+
+    def on_abort(self, rank: int, code: int, message: str) -> None:
+        """End the ranks of the step, because one of them has called MPI_Abort."""
+        self._fail(code or 1, 0, abort_reason(rank, code, message))
 
     # ------------------------------------------------------------------ ends
 
@@ -163,7 +155,7 @@ class LocalRanks:
     def _on_exit(self, rank: Rank, status: int) -> None:
         if rank.pmi is not None:
             rank.pmi.drain()  # its last message may be an abort
-        verdict = self._singletons.verdict() if self._singletons is not None else None
+        verdict = self._pmi.verdict()
         rank.status = status
         rank.close()
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
@@ -184,7 +176,7 @@ class LocalRanks:
         """Report that the step has ended here if no process is left."""
         if self._is_gone or any(rank.runs for rank in self._ranks.values()):
             return
-        self._stop_looking()
+        self._pmi.stop_detection()
         if left := self._leftovers():
             rank_processes.kill_all(rank_processes.stop_all(lambda: left))
             self._loop.after(_LEFTOVERS_INTERVAL_S, self._check)
@@ -196,11 +188,6 @@ class LocalRanks:
         first = request.ranks[0][0]
         shared_memory.unlink(shared_memory.world_segments(request.world, request.mapping, first))
         self._events.on_gone()
-
-    def _stop_looking(self) -> None:
-        if self._singletons is not None:
-            self._singletons.stop()
-            self._singletons = None
 
     def _leftovers(self) -> list[int]:
         """Return the running processes that the ranks have left behind."""
