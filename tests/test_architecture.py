@@ -47,12 +47,12 @@ ORDER = {
         multicluster nodes
         policies
         ordered
-        composed equipartition expected_starts koala profit registry steepest_ascent
+        composed equipartition expected_starts koala load_sharing profit registry steepest_ascent
         malleable_easy max_fit presets profit_lazy
     """,
     "simulator": """
         confidence inputs
-        run user_options
+        run time_shared user_options
         cli_options multicluster pictures
         experiments report
         cli

@@ -1,10 +1,17 @@
-"""Nodes: hosts with slots, each slot one processor of the global map."""
+"""Nodes: hosts with slots, each slot one processor of the global map; and their load.
+
+The load of a node is volatile: strategies read it, and nothing stores it. Nodes report it
+periodically, so a strategy always decides by values that are a little old (Chen, Xiao and Zhang
+2002, section 3.3.1: the global load index file).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
-from pliant.core.values.ids import NodeName
+from pliant.core.support.fast_dataclass import fast_init
+from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.node_needs import MEMORY
 from pliant.core.values.processors import ProcessorMap, block
 
@@ -85,3 +92,54 @@ class Node:
     def usable(self) -> bool:
         """Return whether the node may get new work now."""
         return self.state is NodeState.UP
+
+
+class JobMemory(NamedTuple):
+    """The memory that a job demands on a node at present."""
+
+    job: JobId
+    #: Bytes in memory and in swap. A lower bound on a real node, where a job that loses pages all
+    #: the time never has all of them.
+    demand: float
+
+
+@fast_init
+@dataclass(frozen=True, slots=True)
+class NodeLoad:
+    """The last report of a node."""
+
+    #: Bytes that jobs may use on the node.
+    memory: float
+    #: The sum of the present demands of its jobs, in bytes. It may exceed ``memory``.
+    demand: float
+    #: Major page faults per second, averaged over a time window. Jobs cause some of them when they
+    #: read a file for the first time, without any shortage of memory.
+    fault_rate: float = 0.0
+    #: The jobs that have major faults now. Jobs that are being moved to the node do not.
+    faulting: tuple[JobMemory, ...] = ()
+
+    @property
+    def idle(self) -> float:
+        """Return the bytes that no job demands."""
+        return max(0.0, self.memory - self.demand)
+
+
+class ReservationState(StrEnum):
+    """The state of a node that is reserved for jobs with large memory demands."""
+
+    #: Its jobs run to their end. It gets no new ones.
+    RESERVING = "reserving"
+    #: It runs jobs that were moved to it. It gets no others.
+    RESERVED = "reserved"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReservation:
+    """A node that a strategy keeps free of submissions and of ordinary migrations."""
+
+    node: NodeName
+    state: ReservationState
+    #: The beginning of this state, in seconds since the epoch.
+    since: float
+    #: A text for users.
+    reason: str = ""

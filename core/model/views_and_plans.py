@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pliant.core.model.nodes import NodeLoad, NodeReservation
 from pliant.core.model.usage import Usage
 from pliant.core.model.wait_reasons import Reason
 from pliant.core.support.fast_dataclass import fast_init
@@ -62,6 +63,8 @@ class WaitingJob:
     #: The processors of its components, each of which runs in one cluster. Their sum is the job's
     #: only size. Empty if the job has one component, with any of its sizes.
     components: tuple[int, ...] = ()
+    #: The node that it was submitted on. None if it has none.
+    home: NodeName | None = None
 
     @property
     def estimated_for(self) -> int:
@@ -156,6 +159,8 @@ class RunningJob:
     leaving: bool = False
     #: As of a waiting job.
     needs: NodeNeeds | None = None
+    #: Whether the job can be moved to other processors now (``Plan.migrations``).
+    migratable: bool = False
     #: The smallest number of processors it can have: the larger of its two sizes while a resize is
     #: open.
     lo: int = field(init=False, compare=False, repr=False)
@@ -224,6 +229,8 @@ class View:
     #: None if usage is not counted, as in simulations with other orders.
     usage: tuple[Usage, ...] = ()
     shares: Shares | None = None
+    #: The last report of each node that measures its load, by name.
+    loads: Mapping[NodeName, NodeLoad] = field(default_factory=dict)
 
 
 @fast_init
@@ -290,6 +297,16 @@ class Suspension:
     for_job: JobId | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """Move a running job to other processors. All of them are free now, or freed by shrinks."""
+
+    job: JobId
+    processors: ProcessorMap
+    #: A text for users.
+    reason: str = ""
+
+
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -315,6 +332,10 @@ class Plan:
     behind: Reason = ""
     #: Carried out after the shrinks. The processors are free when the processes have exited.
     suspends: tuple[Suspension, ...] = ()
+    #: Carried out after the starts.
+    migrations: tuple[Migration, ...] = ()
+    #: All nodes that are reserved after this plan, in the order of their processors.
+    reservations: tuple[NodeReservation, ...] = ()
     #: Whether the strategy promises starts by the estimates of running jobs. If so, a job that
     #: exceeds its estimate is ended.
     ends_at_estimate: bool = False

@@ -13,8 +13,10 @@ from dataclasses import fields
 from reprlib import repr as short
 
 from pliant.core.model.node_free_capacity import NodeRoom
+from pliant.core.model.nodes import NodeReservation, ReservationState
 from pliant.core.model.views_and_plans import (
     Acceptance,
+    Migration,
     Offer,
     Plan,
     Rejection,
@@ -36,6 +38,8 @@ _PARTS: Mapping[str, type] = {
     "rejects": Rejection,
     "accepts": Acceptance,
     "suspends": Suspension,
+    "migrations": Migration,
+    "reservations": NodeReservation,
 }
 #: The fields of these parts and their types.
 _FIELDS: Mapping[str, tuple[type, ...]] = {
@@ -46,6 +50,9 @@ _FIELDS: Mapping[str, tuple[type, ...]] = {
     "for_job": (int, type(None)),
     "reason": (str,),
     "start": (int, float, type(None)),
+    "node": (str,),
+    "state": (ReservationState,),
+    "since": (int, float),
 }
 
 
@@ -162,6 +169,7 @@ def _faults(view: View, plan: Plan) -> Iterator[str]:
             taken = format_ranges(added & ~free)
             yield f"gives job {offer.job} processors that are not free: {taken}"
         free &= ~added
+    yield from _migration_faults(view, plan, free)
     if view.room is not None:
         yield from _node_faults(view, plan, running)
     yield from _other_faults(view, plan)
@@ -219,6 +227,33 @@ def _suspension_faults(view: View, plan: Plan) -> Iterator[str]:
             yield f"suspends job {wish.job}, which cannot be"
 
 
+def _migration_faults(view: View, plan: Plan, free: ProcessorMap) -> Iterator[str]:
+    """Check migrations and reservations.
+
+    Args:
+        view: the cluster.
+        plan: the plan.
+        free: the processors that nothing else in the plan uses.
+    """
+    able = {job.id: job for job in view.running if job.migratable} if plan.migrations else {}
+    for each in plan.migrations:
+        job = able.pop(each.job, None)
+        if job is None:
+            yield f"moves job {each.job}, which cannot be moved now, or moves it twice"
+            return
+        if each.processors < 0 or count(each.processors) != job.size:
+            yield f"moves job {each.job} to another number of processors than {job.size}"
+        elif each.processors & ~free:
+            taken = format_ranges(each.processors & ~free)
+            yield f"moves job {each.job} to processors that are not free: {taken}"
+        free &= ~each.processors
+    known = {node.name for node in view.nodes} if plan.reservations else set()
+    for reservation in plan.reservations:
+        if reservation.node not in known:
+            yield f"reserves node {reservation.node}, which gets no work now, or reserves it twice"
+        known.discard(reservation.node)
+
+
 def _sizes(job: RunningJob) -> Sizes:
     """Return the sizes that a job may be offered: only requested ones if it is not resizable."""
     return job.request.sizes if job.request and not job.resizable else job.sizes
@@ -230,6 +265,8 @@ def _other_faults(view: View, plan: Plan) -> Iterator[str]:
     reasons = [each.reason for each in plan.rejects]
     reasons += [each.reason for each in plan.accepts]
     reasons += [each.reason for each in plan.suspends]
+    reasons += [each.reason for each in plan.migrations]
+    reasons += [each.reason for each in plan.reservations]
     for reason in (*reasons, *plan.reasons.values(), plan.behind):
         if isinstance(reason, str):
             texts = [reason]

@@ -6,11 +6,13 @@ exported by ``pliant.strategies``.
 
 from pliant.core.model.fair_share import FairShares
 from pliant.core.model.node_free_capacity import NodeRoom
+from pliant.core.model.nodes import JobMemory, NodeLoad, NodeReservation, ReservationState
 from pliant.core.model.placement import first_fit, keep_first
 from pliant.core.model.usage import Usage
 from pliant.core.model.views_and_plans import (
     Acceptance,
     Availability,
+    Migration,
     NodeView,
     Offer,
     OpenRequest,
@@ -42,8 +44,12 @@ __all__ = [
     "Contract",
     "FairShares",
     "JobId",
+    "JobMemory",
+    "Migration",
+    "NodeLoad",
     "NodeName",
     "NodeNeeds",
+    "NodeReservation",
     "NodeRoom",
     "NodeView",
     "Offer",
@@ -54,6 +60,7 @@ __all__ = [
     "PromisedJob",
     "Reason",
     "Rejection",
+    "ReservationState",
     "RunningJob",
     "Shares",
     "Sizes",

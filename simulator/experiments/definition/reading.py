@@ -46,6 +46,7 @@ _RUN: Mapping[str, type] = {
     "strategy": str,
     "options": dict,
     "settings": dict,
+    "time_shared": dict,
 }
 _TOP: Mapping[str, type] = {
     "title": str,

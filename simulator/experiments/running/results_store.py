@@ -19,7 +19,7 @@ from typing import Any
 from pliant.simulator.experiments.definition.definitions import ExperimentError
 
 #: The packages that determine the result of a run.
-_CODE = ("core", "strategies", "simulator/inputs", "simulator/run")
+_CODE = ("core", "strategies", "simulator/inputs", "simulator/run", "simulator/time_shared")
 
 
 class ResultsStore:

@@ -20,6 +20,8 @@ from pliant.simulator.inputs.workload import SimJob, Workload, WorkloadError
 from pliant.simulator.run.metrics import DESCRIPTIONS
 from pliant.simulator.run.result import JobRecord
 from pliant.simulator.run.simulate import simulate
+from pliant.simulator.time_shared.measures import SHARED_DESCRIPTIONS
+from pliant.simulator.time_shared.task import run_shared_task
 
 #: The environment variable with the folder of the workload logs.
 LOGS = "PLIANT_WORKLOADS"
@@ -111,6 +113,8 @@ def run_task(spec: Mapping[str, Any], seed: int) -> dict[str, float]:
         ExperimentError: the definition is invalid.
         WorkloadError, ValueError: the workload, the strategy or the settings are invalid.
     """
+    if "time_shared" in spec:
+        return run_shared_task(spec, seed)
     workload = workload_of(spec, seed)
     processors = _machine(spec) or workload.processors
     if processors is None:
@@ -134,7 +138,8 @@ def run_task(spec: Mapping[str, Any], seed: int) -> dict[str, float]:
 
 def is_metric(name: str) -> bool:
     """Return whether the results of runs may contain a metric of this name."""
-    return name in DESCRIPTIONS or name.startswith(("policy_", _OF_JOB))
+    known = name in DESCRIPTIONS or name in SHARED_DESCRIPTIONS
+    return known or name.startswith(("policy_", _OF_JOB))
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:

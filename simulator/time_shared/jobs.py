@@ -1,0 +1,104 @@
+"""Jobs of one process, and the account of how each of them spends its life."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pliant.core.values.ids import JobId
+
+#: The largest difference between a job's life and the sum of its four times, in seconds.
+MAX_ERROR_S = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class SharedJob:
+    """A job of one process, as it is submitted."""
+
+    id: int
+    #: Seconds since the beginning of the simulation.
+    submit: float
+    #: Its processor time on a node of speed 1, in seconds.
+    cpu_s: float
+    #: The largest memory demand, in bytes.
+    demand: float
+    #: The number of the node that it is submitted on.
+    home: int
+    program: str = ""
+
+
+class JobRun:
+    """A job in the simulation. The four times are measured independently of each other.
+
+    Args:
+        job: the job.
+        ramp: the part of its processor time in which its demand grows linearly from 0.
+    """
+
+    __slots__ = (
+        *("arrives", "cpu", "demand", "end", "full_at", "id", "job", "left", "migration"),
+        *("node", "page", "processor", "queue", "ramp_s", "started", "stopped_at"),
+    )
+
+    def __init__(self, job: SharedJob, ramp: float) -> None:
+        self.job = job
+        self.id = JobId(job.id)
+        self.ramp_s = ramp * job.cpu_s
+        #: The processor time that is left, on a node of speed 1.
+        self.left = job.cpu_s
+        #: The demand is the largest one when this much is left.
+        self.full_at = job.cpu_s - self.ramp_s
+        #: Bytes that it demands at present.
+        self.demand = 0.0 if self.ramp_s else job.demand
+        #: Seconds of computing, of paging, of waiting, and of migrations and remote starts.
+        self.cpu = self.page = self.queue = self.migration = 0.0
+        #: The node and the processor that it is on, or is being moved to; -1 if it waits.
+        self.node = self.processor = -1
+        #: When a migration or a remote start ends; 0 if none is under way.
+        self.arrives = 0.0
+        self.started: float | None = None
+        #: When it began to wait: at its submission, or when it was suspended.
+        self.stopped_at = job.submit
+        self.end: float | None = None
+
+    def compute(self, work: float) -> bool:
+        """Take processor time from what is left, and return whether the demand has grown.
+
+        Args:
+            work: processor time on a node of speed 1, in seconds.
+        """
+        left = self.left
+        self.left = now_left = left - work
+        if left <= self.full_at:
+            return False
+        job = self.job
+        if now_left > self.full_at:
+            self.demand = job.demand * (job.cpu_s - now_left) / self.ramp_s
+        else:
+            self.demand = job.demand
+        return True
+
+    @property
+    def wall_s(self) -> float:
+        """Return the seconds from the submission to the end."""
+        assert self.end is not None
+        return self.end - self.job.submit
+
+    def check_account(self, speed: float) -> None:
+        """Check that the four times add up to the life of the job.
+
+        Args:
+            speed: the speed of the processors that it computed on.
+
+        Raises:
+            AssertionError: they do not; this is an error of the simulator.
+        """
+        times = (self.cpu, self.page, self.queue, self.migration)
+        error = self.wall_s - sum(times)
+        if abs(error) > MAX_ERROR_S or min(times) < -MAX_ERROR_S:
+            raise AssertionError(
+                f"job {self.job.id}: its times are {times}, and the sum lacks {error:g} s"
+            )
+        if abs(self.cpu * speed - self.job.cpu_s) > MAX_ERROR_S:
+            raise AssertionError(
+                f"job {self.job.id} computed {self.cpu * speed:g} s instead of {self.job.cpu_s:g} s"
+            )

@@ -1,0 +1,117 @@
+"""The nodes as one pass sees them: reports and allocations, corrected by each decision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from pliant.core.model.nodes import JobMemory, NodeLoad, ReservationState
+from pliant.core.model.views_and_plans import NodeView, View
+from pliant.core.values.ids import NodeName
+from pliant.core.values.processors import ProcessorMap, lowest
+
+#: The reservations at the beginning of a pass: state and beginning, by node.
+Flags = Mapping[NodeName, tuple[ReservationState, float]]
+
+_NO_REPORT = NodeLoad(math.inf, 0.0)
+
+
+class NodeRow:
+    """A node in a pass. Its values change with each decision of the pass."""
+
+    __slots__ = (
+        *("demand", "fault_rate", "faulting", "flag", "free", "index"),
+        *("memory", "node", "running", "since", "slots"),
+    )
+
+    def __init__(self, index: int, node: NodeView, view: View) -> None:
+        self.index = index
+        self.node = node
+        self.slots = node.processors.bit_count()
+        #: Processors that jobs of this plan may still get. A processor that a migration of this
+        #: plan vacates is not among them, because the job is still on it.
+        self.free: ProcessorMap = view.free & node.processors
+        #: Jobs on the node, and jobs that are being moved to it.
+        self.running = self.slots - self.free.bit_count()
+        load = view.loads.get(node.name, _NO_REPORT)
+        #: Bytes that jobs may use; inf if the node reports no load.
+        self.memory = load.memory
+        #: The present demand of its jobs in bytes.
+        self.demand = load.demand
+        #: Major faults per second.
+        self.fault_rate = load.fault_rate
+        self.faulting: tuple[JobMemory, ...] = load.faulting
+        self.flag: ReservationState | None = None
+        self.since = 0.0
+
+    @property
+    def idle(self) -> float:
+        """Return the bytes that no job demands."""
+        return max(0.0, self.memory - self.demand)
+
+    @property
+    def accepts(self) -> bool:
+        """Return whether the node takes submissions. Memory is asked first (section 1)."""
+        return self.flag is None and self.demand < self.memory and bool(self.free)
+
+    def has_place(self, demand: float) -> bool:
+        """Return whether a job with this demand fits into idle memory and a free slot."""
+        return self.idle >= demand and self.running < self.slots and bool(self.free)
+
+    def take(self, demand: float) -> ProcessorMap:
+        """Give the lowest free processor to a job that is moved here, and return it."""
+        processor = lowest(self.free, 1)
+        self.free &= ~processor
+        self.running += 1
+        self.demand += demand
+        return processor
+
+    def lose(self, moved: JobMemory) -> None:
+        """Correct the values for a job that leaves the node."""
+        self.running -= 1
+        self.demand -= moved.demand
+        self.faulting = tuple(each for each in self.faulting if each.job != moved.job)
+
+    def largest_faulting(self) -> JobMemory | None:
+        """Return the faulting job with the largest present demand; None if no job faults."""
+        return min(self.faulting, key=largest_first, default=None)
+
+
+class NodeTable:
+    """All nodes that may get new work, in the order of their processors."""
+
+    def __init__(self, view: View, flags: Flags) -> None:
+        self.rows = [NodeRow(index, node, view) for index, node in enumerate(view.nodes)]
+        for row in self.rows if flags else ():
+            if row.node.name in flags:
+                row.flag, row.since = flags[row.node.name]
+
+    def flagged(self, state: ReservationState) -> Iterator[NodeRow]:
+        """Yield the nodes in this state of a reservation."""
+        return (row for row in self.rows if row.flag is state)
+
+    def destination(
+        self, demand: float, source: NodeRow, flag: ReservationState | None = None
+    ) -> NodeRow | None:
+        """Return the node with the least demand that has a place for a moved job.
+
+        Args:
+            demand: the present demand of the job, in bytes.
+            source: the node that the job leaves.
+            flag: the state that the node must have; None for a node that is not reserved.
+        """
+        found = [
+            row
+            for row in self.rows
+            if row.flag is flag and row is not source and row.has_place(demand)
+        ]
+        return min(found, key=_by_demand, default=None)
+
+
+def largest_first(job: JobMemory) -> tuple[float, int]:
+    """Return a sorting key with which the largest demand is first, then the smallest number."""
+    return -job.demand, job.job
+
+
+def _by_demand(row: NodeRow) -> tuple[float, int]:
+    return row.demand, row.index

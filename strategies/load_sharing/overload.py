@@ -1,0 +1,92 @@
+"""Nodes that are short of memory: move their largest job, or find that the node is blocked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pliant.core.model.nodes import JobMemory, ReservationState
+from pliant.core.model.views_and_plans import Migration
+from pliant.strategies.load_sharing.node_table import NodeRow, NodeTable
+
+#: A node has a shortage of memory only if less than this share of its memory is idle. Major faults
+#: alone do not show it, because reading a file for the first time causes them, too.
+IDLE_SHARE = 0.05
+#: The default of ``fault_threshold``.
+FAULT_THRESHOLD = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """When a node counts as overloaded.
+
+    Raises:
+        ValueError: a value is not positive.
+    """
+
+    #: The demand from which jobs are moved away, relative to the memory of the node.
+    memory: float = 1.0
+    #: Major faults per second.
+    faults: float = FAULT_THRESHOLD
+
+    def __post_init__(self) -> None:
+        if not self.memory > 0:
+            raise ValueError(f"memory-threshold must be above 0, not {self.memory:g}")
+        if not self.faults > 0:
+            raise ValueError(f"fault-threshold must be above 0 faults/s, not {self.faults:g}")
+
+    def is_hot(self, row: NodeRow) -> bool:
+        """Return whether the jobs of a node fault because of a shortage of memory."""
+        return row.fault_rate > self.faults and row.idle < IDLE_SHARE * row.memory
+
+    def is_overloaded(self, row: NodeRow) -> bool:
+        """Return whether a job should leave the node."""
+        return row.demand > self.memory * row.memory or self.is_hot(row)
+
+
+@dataclass(slots=True)
+class Blocked:
+    """A node that is short of memory, and whose jobs no other node can take."""
+
+    row: NodeRow
+    #: The faulting job with the largest demand.
+    largest: JobMemory
+
+
+def relieve(
+    table: NodeTable, thresholds: Thresholds, movable: frozenset[int], *, migrate: bool
+) -> tuple[list[Migration], list[Blocked]]:
+    """Move the largest faulting job of each overloaded node to a node that has a place for it.
+
+    Args:
+        table: the nodes.
+        thresholds: when a node is overloaded.
+        movable: the jobs that can be moved now.
+        migrate: whether running jobs are moved at all; if not, hot nodes are blocked.
+
+    Returns:
+        The migrations, and the nodes that are blocked.
+    """
+    migrations: list[Migration] = []
+    blocked: list[Blocked] = []
+    for row in table.rows:
+        if row.flag is ReservationState.RESERVED or not thresholds.is_overloaded(row):
+            continue
+        row.faulting = tuple(each for each in row.faulting if each.job in movable)
+        job = row.largest_faulting()
+        if job is None:
+            continue
+        goal = table.destination(job.demand, row) if migrate else None
+        if goal is not None:
+            migrations.append(move(job, row, goal))
+            # Most of the measured faults were those of this job, so the measurement begins again.
+            row.fault_rate = 0.0
+        elif thresholds.is_hot(row):
+            blocked.append(Blocked(row, job))
+    return migrations, blocked
+
+
+def move(job: JobMemory, source: NodeRow, goal: NodeRow) -> Migration:
+    """Move a job and correct the values of both nodes."""
+    source.lose(job)
+    reason = f"{source.node.name} is short of memory, {goal.node.name} has enough"
+    return Migration(job.job, goal.take(job.demand), reason)

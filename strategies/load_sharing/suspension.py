@@ -1,0 +1,105 @@
+"""The strategy ``load-sharing+suspend``: the simple remedy that the paper rejects (section 1).
+
+It suspends the largest faulting job of each blocked node, so that submissions continue. Suspended
+jobs wait as long as others wait, so a stream of submissions can starve them. It exists to be
+compared with ``v-reconfiguration``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pliant.core.model.views_and_plans import (
+    Availability,
+    Plan,
+    Start,
+    Suspension,
+    View,
+    WaitingJob,
+)
+from pliant.core.values.ids import JobId
+from pliant.strategies.interface.base import Strategy
+from pliant.strategies.load_sharing.node_table import NodeTable
+from pliant.strategies.load_sharing.overload import FAULT_THRESHOLD, Thresholds
+from pliant.strategies.load_sharing.strategy import Shared, available, share_load
+
+_REASON = "its node is short of memory, and no other node has enough"
+_WAITS = "suspended until no job waits and a node has enough memory"
+
+
+class LoadSharingWithSuspension(Strategy):
+    """Load sharing that suspends the largest job of each blocked node.
+
+    A suspended job is resumed when no job waits, on a node that has idle memory for it, or on an
+    empty node.
+
+    Args:
+        memory_threshold: the demand from which jobs leave a node, relative to its memory.
+        fault_threshold: major faults per second from which a node is short of memory.
+        migrate: whether running jobs are moved.
+    """
+
+    def __init__(
+        self,
+        *,
+        memory_threshold: float = 1.0,
+        fault_threshold: float = FAULT_THRESHOLD,
+        migrate: bool = True,
+    ) -> None:
+        self._thresholds = Thresholds(memory_threshold, fault_threshold)
+        self._migrate = migrate
+
+    def is_available(self, job: WaitingJob, view: View) -> Availability:
+        """Return now if enough nodes accept jobs, else a time by the running jobs' estimates."""
+        return available(job, view, {})
+
+    def allocate_processors(self, view: View) -> Plan:
+        """Start jobs, relieve overloaded nodes, suspend jobs, and resume others."""
+        shared = share_load(view, {}, self._thresholds, migrate=self._migrate)
+        able = {job.id for job in view.running if job.suspendable}
+        chosen = [each.largest for each in shared.blocked if each.largest.job in able]
+        demands = _remembered(view.memory) | {each.job: each.demand for each in chosen}
+        known = {job.id for job in view.suspended} | {each.job for each in chosen}
+        kept = tuple((job, demand) for job, demand in sorted(demands.items()) if job in known)
+        waits = {job.id: _WAITS for job in view.suspended}
+        return replace(
+            shared.plan,
+            starts=(*shared.plan.starts, *_resumed(view, shared, demands)),
+            suspends=tuple(Suspension(each.job, _REASON) for each in chosen),
+            reasons={**shared.plan.reasons, **waits},
+            memory=kept or None,
+        )
+
+
+def _resumed(view: View, shared: Shared, demands: dict[JobId, float]) -> list[Start]:
+    """Start suspended jobs if no job waits, in the order of their submission."""
+    starts: list[Start] = []
+    if len(shared.plan.starts) < len(view.waiting):
+        return starts
+    for job in view.suspended:
+        processors = _place(job, demands.get(job.id, 0.0), shared.table)
+        if processors:
+            starts.append(Start(job.id, processors))
+    return starts
+
+
+def _place(job: WaitingJob, demand: float, table: NodeTable) -> int:
+    """Take a processor for a job that is resumed; none if no node has a place for it."""
+    if job.sizes.min > 1:
+        return 0
+    rows = [row for row in table.rows if row.flag is None and row.free]
+    fitting = [row for row in rows if row.has_place(demand) or row.running == 0]
+    row = min(fitting, key=lambda row: (row.demand, row.index), default=None)
+    return 0 if row is None else row.take(demand)
+
+
+def _remembered(memory: object) -> dict[JobId, float]:
+    """Read the demands of suspended jobs. The memory of another strategy counts as empty."""
+    entries: Sequence[object] = memory if isinstance(memory, list | tuple) else ()
+    found: dict[JobId, float] = {}
+    for entry in entries:
+        match entry:
+            case [int() as job, int() | float() as demand]:
+                found[JobId(job)] = float(demand)
+    return found
