@@ -99,10 +99,9 @@ ORDER = {
     "client": """
         client_errors slurm_options
         ssh
-        script_text
         site_settings
-        join_as_account paths export_option terminal node_joining
-        connection directives submission
+        join_as_account paths terminal node_joining
+        connection submission
         waiting
         cluster listing
         accounting

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pliant.client import directives
 from pliant.client.commands.jobsub import main
+from pliant.client.submission import directives
 
 Capture = pytest.CaptureFixture[str]
 

@@ -1,0 +1,123 @@
+"""Build the job of a ``submit`` request from the user's options, and check it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pliant.client.submission.file_checks import (
+    check_directory,
+    check_input,
+    check_limits,
+    check_output,
+    check_program,
+    current_umask,
+    default_name,
+    find_program,
+)
+from pliant.client.submission.option_checks import (
+    check_choices,
+    check_contract,
+    check_node_needs,
+    check_policy,
+    check_resources,
+    check_sizes,
+    check_speedup,
+)
+from pliant.client.submission.script_text import check_conditions, program_of
+
+
+def build_job(  # noqa: PLR0913 - these are the fields of a job
+    argv: Sequence[str],
+    *,
+    sizes: str = "1",
+    prefer: int | None = None,
+    type: str | None = None,
+    name: str = "",
+    stdin: str = "",
+    stdout: str = "",
+    stderr: str = "",
+    open_mode: str = "truncate",
+    chdir: str | None = None,
+    env: Mapping[str, str] | None = None,
+    hold: bool = False,
+    requeue: bool | None = None,
+    when_cut_off: str = "keep",
+    time_limit_s: float | None = None,
+    estimate_s: float | None = None,
+    deadline_s: float | None = None,
+    deadline_at: float | None = None,
+    profit: str | float = "",
+    speedup: str = "linear",
+    grow_if: str | None = None,
+    priority: int = 0,
+    resources: Sequence[str] = (),
+    mem_per_cpu: str | int = "",
+    gpus: int = 0,
+    gres: Sequence[str] = (),
+    constraint: str = "",
+    nodelist: str = "",
+    exclude: str = "",
+    account: str = "",
+    bind: str = "rank",
+    dependency: str = "",
+    signal: str = "",
+    comment: str = "",
+    script: str | None = None,
+) -> dict[str, Any]:
+    """Check the options of a job, and return the job in the form of a ``submit`` request.
+
+    With the text of a ``script``, ``argv`` are its arguments.
+
+    Raises:
+        UsageError: a text is not in its grammar, or a choice is unknown.
+        SubmitError: a check failed; names the field and the remedy.
+    """
+    check_conditions(dependency, signal, time_limit_s)
+    argv, type, name = program_of(argv, type, name, script)
+    check_sizes(sizes, prefer)
+    bound = check_choices(open_mode, grow_if, bind)
+    cwd = check_directory(os.path.join(here := os.getcwd(), chdir or "."))
+    environment = dict(os.environ if env is None else env)
+    program = find_program(argv[0], environment.get("PATH", os.defpath), here)
+    kind = type or ("script" if program.endswith(".sh") else "mpi")
+    words = [*check_program(program, script=kind == "script"), *argv[1:]]
+    check_limits(words, environment)
+    return {
+        "name": name or default_name(program, argv[1:]),
+        "argv": words,
+        "env": environment,
+        "cwd": cwd,
+        "type": kind,
+        "sizes": sizes,
+        "prefer": prefer,
+        **_files(stdin, stdout, stderr, cwd),
+        "open_mode": open_mode,
+        "umask": current_umask(),
+        "hold": hold,
+        "requeue": requeue,
+        "when_cut_off": check_policy(when_cut_off),
+        "time_limit_s": time_limit_s,
+        "estimate_s": estimate_s,
+        **check_contract(deadline_s, deadline_at, str(profit)),
+        "speedup": check_speedup(speedup),
+        "grow_if": grow_if,
+        **_unless_default(priority=priority, account=account, resources=check_resources(resources)),
+        **_unless_default(dependency=dependency, signal=signal, comment=comment, bind=bound),
+        **check_node_needs(mem_per_cpu, gpus, gres, constraint, nodelist, exclude),
+    }
+
+
+def _files(stdin: str, stdout: str, stderr: str, cwd: str) -> dict[str, str]:
+    """Return the files of a job, after checking that they can be used."""
+    return {
+        "stdin": check_input(stdin, cwd) if stdin else "",
+        "stdout": check_output("output", stdout or "pliant-%j.out", cwd),
+        "stderr": check_output("error", stderr, cwd) if stderr else "",
+    }
+
+
+def _unless_default(**fields: Any) -> dict[str, Any]:
+    """Return the fields that have a value; defaults are omitted for older servers' sake."""
+    return {name: value for name, value in fields.items() if value}
