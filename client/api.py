@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pliant.client.client_errors import RequestError
 from pliant.client.connection import TIMEOUT_S, Connection
-from pliant.client.submission.build_job.build_job import build_job
+from pliant.client.submission.build_job import build_job
 from pliant.client.waiting import FINAL_STATES, follow_changes, send_job, wait_for_end
 
 Record = TypeVar("Record")

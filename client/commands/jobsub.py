@@ -13,8 +13,8 @@ from typing import Any
 
 from pliant.client.client_errors import UsageError
 from pliant.client.connection import Connection
-from pliant.client.submission.build_job.build_job import build_job
-from pliant.client.submission.build_job.option_checks import (
+from pliant.client.submission.build_job import build_job
+from pliant.client.submission.option_checks import (
     BIND,
     GROW_IF,
     OPEN_MODES,
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
 
     def submit() -> int:
-        from pliant.client.submission.build_job.directives import parse_with_directives
+        from pliant.client.submission.directives import parse_with_directives
 
         return _submit(parse_with_directives(words, make_parser))
 
@@ -414,7 +414,7 @@ def _help(output: str) -> None:
 def _environment(choices: list[str] | None) -> dict[str, str] | None:
     if not choices:
         return None
-    from pliant.client.submission.build_job.export_option import select_environment
+    from pliant.client.submission.export_option import select_environment
 
     return select_environment(choices)
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from pliant.client.client_errors import UsageError
-from pliant.client.submission.build_job.file_checks import current_umask
+from pliant.client.submission.file_checks import current_umask
 from pliant.client.terminal.number_arguments import bounded_int
 from pliant.client.terminal.output import Parser, print_error, run_command
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pliant.client.submission.build_job.file_checks import (
+from pliant.client.submission.file_checks import (
     check_directory,
     check_input,
     check_limits,
@@ -16,7 +16,7 @@ from pliant.client.submission.build_job.file_checks import (
     default_name,
     find_program,
 )
-from pliant.client.submission.build_job.option_checks import (
+from pliant.client.submission.option_checks import (
     check_choices,
     check_contract,
     check_node_needs,
@@ -25,7 +25,7 @@ from pliant.client.submission.build_job.option_checks import (
     check_sizes,
     check_speedup,
 )
-from pliant.client.submission.build_job.script_text import check_conditions, program_of
+from pliant.client.submission.script_text import check_conditions, program_of
 
 
 def build_job(  # noqa: PLR0913 - these are the fields of a job

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pliant.client.commands.jobsub import main
-from pliant.client.submission.build_job import directives
+from pliant.client.submission import directives
 
 Capture = pytest.CaptureFixture[str]
 

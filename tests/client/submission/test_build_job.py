@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pliant.client.client_errors import SubmitError, UsageError
-from pliant.client.submission.build_job.build_job import build_job
-from pliant.client.submission.build_job.file_checks import current_umask, default_name
+from pliant.client.submission.build_job import build_job
+from pliant.client.submission.file_checks import current_umask, default_name
 
 
 @pytest.fixture

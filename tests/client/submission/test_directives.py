@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.client.client_errors import SubmitError
-from pliant.client.submission.build_job.directives import parse_directives, read_head
+from pliant.client.submission.directives import parse_directives, read_head
 
 
 def test_directives_of_the_head() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pliant.client.client_errors import SubmitError
-from pliant.client.submission.build_job.export_option import PLAIN_PATH, select_environment
+from pliant.client.submission.export_option import PLAIN_PATH, select_environment
 
 MINE = {"HOME": "/home/ada", "PATH": "/opt/bin", "A": "1", "B": "2", "ODD": "x\udcff"}
 
