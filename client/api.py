@@ -382,7 +382,7 @@ class Client:
         return [_record(Event, e) for e in self._link.request("refusals")["events"]]
 
     def wait(self, number: int) -> Job:
-        """Wait until a job has ended, and return it; a restart of the server does not matter.
+        """Wait until a job has ended, and return it. Waits on while the server restarts.
 
         Raises:
             RequestError: there is none with this id (kind ``not_found``).

@@ -51,7 +51,10 @@ class Trigger:
         self._who |= {key: str(value) for key, value in who.items()}
 
     def reach(self, name: str) -> int:
-        """Carry out the orders for a failpoint; return how often its message is to be handled."""
+        """Carry out the orders for a failpoint; return how often its message is to be handled.
+
+        1 without an order, 0 if the message is dropped, 2 if it is doubled.
+        """
         try:
             with self._lock:
                 due = [

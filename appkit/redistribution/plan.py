@@ -48,7 +48,7 @@ class RankMap:
 
 
 class TransferPlan(ABC):
-    """The numbers that every plan of one registered object provides."""
+    """How much data a resize moves for one registered object, and in how many messages."""
 
     __slots__ = ()
 

@@ -148,7 +148,7 @@ class ActionSelector:
         return prefetcher.is_task_done and not self._prefetch_is_done()
 
     def _prefetch(self, decision: Decision | None) -> PrefetchOrder | None:
-        """Return the next step of the prefetch, write or read; None if there is none."""
+        """Return what to do next for the prefetch: write, poll, read or cancel; None if nothing."""
         if not self._prefetch_has_work(decision.resize if decision is not None else 0):
             return None
         if decision is None:

@@ -101,10 +101,7 @@ def commit(state: CoreState, plan: Plan) -> bool:
 
 
 def _wake(state: CoreState, at: float | None) -> None:
-    """Set the time of the next planning in seconds since the epoch; None clears it.
-
-    None clears the time of the previous plan.
-    """
+    """Set the time of the next planning, in seconds since the epoch; None clears it."""
     if at is not None:
         state.emit(SetTimer(Timer(TimerKind.WAKE, JobId(0), 0), at))
     state.wake_at = at

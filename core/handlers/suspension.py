@@ -215,7 +215,7 @@ def _not_in_hand(state: CoreState, job: Job, stage: SaveStage) -> None:
 
 
 def on_save_timeout(state: CoreState, timer: Timer) -> None:
-    """End or repeat the present stage of a suspension if its time is up."""
+    """When a stage of a suspension takes too long: withdraw it, kill the rest or fail the job."""
     job = suspend.find_live_job(state, timer.job, timer.run)
     mine = job.saving if job is not None else None
     if job is None or mine is None or mine.number != timer.resize or state.now < mine.due:

@@ -1,4 +1,4 @@
-"""Nodes: hosts with slots, each slot one processor of the global map; and their load.
+"""Nodes: hosts with slots, each slot one processor of the cluster; and their load.
 
 The load of a node is volatile: strategies read it, and nothing stores it. Nodes report it
 periodically, so a strategy always decides by values that are a little old (Chen, Xiao and Zhang

@@ -310,10 +310,7 @@ class Migration:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The decisions of a strategy, carried out in the order shrinks, starts, expansions.
-
-    They are carried out in the order shrinks, starts, expansions.
-    """
+    """The decisions of a strategy, carried out in the order shrinks, starts, expansions."""
 
     shrinks: tuple[Offer, ...] = ()
     starts: tuple[Start, ...] = ()

@@ -283,10 +283,7 @@ def _standing(job: Job) -> Sizes | None:
 
 
 def _target(job: Job) -> int:
-    """Return the size after the open resize; the present size if it may still be withdrawn.
-
-    Otherwise return the present size.
-    """
+    """Return the size after the open resize; the present size if it may still be withdrawn."""
     resize = job.resize
     if resize is None or resize.reusable or isinstance(resize.stage, Withdrawing):
         return job.size

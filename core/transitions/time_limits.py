@@ -109,10 +109,7 @@ def _other_size(job: Job) -> bool:
 
 
 def _estimate_over(job: Job) -> float | None:
-    """Return when the estimate may end the job (seconds since the epoch); None if never.
-
-    None if it never does.
-    """
+    """Return when the estimate may end the job (seconds since the epoch); None if never."""
     end, spec = job.expected_end, job.spec
     if end is None or spec.estimate_s is None or job.start is None:
         return None

@@ -27,10 +27,7 @@ class Need:
     per_processor: bool = False
 
     def on(self, processors: int) -> int:
-        """Return how much a job with ``processors`` processors needs; 0 without processors.
-
-        Without processors it needs none.
-        """
+        """Return how much a job with ``processors`` processors needs; 0 without processors."""
         if not processors:
             return 0
         return self.amount * processors if self.per_processor else self.amount

@@ -39,10 +39,10 @@ def format_public_key(key: ed25519.Ed25519PublicKey) -> str:
 
 
 def parse_certificate_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """Read the key of a certificate.
+    """Read the private key of a certificate from PEM text.
 
     Raises:
-        IdentityKeyError: it is not such a key.
+        IdentityKeyError: it is not a private key of type ECDSA P-256.
     """
     key = _parse(pem, lambda text: serialization.load_pem_private_key(text, None))
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not is_p256(key.public_key()):
@@ -51,10 +51,10 @@ def parse_certificate_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
 
 
 def parse_order_key(pem: bytes) -> ed25519.Ed25519PrivateKey:
-    """Read the key that signs launch orders.
+    """Read the private key that signs launch orders from PEM text.
 
     Raises:
-        IdentityKeyError: it is not such a key.
+        IdentityKeyError: it is not a private key of type Ed25519.
     """
     key = _parse(pem, lambda text: serialization.load_pem_private_key(text, None))
     if not isinstance(key, ed25519.Ed25519PrivateKey):
@@ -63,10 +63,10 @@ def parse_order_key(pem: bytes) -> ed25519.Ed25519PrivateKey:
 
 
 def parse_order_public_key(pem: bytes) -> ed25519.Ed25519PublicKey:
-    """Read the key with which nodes verify launch orders.
+    """Read the public key with which nodes verify launch orders from PEM text.
 
     Raises:
-        IdentityKeyError: it is not such a key.
+        IdentityKeyError: it is not a public key of type Ed25519.
     """
     key = _parse(pem, serialization.load_pem_public_key)
     if not isinstance(key, ed25519.Ed25519PublicKey):

@@ -96,10 +96,10 @@ class CommitGuard:
         self._file = os.open(database.with_name(FILE_NAME), flags, 0o600)
 
     def check(self, connection: Connection) -> None:
-        """Increment the counter in a transaction.
+        """Count this commit in the database, unless the database file was replaced or changed.
 
         Raises:
-            ReplacedError: if the transaction must not be committed.
+            ReplacedError: the file was removed or replaced, or another process changed it.
         """
         if _identity(self._database) != self._opened:
             raise ReplacedError(f"{self._database} was removed or replaced while it was in use")

@@ -112,9 +112,6 @@ def rebuild(table: str, row: Row) -> Row | None:
 
     Only a node can be rebuilt. Its columns and its next registration hold all values except the
     reason for which an operator drained it.
-
-    Returns:
-        The row, or None if the other columns do not suffice.
     """
     if table != "node":
         return None

@@ -153,7 +153,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _outcomes(experiments: "list[Experiment]", options: argparse.Namespace) -> "list[Outcome]":
-    """Run what is missing, and return the results of the experiments."""
+    """Run the simulations that have no stored result yet; return what came of each experiment."""
     from pliant.simulator.experiments.results import conclude
     from pliant.simulator.experiments.running.measuring import (
         ProgressLine,

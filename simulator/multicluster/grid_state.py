@@ -38,7 +38,7 @@ class GridState:
 
     @property
     def now(self) -> float:
-        """The simulated time."""
+        """The simulated time in seconds."""
         return self.events.now
 
     def later(self, delay: float, action: Callable[[], None], kind: int = OTHER) -> None:
@@ -46,7 +46,7 @@ class GridState:
         self.at(self.events.now + delay, action, kind)
 
     def at(self, time: float, action: Callable[[], None], kind: int = OTHER) -> None:
-        """Call a function at a time."""
+        """Call a function at a simulated time, given in seconds."""
         self.events.schedule(time, _call, action, kind)
 
     def stub_time(self, run: GridRun, seconds: float) -> float:

@@ -38,7 +38,7 @@ class PlacementQueue:
         self._tries.pop(job, None)
 
     def count_failure(self, job: JobId) -> bool:
-        """Count a failed try. Return whether the job is given up."""
+        """Count a failed try to place a job. Return whether it failed too often and is given up."""
         self._tries[job] = self.tries(job) + 1
         return self._max_tries is not None and self._tries[job] > self._max_tries
 

@@ -256,7 +256,10 @@ class Round:
     def _wait(
         self, job: WaitingJob, reason: WaitReason | None = None, *, tried: bool = True
     ) -> None:
-        """Record why a job waits, unless it waits for processors."""
+        """Record why a job waits; without a reason, only whether it is too wide for every cluster.
+
+        With ``tried``, also note that the job could not be started in this round.
+        """
         if max(job.components, default=job.sizes.min) > self._widest and not self._may_split(job):
             whose = "largest cluster"
             if job.components:
