@@ -34,7 +34,7 @@ def split(report: node_pb2.NodeReport) -> Iterator[node_pb2.NodeReport]:
 
 
 async def join(reports: AsyncIterator[node_pb2.NodeReport]) -> AsyncIterator[node_pb2.NodeReport]:
-    """Yield whole reports.
+    """Put the parts of split reports together, and yield the whole reports.
 
     Raises:
         CodecError: parts are too long together, or are no report.

@@ -85,7 +85,7 @@ class SshSession:
         self._client.close()
 
     def route(self) -> tuple[str, str]:
-        """Return the addresses of this machine and of the host on this connection."""
+        """Return the address of this machine and that of the host, as this connection uses them."""
         transport = self._client.get_transport()
         if transport is None:
             raise HostError(self.name, CONNECT, "the connection is closed")

@@ -181,7 +181,7 @@ class SignedOrder:
 
 
 def new_nonce() -> bytes:
-    """Return a nonce for an order."""
+    """Return random bytes that make an order unique, so that no order is carried out twice."""
     return secrets.token_bytes(NONCE_BYTES)
 
 
@@ -241,7 +241,7 @@ def make_head(prefix: bytes, version: int) -> bytes:
 
 
 def with_length(text: bytes) -> bytes:
-    """Return a text in the form in which orders contain it."""
+    """Return a text with its length before it, as orders contain it."""
     return struct.pack(">Q", len(text)) + text
 
 

@@ -50,14 +50,14 @@ class ChangeFeed:
     # ---------------------------------------------------------------- any thread
 
     def on_jobs(self, jobs: Collection[JobId]) -> None:
-        """Note that these jobs were published."""
+        """Note that these jobs have changed, so that subscribers are told."""
         if self._loop is not None:
             with self._lock:
                 self._jobs.update(jobs)
                 self._wake()
 
     def on_nodes(self) -> None:
-        """Note that nodes were published."""
+        """Note that some nodes have changed, so that subscribers are told."""
         if self._loop is not None:
             with self._lock:
                 self._nodes_changed = True

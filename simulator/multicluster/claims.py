@@ -46,7 +46,7 @@ class Claims:
             self._plan(run)
 
     def donor_released(self, donor: GridRun) -> None:
-        """Claim the processors of jobs if no donor holds any of them any more."""
+        """After a job has released processors, claim for the jobs that waited only for these."""
         for run in list(self._state.active.values()):
             is_waiting = run.stage is Stage.AWAITING and donor.id in run.donors
             if is_waiting and not run.bits & donor.held:

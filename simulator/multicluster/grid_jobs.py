@@ -119,7 +119,7 @@ class GridRun:
         self._project()
 
     def stand_still(self, now: float, until: float) -> None:
-        """Stop computing for a resize."""
+        """Stop computing until a time, for a resize."""
         self._advance(now)
         self._since = until
         self._project()

@@ -42,7 +42,7 @@ class GridState:
         return self.events.now
 
     def later(self, delay: float, action: Callable[[], None], kind: int = OTHER) -> None:
-        """Call a function after some time."""
+        """Call a function after a delay, in simulated seconds."""
         self.at(self.events.now + delay, action, kind)
 
     def at(self, time: float, action: Callable[[], None], kind: int = OTHER) -> None:
@@ -50,14 +50,17 @@ class GridState:
         self.events.schedule(time, _call, action, kind)
 
     def stub_time(self, run: GridRun, seconds: float) -> float:
-        """Draw a time of the local manager. The draws of a job do not depend on other jobs."""
+        """Draw the seconds that the local manager takes: ``seconds``, varied by ``spread``.
+
+        The draws of a job do not depend on other jobs.
+        """
         spread = self.settings.latencies.spread
         if not (seconds and spread):
             return seconds
         return seconds * self._rng(run).uniform(1 - spread, 1 + spread)
 
     def safe_point(self, run: GridRun) -> float:
-        """Draw the time until a running application can be resized."""
+        """Draw the seconds until a running application can be resized."""
         longest = self.settings.latencies.safe_point_s
         return self._rng(run).uniform(0.0, longest) if longest else 0.0
 

@@ -95,7 +95,7 @@ class TimeSharedSettings:
         """Return the bytes that jobs may use on each node.
 
         Raises:
-            SettingsError: ``more_nodes`` has another form.
+            SettingsError: ``more_nodes`` is not a list of NUMBERxMB, such as ``8x768``.
         """
         found = [self.memory_mb] * self.nodes
         for group in filter(None, self.more_nodes.split(",")):

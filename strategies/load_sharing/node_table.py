@@ -51,7 +51,7 @@ class NodeRow:
 
     @property
     def accepts(self) -> bool:
-        """Return whether the node takes submissions. Memory is asked first (section 1)."""
+        """Return whether the node takes submissions: not reserved, with idle memory and a slot."""
         return self.flag is None and self.demand < self.memory and bool(self.free)
 
     def has_place(self, demand: float) -> bool:

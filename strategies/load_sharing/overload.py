@@ -35,7 +35,7 @@ class Thresholds:
             raise ValueError(f"fault-threshold must be above 0 faults/s, not {self.faults:g}")
 
     def is_hot(self, row: NodeRow) -> bool:
-        """Return whether the jobs of a node fault because of a shortage of memory."""
+        """Return whether a node is short of memory: many faults, and nearly no idle memory."""
         return row.fault_rate > self.faults and row.idle < IDLE_SHARE * row.memory
 
     def is_overloaded(self, row: NodeRow) -> bool:
