@@ -92,8 +92,11 @@ ORDER = {
         __main__
     """,
     "deploy": """
-        unit_files manual_page
-        units_command man_command
+        on_host unit_files manual_page
+        planning
+        wheelhouse
+        rollout
+        hosts_command wheels_command units_command man_command
         deploy_command
     """,
     "client": """

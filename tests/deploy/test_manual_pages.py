@@ -41,6 +41,8 @@ def test_every_command_has_a_page(pages: dict[str, str]) -> None:
         ("pliant-login-agent", "--users-dir DIR"),
         ("jobsub", "--mem-per-cpu"),
         ("pliant-deploy", "--listen HOST:PORT"),
+        ("pliant-deploy", "--rollback"),
+        ("pliant-deploy", "--glibc VERSION"),
     ],
 )
 def test_options_are_on_the_page(page: str, option: str, pages: dict[str, str]) -> None:

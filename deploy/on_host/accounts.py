@@ -1,0 +1,108 @@
+"""The account of the daemons, and commands that run as an account of this host."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+from typing import Any, BinaryIO
+
+from pliant.deploy.on_host.host_error import HostError
+from pliant.deploy.on_host.manifest import changed_manifest
+
+#: sshd passes a short PATH on, without the folders of administration commands.
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def make_account(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
+    """Make a system account whose home is the state folder, if it does not exist."""
+    name = arguments["account"]
+    try:
+        pwd.getpwnam(name)
+        return {}
+    except KeyError:
+        pass
+    useradd = shutil.which("useradd", path=PATH)
+    if useradd is None:
+        raise HostError(f"account {name}: there is no useradd", "make the account by hand")
+    words = [useradd, "--system", "--no-create-home", "--home-dir", arguments["home"]]
+    words += ["--shell", "/usr/sbin/nologin", "--user-group", name]
+    check(words)
+    with changed_manifest(arguments["prefix"]) as record:
+        record["account"] = name
+    return {}
+
+
+def find_user(account: str) -> pwd.struct_passwd:
+    """Return the entry of an account.
+
+    Raises:
+        HostError: there is no such account.
+    """
+    try:
+        return pwd.getpwnam(account)
+    except KeyError:
+        raise HostError(
+            f"account {account} does not exist on this host", "make it, or change `account`"
+        ) from None
+
+
+def run_as(account: str) -> dict[str, Any]:
+    """Return arguments of `subprocess` that make a child run as an account."""
+    user = find_user(account)
+    if user.pw_uid == os.geteuid():
+        return {}
+    groups = os.getgrouplist(account, user.pw_gid)
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": groups}
+
+
+def environment(arguments: dict[str, Any]) -> dict[str, str]:
+    """Return the variables of a daemon or a command of Pliant on this host."""
+    return {
+        "PATH": PATH,
+        "HOME": find_user(arguments["account"]).pw_dir,
+        "LANG": "C.UTF-8",
+        "PLIANT_STATE_DIR": arguments["state"],
+        "PLIANT_RUN_DIR": arguments["run"],
+    }
+
+
+def run_command(arguments: dict[str, Any], payload: BinaryIO) -> dict[str, Any]:
+    """Run a command as an account, with the payload as its input; return its output."""
+    as_root = arguments.get("as_root", False)
+    done = subprocess.run(
+        arguments["argv"],
+        input=payload.read(),
+        capture_output=True,
+        check=False,
+        cwd="/",
+        umask=0o077,
+        env=environment(arguments),
+        timeout=arguments.get("timeout_s", 120),
+        **({} if as_root else run_as(arguments["account"])),
+    )
+    if done.returncode != 0 and not arguments.get("may_fail", False):
+        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
+        raise HostError(f"`{_shown(arguments['argv'])}` ended with {done.returncode}: {said}")
+    return {"code": done.returncode, "stdout": done.stdout.decode("utf-8", "replace")}
+
+
+def check(argv: list[str]) -> None:
+    """Run a command of the system; raise HostError if it fails."""
+    done = subprocess.run(
+        argv,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        cwd="/",
+        env={"PATH": PATH, "LANG": "C.UTF-8"},
+        timeout=180,
+    )
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
+        raise HostError(f"`{_shown(argv)}` ended with {done.returncode}: {said}")
+
+
+def _shown(argv: list[str]) -> str:
+    return " ".join([os.path.basename(argv[0]), *argv[1:]])

@@ -1,0 +1,90 @@
+"""The isolated environments on this host: one folder for each release, and a link to one of them.
+
+Daemons run from the folder of their release, not through the link. So what they load later belongs
+to the same release, even if the link has been changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import compileall
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tarfile
+import venv
+from typing import Any, BinaryIO
+
+from pliant.deploy.on_host.host_error import HostError
+from pliant.deploy.on_host.manifest import changed_manifest, replace_file
+from pliant.deploy.on_host.probe import COMPLETE
+from pliant.deploy.on_host.processes import find_processes
+from pliant.deploy.on_host.wheels import WheelInstaller
+
+
+def install_environment(arguments: dict[str, Any], payload: BinaryIO) -> dict[str, Any]:
+    """Make the environment of a release from wheels, which are a tar archive in the payload.
+
+    Args:
+        arguments: ``prefix``, the name of the ``environment``, and ``wheels``: the SHA-256 of each
+            wheel by its name.
+        payload: the archive.
+    """
+    prefix, name = arguments["prefix"], arguments["environment"]
+    folder = os.path.join(prefix, name)
+    if os.path.exists(os.path.join(folder, COMPLETE)):
+        return {}
+    if any(each.environment == folder for each in find_processes(prefix)):
+        raise HostError(f"processes run from {folder}, which is not complete", "end them")
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        _make(folder, arguments["wheels"], payload)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return {}
+
+
+def _make(folder: str, wheels: dict[str, str], payload: BinaryIO) -> None:
+    os.umask(0o022)  # users run the programs of this folder
+    # Clear of symbolic links to `python` of another environment.
+    venv.EnvBuilder(with_pip=False, symlinks=True).create(folder)
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    site = os.path.join(folder, "lib", version, "site-packages")
+    installer = WheelInstaller(folder, site)
+    missing = dict(wheels)
+    with tarfile.open(fileobj=payload, mode="r|") as archive:
+        for member in archive:
+            file = archive.extractfile(member)
+            content = file.read() if file else b""
+            if missing.pop(member.name, None) != hashlib.sha256(content).hexdigest():
+                raise HostError(f"{member.name} changed on its way", "run the command again")
+            installer.install(member.name, content)
+    if missing:
+        raise HostError(f"{', '.join(missing)} did not arrive", "run the command again")
+    # The daemons may not write into the folder, and would compile all modules at each start.
+    compileall.compile_dir(site, quiet=2)
+    replace_file(os.path.join(folder, COMPLETE), json.dumps({"wheels": wheels}) + "\n")
+
+
+def switch_environment(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
+    """Point the link `current` to an environment, and remember the one before.
+
+    Environments that are neither of them are removed when no process runs from them.
+    """
+    prefix, name = arguments["prefix"], arguments["environment"]
+    with changed_manifest(prefix) as record:
+        if record["environment"] != name:
+            record["previous"], record["environment"] = record["environment"], name
+        draft = os.path.join(prefix, ".current.new")
+        if os.path.lexists(draft):
+            os.unlink(draft)
+        os.symlink(name, draft)
+        os.replace(draft, os.path.join(prefix, "current"))
+        kept = {record["environment"], record["previous"]}
+    used = {os.path.basename(each.environment) for each in find_processes(prefix)}
+    for each in os.listdir(prefix):
+        if each.startswith("env-") and each not in kept | used:
+            shutil.rmtree(os.path.join(prefix, each), ignore_errors=True)
+    return {}

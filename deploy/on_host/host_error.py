@@ -1,0 +1,12 @@
+"""The error of an operation on a host."""
+
+from __future__ import annotations
+
+
+class HostError(Exception):
+    """An operation failed on this host."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        #: What an administrator can do.
+        self.remedy = remedy

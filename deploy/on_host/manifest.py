@@ -1,0 +1,83 @@
+"""The record of what was deployed on this host: `deployment.json` in the folder of environments.
+
+Every operation that changes the host saves it, so that a removal finds everything, also after a
+deployment that failed half-way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pliant.deploy.on_host.host_error import HostError
+
+FILE = "deployment.json"
+#: Version of the form of the record.
+VERSION = 1
+#: What a new record holds. `environment` and `previous` are names of folders.
+EMPTY: dict[str, Any] = {
+    "version": VERSION,
+    "cluster": "",
+    "environment": "",
+    "previous": "",
+    #: SHA-256 of each file as it was written, by path.
+    "files": {},
+    #: Folders that were made, parents first.
+    "folders": [],
+    #: Account that was made; empty if it was there.
+    "account": "",
+    #: Units of systemd that were enabled.
+    "units": [],
+}
+
+
+def read_manifest(prefix: str) -> dict[str, Any] | None:
+    """Return the record of this host, or None if nothing is deployed below a folder.
+
+    Raises:
+        HostError: the file is damaged or of a newer version.
+    """
+    path = os.path.join(prefix, FILE)
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or type(found.get("version")) is not int:
+        raise HostError(f"{path} is damaged", "restore it from a backup of the host, or remove it")
+    if found["version"] > VERSION:
+        raise HostError(
+            f"{path} has version {found['version']}, this Pliant knows {VERSION}",
+            "use the newer version of Pliant that deployed this host",
+        )
+    return {**EMPTY, **found}
+
+
+@contextmanager
+def changed_manifest(prefix: str) -> Iterator[dict[str, Any]]:
+    """Yield the record of this host, and save it afterwards, also if the change failed."""
+    record = read_manifest(prefix)
+    if record is None:
+        record = json.loads(json.dumps(EMPTY))
+    try:
+        yield record
+    finally:
+        os.makedirs(prefix, mode=0o755, exist_ok=True)
+        replace_file(os.path.join(prefix, FILE), json.dumps(record, indent=1) + "\n")
+
+
+def replace_file(path: str, text: str, mode: int = 0o644) -> None:
+    """Write a file so that a reader never sees half of it."""
+    draft = f"{path}.new"
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())
+    os.replace(draft, path)

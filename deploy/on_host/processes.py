@@ -1,0 +1,84 @@
+"""The processes of Pliant on this host, found in /proc."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import NamedTuple
+
+#: What a daemon is called in hosts.yaml and in plans, by its subcommand of `pliant`.
+_SUBCOMMANDS = {"server": "server", "nodectl": "node", "login-agent": "login"}
+_HELPER = "pliant.nodectl.root_helper"
+_POLL_S = 0.05
+
+
+class Process(NamedTuple):
+    """A process that runs from an environment of Pliant."""
+
+    pid: int
+    parent: int
+    #: ``server``, ``node``, ``login``, ``helper``, or empty for any other.
+    daemon: str
+    #: The folder of its environment.
+    environment: str
+
+
+def find_processes(prefix: str) -> list[Process]:
+    """Return the processes that run from environments below a folder."""
+    start = os.path.join(prefix, "env-")
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdecimal():
+            continue
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                words = os.fsdecode(file.read()).split("\0")
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                state, parent = file.read().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue  # it has ended
+        if words[0].startswith(start) and state != "Z":
+            path = os.path.join(prefix, words[0][len(prefix) :].strip("/").partition("/")[0])
+            found.append(Process(int(name), int(parent), _daemon(words, path), path))
+    return found
+
+
+def find_daemons(prefix: str) -> dict[str, Process]:
+    """Return the daemons by name. A fork of a daemon has the same command line and is left out."""
+    found = [each for each in find_processes(prefix) if each.daemon]
+    pids = {each.pid: each.daemon for each in found}
+    return {each.daemon: each for each in found if pids.get(each.parent) != each.daemon}
+
+
+def _daemon(words: list[str], environment: str) -> str:
+    if _HELPER in words[1:5]:
+        return "helper"
+    if words[1:2] == [f"{environment}/bin/pliant"] and len(words) > 2:
+        return _SUBCOMMANDS.get(words[2], "")
+    return ""
+
+
+def end_process(pid: int, timeout_s: float) -> None:
+    """End a process with SIGTERM, after the timeout with SIGKILL, and wait until it has ended."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return
+        deadline = time.monotonic() + timeout_s
+        while is_alive(pid):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_POLL_S)
+        else:
+            return
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs; a zombie does not."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

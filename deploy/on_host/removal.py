@@ -1,0 +1,80 @@
+"""Remove everything that was deployed on this host, as its record lists it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import Any, BinaryIO
+
+from pliant.deploy.on_host.accounts import PATH, check
+from pliant.deploy.on_host.daemons import STOP_TIMEOUT_S
+from pliant.deploy.on_host.host_error import HostError
+from pliant.deploy.on_host.manifest import FILE, read_manifest
+from pliant.deploy.on_host.processes import end_process, find_daemons, find_processes
+
+#: In which order daemons are stopped.
+_ORDER = ("login", "node", "helper", "server")
+
+
+def remove_all(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
+    """Stop what is left of the daemons, and remove files, folders and the account.
+
+    Args:
+        arguments: ``prefix``, and the folders ``own`` that only Pliant uses, with all they hold.
+    """
+    prefix = arguments["prefix"]
+    record = read_manifest(prefix)
+    if record is None:
+        return {}
+    daemons = find_daemons(prefix)
+    for name in _ORDER:
+        if name in daemons:
+            end_process(daemons[name].pid, STOP_TIMEOUT_S)
+    for process in find_processes(prefix):
+        end_process(process.pid, STOP_TIMEOUT_S)
+    for path in record["files"]:
+        _unlink(path)
+    if record["units"]:
+        check(["systemctl", "daemon-reload"])
+    for folder in arguments["own"]:
+        shutil.rmtree(folder, ignore_errors=True)
+        if os.path.isdir(folder):
+            raise HostError(f"{folder} cannot be removed", "remove it by hand")
+    for path in arguments["helper_files"]:
+        _unlink(path)
+    if record["account"]:
+        words = [shutil.which("userdel", path=PATH) or "userdel", record["account"]]
+        subprocess.run(words, check=False, capture_output=True, env={"PATH": PATH})
+    _remove_environments(prefix)
+    kept = _remove_folders(record["folders"])
+    return {"kept": kept}
+
+
+def _remove_environments(prefix: str) -> None:
+    for name in os.listdir(prefix):
+        path = os.path.join(prefix, name)
+        if name.startswith("env-"):
+            shutil.rmtree(path)
+        elif name in (FILE, "current"):
+            os.unlink(path)
+
+
+def _remove_folders(folders: list[str]) -> list[str]:
+    """Remove folders that were made, deepest first; return those that still hold something."""
+    kept = []
+    for folder in sorted(folders, key=len, reverse=True):
+        try:
+            os.rmdir(folder)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            kept.append(folder)
+    return kept
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass

@@ -1,0 +1,1 @@
+"""Carry out plans on many hosts at once, and report on each of them."""

@@ -1,0 +1,1 @@
+"""Wheels that are small, facts of hosts and free ports, for tests of deployments."""
