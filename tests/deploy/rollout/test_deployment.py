@@ -8,8 +8,10 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -87,7 +89,9 @@ class Site:
         capsys.readouterr()
         words = [str(self.file), "--wheelhouse", str(self.base / "1.0"), "--json", *options]
         code = main(words)
-        return code, {each["host"]: each for each in json.loads(capsys.readouterr().out)}
+        printed = capsys.readouterr()
+        assert printed.out, printed.err
+        return code, {each["host"]: each for each in json.loads(printed.out)}
 
     def command(self, *words: str) -> str:
         """Run a command of Pliant on the server's host."""
@@ -115,16 +119,19 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    sshd = SshDaemon(tmp_path / "sshd")
+def site() -> Iterator[Site]:
+    # The folder of pytest is too long for the first line of a script.
+    folder = Path(tempfile.mkdtemp(prefix="pliant-hosts-"))
+    sshd = SshDaemon(folder / "sshd")
     sshd.start()
-    made = Site(sshd, tmp_path)
+    made = Site(sshd, folder)
     try:
         yield made
     finally:
         sshd.stop()
         for pid in made.processes():
             end_process(pid, 10)
+        shutil.rmtree(folder)
 
 
 def outcomes(records: Any) -> dict[str, str]:
