@@ -230,6 +230,7 @@ class Register(_message.Message):
     LIFE_FIELD_NUMBER: _builtins.int
     CONTAINMENT_FIELD_NUMBER: _builtins.int
     RUNS_AS_USER_FIELD_NUMBER: _builtins.int
+    ORDER_VERSION_FIELD_NUMBER: _builtins.int
     PROTOCOL_FIELD_NUMBER: _builtins.int
     OLDEST_READER_FIELD_NUMBER: _builtins.int
     GRES_FIELD_NUMBER: _builtins.int
@@ -250,6 +251,8 @@ class Register(_message.Message):
     """of the server with that generation; empty = not known"""
     runs_as_user: _builtins.bool
     """a root helper starts its jobs as their users"""
+    order_version: _builtins.int
+    """Of the launch orders that its root helper carries out; 0: none, or an older version."""
     protocol: _builtins.int
     """of the version that writes this, see pliant.protos.versions"""
     oldest_reader: _builtins.int
@@ -283,6 +286,7 @@ class Register(_message.Message):
         life: _builtins.str = ...,
         containment: Global___Containment | None = ...,
         runs_as_user: _builtins.bool = ...,
+        order_version: _builtins.int = ...,
         protocol: _builtins.int = ...,
         oldest_reader: _builtins.int = ...,
         gres: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
@@ -290,7 +294,7 @@ class Register(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["containment", b"containment"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "boot_id", b"boot_id", "cluster", b"cluster", "containment", b"containment", "generation", b"generation", "gres", b"gres", "life", b"life", "memory_bytes", b"memory_bytes", "name", b"name", "oldest_reader", b"oldest_reader", "properties", b"properties", "protocol", b"protocol", "runs_as_user", b"runs_as_user", "slots", b"slots", "spare", b"spare", "worlds", b"worlds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "boot_id", b"boot_id", "cluster", b"cluster", "containment", b"containment", "generation", b"generation", "gres", b"gres", "life", b"life", "memory_bytes", b"memory_bytes", "name", b"name", "oldest_reader", b"oldest_reader", "order_version", b"order_version", "properties", b"properties", "protocol", b"protocol", "runs_as_user", b"runs_as_user", "slots", b"slots", "spare", b"spare", "worlds", b"worlds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -144,9 +144,9 @@ class Controller:
 
     def registration(self) -> wire.Register:
         """Return the registration of this node: its properties and its worlds."""
-        worlds, as_user = self._worlds.values(), self._users is not None
-        host = self._settings, self._containment
-        return make_registration(*host, self._last_server, worlds, runs_as_user=as_user)
+        version = self._users.helper.order_version if self._users is not None else None
+        host, worlds = (self._settings, self._containment), self._worlds.values()
+        return make_registration(*host, self._last_server, worlds, order_version=version)
 
     def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
         """Accept a server, and return the reports to repeat to it.

@@ -6,7 +6,8 @@ account is disconnected before anything of it is read. Requests are carried out 
 =========  =====================================  ==================================================
 request    fields                                 answer
 =========  =====================================  ==================================================
-describe                                          node, cluster, jobs (folder of the jobs' folders)
+describe                                          node, cluster, jobs (folder of the jobs' folders),
+                                                  orders (version of launch orders)
 controllers                                       by name: the version of the groups, or empty
 start      order, one descriptor (the content)    shim, start: its process and start time
 find       world                                  shim, start; or neither, if it does not run
@@ -46,6 +47,7 @@ from pliant.nodectl.root_helper.subreaper_pool import SubreaperPool
 from pliant.nodectl.world_folder import WORLD_NAME
 from pliant.protos.daemons.peer_credentials import peer_process
 from pliant.protos.daemons.service_manager import ServiceManager
+from pliant.protos.signed_orders.launch_order import VERSION
 
 #: An order has at most 16 KB, in hexadecimal digits.
 MAX_MESSAGE_BYTES = 48 << 10
@@ -180,7 +182,8 @@ class HelperService:
                 return self._start(message, handles)
             if operation == "describe":
                 jobs = str(self._folders.path)
-                return {"node": self._config.node, "cluster": self._config.cluster, "jobs": jobs}
+                names = {"node": self._config.node, "cluster": self._config.cluster}
+                return {**names, "jobs": jobs, "orders": str(VERSION)}
             if operation == "controllers":
                 return dict(self._controllers)
             if operation == "remove":

@@ -17,6 +17,7 @@ from pliant.faults import message
 from pliant.protos import node_pb2, node_pb2_grpc, versions
 from pliant.protos.codec import CodecError, exits_from_proto, node_from_proto, ready_from_proto
 from pliant.protos.sanitize_text import sanitize_text
+from pliant.protos.signed_orders.launch_order import VERSION
 from pliant.protos.split_reports import join
 from pliant.server.authentication.opening_handshake import NodeNotAdmittedError
 from pliant.server.execution.connections import Connections, NodeStream, Stream
@@ -102,7 +103,10 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                         return
                 reports = join(reports)
                 first = await anext(reports)
-            if wrong := _wrong_version(first.register):
+            wrong = _wrong_version(first.register)
+            if wrong is None and self._certified is not None:
+                wrong = _wrong_order_version(first.register)
+            if wrong is not None:
                 yield wrong
                 return
             event = node_from_proto(first.register)
@@ -331,6 +335,28 @@ def _wrong_version(register: node_pb2.Register) -> node_pb2.NodeOrder | None:
         return None
     log.warning("refused: %s", reason)
     order = _refused(f"at the server: {reason}")
+    order.refused.protocol = versions.PROTOCOL
+    return order
+
+
+def _wrong_order_version(register: node_pb2.Register) -> node_pb2.NodeOrder | None:
+    """Return the refusal of a node that would not carry out the launch orders of this server.
+
+    Otherwise, each job that is sent there would be held. A node on which jobs run is not refused:
+    if the server was updated first, its jobs would be lost.
+    """
+    found = register.order_version
+    if not register.runs_as_user or found == VERSION or register.worlds:
+        return None
+    name = register.name[:MAX_NAME_SHOWN]
+    older = f"an older version (its controller has protocol {register.protocol})"
+    reason = (
+        f"the root helper of node {name} carries out launch orders of "
+        f"{f'version {found}' if found else older}, and this server signs version {VERSION}: run "
+        f"the same version of Pliant on both, and restart root helper and controller of {name}"
+    )
+    log.warning("refused: %s", reason)
+    order = _refused(reason)
     order.refused.protocol = versions.PROTOCOL
     return order
 

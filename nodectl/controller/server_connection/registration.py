@@ -21,7 +21,7 @@ def make_registration(
     server: ServerStart,
     worlds: Iterable[LocalWorld],
     *,
-    runs_as_user: bool,
+    order_version: int | None,
 ) -> wire.Register:
     """Return the message with which this node registers at the server.
 
@@ -30,7 +30,8 @@ def make_registration(
         containment: what keeps jobs within their shares here.
         server: the last one whose orders were carried out.
         worlds: that run here, or have ended without an acknowledgement.
-        runs_as_user: whether a root helper starts jobs as their users.
+        order_version: of the launch orders that the root helper carries out; None if there is no
+            helper, so that jobs do not run as their users.
     """
     return wire.Register(
         name=settings.name,
@@ -45,7 +46,8 @@ def make_registration(
         life=server.life,
         worlds=[world.to_live_world() for world in worlds],
         spare=settings.spare,
-        runs_as_user=runs_as_user,
+        runs_as_user=order_version is not None,
+        order_version=order_version or 0,
         containment=wire.Containment(**containment._asdict()),
         protocol=versions.PROTOCOL,
         oldest_reader=versions.OLDEST_READER,

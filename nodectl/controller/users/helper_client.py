@@ -11,6 +11,7 @@ import json
 import os
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pliant.core.support.base_error import PliantError
 from pliant.nodectl.host.procfs import ProcessIdentity, boot_id
 from pliant.nodectl.world_folder import StartRequest
 from pliant.protos.daemons.peer_credentials import peer_uid
+from pliant.protos.signed_orders.launch_order import VERSION
 
 #: Seconds that a request may take.
 TIMEOUT_S = 60.0
@@ -51,6 +53,8 @@ class HelperClient:
         """
         self.path = path
         self._owner = owner
+        #: As the helper said last; None if it has not answered.
+        self._order_version: int | None = None
 
     def describe(self) -> dict[str, str]:
         """Return the helper's ``node``, ``cluster`` and ``jobs``, the parent of the jobs' folders.
@@ -58,7 +62,21 @@ class HelperClient:
         Raises:
             HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
         """
-        return self._ask({"op": "describe"})
+        found = self._ask({"op": "describe"})
+        self._order_version = int(found.get("orders", "0"))
+        return found
+
+    @property
+    def order_version(self) -> int:
+        """Return the version of launch orders that the helper carries out.
+
+        0 stands for an older helper, which does not say. While no helper has answered, it is the
+        version of this program.
+        """
+        if self._order_version is None:
+            with suppress(HelperUnavailableError, HelperRefusedError):
+                self.describe()
+        return VERSION if self._order_version is None else self._order_version
 
     def controllers(self) -> dict[str, str]:
         """Return the cgroup controllers that the helper can use; empty if it does not answer."""

@@ -20,6 +20,8 @@ from pliant.protos import node_pb2
 from pliant.protos.identity import authority, keys
 from pliant.protos.identity.certificates import parse_certificates
 from pliant.protos.identity.names import Role
+from pliant.protos.signed_orders.launch_order import VERSION
+from pliant.protos.versions import PROTOCOL
 from serverkit import Controller, Server
 from testkit import wait_until
 from tlskit import Credentials, Membership, tls_addresses
@@ -66,6 +68,24 @@ def ports() -> Iterator[Ports]:
     yield Ports(server, membership)
     server.stop(signal.SIGKILL)
     shutil.rmtree(base, ignore_errors=True)
+
+
+# ---------------------------------------------------------------- versions
+
+
+@pytest.mark.parametrize("version", [0, VERSION - 1, VERSION + 1])
+def test_a_node_that_refuses_the_servers_orders_is_refused(ports: Ports, version: int) -> None:
+    name = f"n2{version}"
+    shown = ports.membership.admit(name, 2)
+    first = registration(name, runs_as_user=True, order_version=version, protocol=PROTOCOL)
+    reason = ports.refusal(shown, first)
+    assert f"signs version {VERSION}" in reason
+    assert (f"version {version}" if version else f"protocol {PROTOCOL}") in reason
+    assert name not in ports.known()
+    # Its jobs would be lost.
+    first.register.worlds.add(world="x", job=1, run=1, live_processors=[0])
+    with closing(ports.peer(shown).open(first)) as peer:
+        peer.find("welcome")
 
 
 # ---------------------------------------------------------------- strangers

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,10 +22,41 @@ from tlskit import Membership, tls_addresses
 T = TypeVar("T")
 
 
+def start_daemon(
+    host: Helper, name: str, state: Path, words: Sequence[str], hidden: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a daemon of the account on a host.
+
+    Args:
+        host: with the accounts and the interpreter.
+        name: of the log.
+        state: the state folder.
+        words: the module and its options; files of settings are in the folder of the host.
+        hidden: a folder of which the daemon sees only an empty one, as if it were not mounted.
+    """
+    folders = [f"PLIANT_STATE_DIR={state}", f"PLIANT_RUN_DIR={state / 'run'}"]
+    become = ["setpriv", "--reuid", str(ACCOUNT), "--regid", str(ACCOUNT), "--clear-groups"]
+    options = [str(host.base / word) if word.endswith(".yaml") else word for word in words]
+    program = [*become, "env", *folders, host.python, "-m", *options]
+    if hidden is not None:
+        hide = 'mount -t tmpfs none "$0" && exec "$@"'
+        program = ["sh", "-c", hide, str(hidden), *program]
+    with open(host.base / f"{name}.log", "ab") as log:
+        return subprocess.Popen(
+            host.in_host(program), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+
+
+def give_to_account(folder: Path) -> None:
+    """Give a folder with its content to the account of server and controllers."""
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, ACCOUNT, ACCOUNT, follow_symlinks=False)
+
+
 class Site(Helper):
     """The server and one node, as an administrator would set them up for all users."""
 
-    def __init__(self, slots: int = 4) -> None:
+    def __init__(self, slots: int = 4, address: str = "127.0.0.1") -> None:
         super().__init__()
         self.account = self.base / "account"
         self.server, self.node = self.account / "server", self.account / "node"
@@ -44,20 +75,15 @@ class Site(Helper):
             "users": "all",
             "users_dir": str(self.users),
             "checkpoints": str(self.checkpoints),
-            "listen": "127.0.0.1:0",
+            "listen": f"{address}:0",
             "strategy": "fcfs",
         }
         (self.base / "server.yaml").write_text(json.dumps(config))
         settings = {"name": NODE, "slots": slots, "helper": str(self.run / "helper.sock")}
         (self.base / "node.yaml").write_text(json.dumps(settings))
-        self.give(self.account)
-        self.give(self.users)
+        give_to_account(self.account)
+        give_to_account(self.users)
         self._clients: dict[int, Client] = {}
-
-    def give(self, folder: Path) -> None:
-        """Give a folder with its content to the account."""
-        for path in (folder, *folder.rglob("*")):
-            os.chown(path, ACCOUNT, ACCOUNT, follow_symlinks=False)
 
     def up(self) -> None:
         """Start the helper, the server and the controller."""
@@ -91,17 +117,8 @@ class Site(Helper):
         self.daemons.pop(name).wait(60)
 
     def _daemon(self, name: str, state: Path, module: str, *words: str) -> None:
-        folders = [f"PLIANT_STATE_DIR={state}", f"PLIANT_RUN_DIR={state / 'run'}"]
-        become = ["setpriv", "--reuid", str(ACCOUNT), "--regid", str(ACCOUNT), "--clear-groups"]
-        options = [str(self.base / word) if word.endswith(".yaml") else word for word in words]
-        program = [*become, "env", *folders, self.python, "-m", module, *options]
-        if name == "node" and self.hidden_from_node is not None:
-            hide = 'mount -t tmpfs none "$0" && exec "$@"'
-            program = ["sh", "-c", hide, str(self.hidden_from_node), *program]
-        with open(self.base / f"{name}.log", "ab") as log:
-            self.daemons[name] = subprocess.Popen(
-                self.in_host(program), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+        hidden = self.hidden_from_node if name == "node" else None
+        self.daemons[name] = start_daemon(self, name, state, (module, *words), hidden)
 
     def as_user(self, uid: int) -> Client:
         """Return a client that is connected as a user."""
