@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pliant.simulator.confidence import Interval, interval
+from pliant.simulator.experiments.curves import MeasuredCurves, measure_curves
 from pliant.simulator.experiments.definition.definitions import (
     Cell,
     Claim,
@@ -31,7 +32,10 @@ from pliant.simulator.experiments.verdicts import (
     judge,
     summary,
 )
-from pliant.simulator.run.metrics import TOTALS
+from pliant.simulator.multicluster.grid_metrics import TOTALS as TOTALS_OF_CLUSTERS
+from pliant.simulator.run.metrics import TOTALS as TOTALS_OF_ONE_SERVER
+
+TOTALS = TOTALS_OF_ONE_SERVER | TOTALS_OF_CLUSTERS
 
 REPRODUCED = "reproduced"
 SAME_SHAPE = "same shape"
@@ -68,6 +72,7 @@ class Outcome:
     peaks: list[Peaked] = field(default_factory=list)
     differences: list[Subtracted] = field(default_factory=list)
     interpolations: list[Read] = field(default_factory=list)
+    curves: list[MeasuredCurves] = field(default_factory=list)
 
     @property
     def claims(self) -> list[tuple[str, Compared]]:
@@ -128,6 +133,7 @@ def conclude(experiment: Experiment, measured: Measured, scale: Scale = FULL_SIZ
         peaks(experiment, runs),
         subtract(experiment, runs),
         interpolate(experiment, runs),
+        measure_curves(experiment, runs),
     )
 
 

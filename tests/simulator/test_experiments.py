@@ -110,7 +110,8 @@ def test_every_cell_has_a_known_strategy_and_a_workload(name: str) -> None:
     checked: set[str] = set()
     for cell in find_experiment(name).cells:
         spec = {**small_run(cell), "settings": {}}
-        assert spec["strategy"] in known
+        # Runs on several clusters name a policy and a precedence.
+        assert "multicluster" in spec or spec["strategy"] in known
         if repr(spec) not in checked:
             checked.add(repr(spec))
             assert workload_of(spec, seed=1).jobs

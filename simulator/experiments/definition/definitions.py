@@ -132,6 +132,17 @@ class Plot:
 
 
 @dataclass(frozen=True, slots=True)
+class CurvePlot:
+    """A plot of a distribution over the jobs, or of a value over time."""
+
+    #: The distribution or the value.
+    curve: str
+    #: The axis with a line for each value; empty for one line.
+    lines: str = ""
+    where: Tree = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Cell:
     """One combination of values of all axes, with its run and the values expected of it."""
 
@@ -180,6 +191,7 @@ class Experiment:
     differences: tuple[Difference, ...] = ()
     interpolations: tuple[Interpolation, ...] = ()
     plots: tuple[Plot, ...] = ()
+    curves: tuple[CurvePlot, ...] = ()
     #: Titles of axes and metrics, with units.
     labels: Mapping[str, str] = field(default_factory=dict)
     #: Parameters that the source does not give, with what was chosen and why.

@@ -25,6 +25,7 @@ from pliant.simulator.experiments.definition.definitions import (
 from pliant.simulator.experiments.definition.reading_claims import (
     Known,
     read_claims,
+    read_curves,
     read_differences,
     read_interpolations,
     read_plots,
@@ -47,6 +48,7 @@ _RUN: Mapping[str, type] = {
     "options": dict,
     "settings": dict,
     "time_shared": dict,
+    "multicluster": dict,
 }
 _TOP: Mapping[str, type] = {
     "title": str,
@@ -69,6 +71,7 @@ _TOP: Mapping[str, type] = {
     "differences": list,
     "interpolations": list,
     "plots": list,
+    "curves": list,
     "labels": dict,
 }
 _ROW: Mapping[str, type] = {"setup": dict, "seeds": int, "run": dict, "theory": dict}
@@ -144,6 +147,7 @@ def _experiment(name: str, tree: object) -> Experiment:
         differences=read_differences(top.get("differences", []), known),
         interpolations=read_interpolations(top.get("interpolations", []), known),
         plots=read_plots(top.get("plots", []), known),
+        curves=read_curves(top.get("curves", []), known),
         labels={str(key): str(value) for key, value in top.get("labels", {}).items()},
         assumed={str(key): str(value).strip() for key, value in top.get("assumed", {}).items()},
         not_reproducible=top.get("not_reproducible", "").strip(),

@@ -16,6 +16,7 @@ from pliant.simulator.experiments.definition.checks import (
 from pliant.simulator.experiments.definition.definitions import (
     Cell,
     Claim,
+    CurvePlot,
     Difference,
     Interpolation,
     Peak,
@@ -23,6 +24,7 @@ from pliant.simulator.experiments.definition.definitions import (
     Tolerance,
     Tree,
 )
+from pliant.simulator.multicluster.grid_metrics import DISTRIBUTIONS, SERIES
 
 _CLAIM: Mapping[str, type] = {
     "metric": str,
@@ -60,6 +62,7 @@ _PLOT: Mapping[str, type] = {
     "log_x": bool,
     "log_y": bool,
 }
+_CURVE: Mapping[str, type] = {"curve": str, "lines": str, "where": dict}
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,4 +215,22 @@ def read_plots(trees: list[Any], known: Known) -> tuple[Plot, ...]:
                 log_y=entries.get("log_y", False),
             )
         )
+    return tuple(found)
+
+
+def read_curves(trees: list[Any], known: Known) -> tuple[CurvePlot, ...]:
+    """Read the plots of distributions and of values over time."""
+    found = []
+    for index, tree in enumerate(trees):
+        place: Place = ("curves", index)
+        entries = mapping(place, tree, _CURVE)
+        required(place, entries, ("curve",))
+        among((*place, "curve"), entries["curve"], (*DISTRIBUTIONS, *SERIES))
+        lines = entries.get("lines", "")
+        if lines:
+            among((*place, "lines"), lines, known.axes)
+        where = known.values((*place, "where"), entries.get("where", {}))
+        for axis in sorted(set(known.axes) - {lines, *where}):
+            raise InvalidError(place, f"where: does not say which {axis}")
+        found.append(CurvePlot(entries["curve"], lines, where))
     return tuple(found)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pliant.simulator.experiments.definition.definitions import ExperimentError
+from pliant.simulator.experiments.reporting.curve_plots import write_curve_plots
 from pliant.simulator.experiments.reporting.document import (
     Block,
     Code,
@@ -80,7 +81,8 @@ def write_report(folder: Path, outcomes: Sequence[Outcome], command: str) -> lis
         for outcome in outcomes:
             pictures = [
                 Picture(path.relative_to(folder).as_posix(), alt)
-                for path, alt in write_plots(folder / "plots", outcome)
+                for write in (write_plots, write_curve_plots)
+                for path, alt in write(folder / "plots", outcome)
             ]
             blocks += experiment_blocks(outcome, pictures)
         pages = {"md": as_markdown(blocks), "html": as_html(blocks)}

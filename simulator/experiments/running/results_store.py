@@ -19,7 +19,10 @@ from typing import Any
 from pliant.simulator.experiments.definition.definitions import ExperimentError
 
 #: The packages that determine the result of a run.
-_CODE = ("core", "strategies", "simulator/inputs", "simulator/run", "simulator/time_shared")
+_CODE = (
+    *("core", "strategies"),
+    *(f"simulator/{name}" for name in ("inputs", "run", "time_shared", "multicluster")),
+)
 
 
 class ResultsStore:
@@ -98,10 +101,10 @@ class ResultsStore:
 def code_version() -> str:
     """Return a hash of the sources that determine the result of a run."""
     digest = hashlib.sha256()
-    tasks = Path(__file__).with_name("tasks.py")
+    tasks = sorted(Path(__file__).parent.glob("*tasks.py"))
     for name in _CODE:
         root = Path(str(importlib.resources.files(f"pliant.{name.replace('/', '.')}")))
-        for path in [*sorted(root.rglob("*.py")), tasks]:
+        for path in [*sorted(root.rglob("*.py")), *tasks]:
             digest.update(path.name.encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

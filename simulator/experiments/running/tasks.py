@@ -11,12 +11,14 @@ from typing import Any
 from pliant.core.values.sizes import SizesError, parse_sizes
 from pliant.core.values.speedup import SpeedupError
 from pliant.simulator.experiments.definition.definitions import ExperimentError
+from pliant.simulator.experiments.running.multicluster_tasks import run_multicluster
 from pliant.simulator.inputs import models
 from pliant.simulator.inputs.costs import parse_cost
 from pliant.simulator.inputs.failures import parse_failures
 from pliant.simulator.inputs.settings import Settings, parse_clusters
 from pliant.simulator.inputs.swf import read_swf
 from pliant.simulator.inputs.workload import SimJob, Workload, WorkloadError
+from pliant.simulator.multicluster.grid_metrics import DESCRIPTIONS as DESCRIPTIONS_OF_CLUSTERS
 from pliant.simulator.run.metrics import DESCRIPTIONS
 from pliant.simulator.run.result import JobRecord
 from pliant.simulator.run.simulate import simulate
@@ -116,6 +118,8 @@ def run_task(spec: Mapping[str, Any], seed: int) -> dict[str, float]:
     if "time_shared" in spec:
         return run_shared_task(spec, seed)
     workload = workload_of(spec, seed)
+    if "multicluster" in spec:
+        return run_multicluster(spec["multicluster"], workload, seed)
     processors = _machine(spec) or workload.processors
     if processors is None:
         raise ExperimentError("processors: the size of the machine is not known")
@@ -138,8 +142,8 @@ def run_task(spec: Mapping[str, Any], seed: int) -> dict[str, float]:
 
 def is_metric(name: str) -> bool:
     """Return whether the results of runs may contain a metric of this name."""
-    known = name in DESCRIPTIONS or name in SHARED_DESCRIPTIONS
-    return known or name.startswith(("policy_", _OF_JOB))
+    known = (*DESCRIPTIONS, *SHARED_DESCRIPTIONS, *DESCRIPTIONS_OF_CLUSTERS)
+    return name in known or name.startswith(("policy_", _OF_JOB))
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,40 @@
+"""Curves of experiments: distributions over jobs, and values over time, with their intervals."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pliant.simulator.confidence import Interval, interval
+from pliant.simulator.experiments.definition.definitions import CurvePlot, Experiment
+from pliant.simulator.multicluster.grid_metrics import curve_points
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredCurves:
+    """The curves of one plot: the points of each line, as its place and its value."""
+
+    plot: CurvePlot
+    lines: Mapping[str, Sequence[tuple[float, Interval]]]
+
+
+def measure_curves(
+    experiment: Experiment, runs: Mapping[int, Sequence[Mapping[str, float]]]
+) -> list[MeasuredCurves]:
+    """Return the curves of all plots of an experiment.
+
+    Args:
+        experiment: the experiment.
+        runs: the metrics of the runs of each cell, by the identity of the cell.
+    """
+    return [
+        MeasuredCurves(
+            plot,
+            {
+                str(cell.setup.get(plot.lines, "")): [
+                    (place, interval([run.get(key, 0.0) for run in runs[id(cell)]]))
+                    for place, key in curve_points(plot.curve)
+                ]
+                for cell in experiment.matching(plot.where)
+            },
+        )
+        for plot in experiment.curves
+    ]
