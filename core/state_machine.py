@@ -285,7 +285,7 @@ class Core:
     # ---------------------------------------------------------------- restart
 
     def forget(self, job_id: JobId) -> None:
-        """Remove an ended job from memory."""
+        """Remove a job from memory if it has ended."""
         job = self._state.jobs.get(job_id)
         if job is not None and job.final:
             del self._state.jobs[job_id]

@@ -76,7 +76,7 @@ _PERCENT = _Number(float, 0, "a share between 0 and 100", 100)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser for all options."""
+    """Return the parser for all options of ``pliant simulate``."""
     made = SimulatorParser(
         prog=PROG,
         description="Simulate a workload with the core and the strategies that clusters run.",

@@ -76,7 +76,7 @@ def save_spec(state: str, spec: ClusterSpec) -> None:
 
 
 def _is_valid_spec(data: object) -> bool:
-    """Return whether the content of a file is a specification."""
+    """Return whether the content of a file is a valid specification of a cluster."""
     if not isinstance(data, dict):
         return False
     counts = [(data.get(name, least), least) for name, least in _MIN_COUNTS.items()]

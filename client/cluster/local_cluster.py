@@ -229,7 +229,7 @@ class LocalCluster:
         return {**inherited, **own}
 
     def running(self) -> list[Daemon]:
-        """Return the daemons that run."""
+        """Return the daemons of this cluster that are running now."""
         return [daemon for daemon in self.all_daemons() if daemon.running()]
 
     def owns(self, pid: int) -> bool:

@@ -85,7 +85,7 @@ class Scenario:
             time.sleep(_POLL_S)
 
     def output(self, name: str) -> str:
-        """Return the output of a job."""
+        """Return the output of a job; empty if it has none yet."""
         try:
             with open(os.path.join(self._directory, f"{name}.out"), encoding="utf-8") as file:
                 return file.read()

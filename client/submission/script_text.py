@@ -1,4 +1,4 @@
-"""Jobs whose script is a text, and the conditions of their start and of their end."""
+"""Scripts that are given as text, and checks of a job's dependencies and signal."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def on_job_released(state: CoreState, event: JobReleased) -> None:
 
 
 def on_priority_changed(state: CoreState, event: PriorityChanged) -> None:
-    """Change the priority of a job."""
+    """Change the priority of a job, or refuse: it has ended, or the user may not raise it."""
     job = _find(state, event.job, event.request)
     if job is None:
         return

@@ -46,7 +46,7 @@ def on_job_suspended(state: CoreState, event: JobSuspended) -> None:
 
 
 def suspend_as_planned(state: CoreState, wish: Suspension) -> None:
-    """Suspend a job for the strategy."""
+    """Suspend a job because the strategy decided it; note the reason if that is impossible."""
     job = state.jobs.get(wish.job)
     refusal = "there is no such job" if job is None else _why_not(job)
     if job is not None and job.resize is not None:

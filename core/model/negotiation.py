@@ -135,7 +135,7 @@ class ItemStatus(StrEnum):
 
 
 class Overall(StrEnum):
-    """The result of all items together."""
+    """How much of an offer the other side accepted: all items, only all required ones, or fewer."""
 
     ACCEPTED = "ACCEPTED"
     PARTIAL = "PARTIAL"

@@ -115,7 +115,7 @@ class OpenRequest:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """A job that has processors."""
+    """A job that has processors, as strategies see it."""
 
     id: JobId
     arrival: float

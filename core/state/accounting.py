@@ -39,7 +39,7 @@ class Accounting:
 
     @property
     def rows(self) -> tuple[Usage, ...]:
-        """Return the usage of all users."""
+        """Return what each user has used, one row for each user."""
         if self._tuple is None:
             self._tuple = tuple(self._rows.values())
         return self._tuple

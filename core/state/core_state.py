@@ -360,7 +360,7 @@ class CoreState:
         self.touch(job)
 
     def drop_reservation(self, job: Job) -> None:
-        """Drop the reservation of a job."""
+        """Free the processors that are reserved for a job, and review the jobs that gave them."""
         if job.reserved:
             del self.reserving[job.id]
             self.ledger.unreserve(job.reserved)

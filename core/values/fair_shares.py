@@ -50,7 +50,7 @@ class Shares:
     accounts: Mapping[str, Account] = field(default_factory=dict)
 
     def of_account(self, account: str) -> float:
-        """Return the shares of an account."""
+        """Return the shares of an account; the default number if the account is not known."""
         known = self.accounts.get(account)
         return DEFAULT_SHARES if known is None else known.shares
 

@@ -45,7 +45,7 @@ class UserLimits:
         object.__setattr__(self, "limits_processors", limited)
 
     def of(self, user: str) -> UserLimit:
-        """Return the limits of a user."""
+        """Return the limits of a user; the default limits if the user has none of their own."""
         return self.users.get(user, self.default)
 
 

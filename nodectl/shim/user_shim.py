@@ -103,7 +103,7 @@ def connect_to_controller(folder: int, uid: int) -> socket.socket:
 
 
 def main(arguments: list[str]) -> int:
-    """Run one world: ``user_shim FOLDER_OF_CONTROLLER_SOCKET``."""
+    """Run one world, whose request is read from an inherited descriptor; return the exit code."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     set_process_name(b"shim")

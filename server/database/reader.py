@@ -31,7 +31,7 @@ _FINAL = [state.value for state in FINAL_STATES]
 
 @dataclass(frozen=True)
 class StoredWorld:
-    """A row of the world table."""
+    """A row of the database table ``world``: processes that were started together."""
 
     name: str
     job: JobId

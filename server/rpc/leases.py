@@ -38,7 +38,7 @@ class HeartbeatLeases:
         self._leases: dict[NodeName, _Lease] = {}
 
     def open(self, node: NodeName, now: float) -> None:
-        """Start the lease of a node."""
+        """Start the lease of a node, which heartbeats then renew."""
         self._leases[node] = _Lease(now)
 
     def beat(self, node: NodeName, now: float) -> Health | None:

@@ -18,7 +18,7 @@ MAX_S = 1e30
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """A cost in seconds: a constant if both bounds are equal, else a ramp."""
+    """A cost in seconds: constant if both bounds are equal, else random, low values most likely."""
 
     low: float = 0.0
     high: float = 0.0
@@ -39,7 +39,7 @@ class Cost:
         return f"{self.low:g}" if self.low == self.high else f"{self.low:g}-{self.high:g}"
 
     def draw(self, rng: Random) -> float:
-        """Draw one cost, in seconds."""
+        """Draw one cost, in seconds. The probability falls linearly from ``low`` to ``high``."""
         if self.low == self.high:
             return self.low
         return self.high - (self.high - self.low) * math.sqrt(1.0 - rng.random())

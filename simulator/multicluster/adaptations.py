@@ -64,7 +64,7 @@ class Adaptations:
             self._hear(growth)
 
     def _active(self, growth: _Growth) -> None:
-        """Note that a stub runs."""
+        """Note that a stub runs; after the last one, the application hears of all."""
         growth.outstanding -= 1
         if not growth.outstanding and not growth.pending:
             self._hear(growth)

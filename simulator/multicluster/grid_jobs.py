@@ -133,14 +133,14 @@ class GridRun:
         self._project()
 
     def finish(self, now: float) -> None:
-        """Stop for good."""
+        """Stop computing, and note the end."""
         self._advance(now)
         self.end = now
         self.stage = Stage.ENDED
         self.version += 1
 
     def hold(self, held: ProcessorMap, now: float) -> None:
-        """Hold other processors than before."""
+        """Note that the job holds these processors from now on."""
         self.area += count(self.held) * (now - self._held_since)
         self.held, self._held_since = held, now
 

@@ -67,7 +67,7 @@ class NodeRow:
         return processor
 
     def lose(self, moved: JobMemory) -> None:
-        """Correct the values for a job that leaves the node."""
+        """Subtract a job that leaves the node from the jobs, demand and faults of the node."""
         self.running -= 1
         self.demand -= moved.demand
         self.faulting = tuple(each for each in self.faulting if each.job != moved.job)

@@ -108,7 +108,7 @@ class NodeCallbacks(Protocol):
 
 
 class ControllerStream:
-    """Connects, registers, sends heartbeats and reports, and passes on orders, until cancelled."""
+    """The controller's connection to the server: registers, reports, and passes on orders."""
 
     def __init__(self, node: NodeCallbacks, link: ServerLink) -> None:
         self._node, self._link = node, link

@@ -70,7 +70,7 @@ class Relay:
         return peer is None or len(peer.unacknowledged) < WINDOW
 
     def receive(self, rank: int, packet: dict[str, Any]) -> None:
-        """Handle a packet from another node."""
+        """Handle a packet from another node: acknowledge it, and pass its message on once."""
         peer = self._peers.setdefault(rank, _Peer())
         self._acknowledged(rank, peer, int(packet["ack"]))
         number = packet.get("number")

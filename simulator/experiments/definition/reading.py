@@ -193,7 +193,7 @@ class _Runs:
         ]
 
     def cells(self) -> Iterator[Cell]:
-        """Yield the cells, row by row."""
+        """Yield each combination of setup and variant with its run, in the order of the table."""
         for setup, rows in self._setups():
             for variant in [*self._variants, *self._references] or [""]:
                 full = {**setup, self.compare: variant} if self.compare else setup

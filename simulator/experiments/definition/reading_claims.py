@@ -87,7 +87,7 @@ class Known:
         return tree
 
     def metric(self, place: Place, tree: Tree) -> str:
-        """Read the name of a metric."""
+        """Return the metric that ``tree`` names; it must be one that the experiment knows."""
         required(place, tree, ("metric",))
         among((*place, "metric"), tree["metric"], self.metrics)
         return str(tree["metric"])
@@ -137,7 +137,7 @@ def _peak(place: Place, entries: Tree, known: Known) -> Peak:
 
 
 def read_differences(trees: list[Any], known: Known) -> tuple[Difference, ...]:
-    """Read printed rows of differences."""
+    """Read the entries of ``differences``: printed values that are differences of two runs."""
     found = []
     for index, tree in enumerate(trees):
         place: Place = ("differences", index)
