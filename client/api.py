@@ -246,7 +246,7 @@ class Client:
         """Return one job.
 
         Raises:
-            RequestError: there is none with this id (kind ``not_found``).
+            RequestError: there is no job with this id (kind ``not_found``).
         """
         for job in self.jobs([number]):
             return job
@@ -348,7 +348,7 @@ class Client:
         """Return why a job waits or has its size.
 
         Raises:
-            RequestError: there is none with this id (kind ``not_found``).
+            RequestError: there is no job with this id (kind ``not_found``).
         """
         answer = self._link.request("why", id=number)
         return Why(tuple(answer["text"]), answer.get("facts") or {})
@@ -385,7 +385,7 @@ class Client:
         """Wait until a job has ended, and return it. Waits on while the server restarts.
 
         Raises:
-            RequestError: there is none with this id (kind ``not_found``).
+            RequestError: there is no job with this id (kind ``not_found``).
             NoServerError: there has been no server for a minute.
         """
         return _record(Job, wait_for_end(self._link, number))

@@ -34,7 +34,7 @@ def find_program(word: str, search_path: str, directory: str) -> str:
 
     Raises:
         UsageError: its name is empty.
-        SubmitError: there is none, or it cannot be executed.
+        SubmitError: there is no such program, or it cannot be executed.
     """
     if not word:
         raise UsageError("program: its name is empty; name the program to run")

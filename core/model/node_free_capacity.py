@@ -155,7 +155,10 @@ class NodeRoom:
     def overdrawn(
         self, needs: NodeNeeds | None, processors: ProcessorMap
     ) -> tuple[NodeView, str] | None:
-        """Return a node of these processors with less than none left of what a job needs."""
+        """Return a node that has less than 0 left of what a job needs, and of which resource.
+
+        None if no node of these processors has less than 0 left.
+        """
         if needs is None or not needs.amounts:
             return None
         for node, _ in self.parts(processors):

@@ -301,7 +301,7 @@ def _ended_in_isolation(state: CoreState, job: Job, exit: Exit) -> bool:
 def blame_lost_node(job: Job, reason: str) -> bool:
     """Requeue a job that fails because its ranks noticed the loss of others before the server did.
 
-    Return whether it is such a job.
+    Return whether the job failed in this way and may run again.
     """
     completion = job.completion
     if completion is None or completion.final is not JobState.FAILED:

@@ -27,10 +27,10 @@ class Place(NamedTuple):
 
 
 def parse_cpus(text: str) -> list[int]:
-    """Read a list of CPUs such as ``0-3,8``, as the kernel writes it.
+    """Read a list of CPUs such as ``0-3,8``, as the kernel writes it; return them sorted.
 
     Raises:
-        ValueError: it is not such a list.
+        ValueError: the text is not a list of numbers and ranges.
     """
     found = set[int]()
     for part in text.strip().split(","):

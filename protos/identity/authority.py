@@ -107,7 +107,8 @@ def issue(
     Raises:
         SigningRequestError: the request is damaged, its signature is wrong, or its key has
             another type than ECDSA P-256.
-        CertificateError: the issuer has expired, or may not issue such a certificate.
+        CertificateError: the issuer has expired or belongs to another cluster, the lifetime is
+            too long, or addresses are given for another member than a server.
     """
     key = read_request(request)
     return _issue(issuer, key, identity, now=now, lifetime_s=lifetime_s, addresses=addresses)

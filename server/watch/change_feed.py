@@ -108,7 +108,7 @@ class ChangeFeed:
         return self._rows.get(name)
 
     def live_values(self, job: JobId) -> Mapping[str, Any] | None:
-        """Return progress and memory of a job as they were last passed on."""
+        """Return progress and memory of a job as they were last passed on; None if never."""
         return self._live.get(job)
 
     def close(self) -> None:

@@ -92,7 +92,7 @@ def read_swf(
         memory: whether the jobs need the memory that they request.
 
     Raises:
-        WorkloadError: the file cannot be read, is cut off, is not such a log, or has no usable
+        WorkloadError: the file cannot be read, is cut off, is not in this format, or has no usable
             record.
     """
     header: dict[str, str] = {}
