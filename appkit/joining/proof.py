@@ -79,7 +79,7 @@ class JoiningSide:
         return {"proof": _sent(self._handshake.proof(metadata))}
 
     def signer(self) -> ConnectionSigner:
-        """Return the signer for the lines after the proofs."""
+        """Return the object that signs and checks the lines that follow the handshake."""
         return ConnectionSigner(self._handshake.session_key, _JOINING, _RUNNING)
 
 

@@ -9,7 +9,7 @@ MAX_TEXT_LENGTH = 300
 
 @dataclass(frozen=True, slots=True)
 class ResizeInfo:
-    """The resize that is passed to a hook of the program."""
+    """A resize, as the hooks of a program (``before_resize``, ``after_resize``) get it."""
 
     #: Number of the resize; 0 if the job continues from a checkpoint.
     resize: int

@@ -148,7 +148,7 @@ def from_head(
     room: NodeRoom,
     wanted: Callable[[WaitingJob], int],
 ) -> tuple[list[Choice], ProcessorMap]:
-    """Return the jobs that start from the head, and the processors that are free after that."""
+    """Return the jobs at the head of the queue that start, and what is then still free."""
     chosen: list[Choice] = []
     for job in queue:
         fit = room.fitting(job.needs, free)

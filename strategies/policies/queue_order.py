@@ -97,7 +97,7 @@ class DynpMemory:
     seen: tuple[int, int] = (0, 0)
 
     def to_memory(self) -> object:
-        """Return the value for ``Plan.memory``."""
+        """Return this memory as the value of ``Plan.memory``, from which the next pass reads it."""
         return ("dynp", self.policy, self.since, self.first, self.spent, self.seen)
 
     @classmethod
