@@ -7,8 +7,9 @@ this module to connect or listen.
 from __future__ import annotations
 
 import os
+import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,3 +107,23 @@ def prepare_socket(address: UnixAddress) -> tuple[int, str]:
         os.close(descriptor)
         raise
     return descriptor, f"{_SCHEME}/proc/self/fd/{descriptor}/{name}"
+
+
+def local_address(servers: Sequence[str]) -> str:
+    """Return the address of this host that its servers see; empty if no route leads to them.
+
+    Nothing is sent: connecting a UDP socket only chooses the route.
+    """
+    for each in servers:
+        address = parse_address(each)
+        if not isinstance(address, TcpAddress):
+            continue
+        try:
+            found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_DGRAM)
+            family, kind, protocol, _, target = found[0]
+            with socket.socket(family, kind, protocol) as probe:
+                probe.connect(target)
+                return str(probe.getsockname()[0])
+        except OSError:
+            continue  # the next server may be reachable
+    return ""

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from pliant.client.client_errors import ClientError, NoServerError, RequestError, UsageError
@@ -123,15 +123,22 @@ class LocalCluster:
                 "it down first (`pliant down`), then bring it up anew"
             )
         self.spec = spec
-        for directory in (self.state, self.run):
-            os.makedirs(directory, mode=0o700, exist_ok=True)
-        check_directories(self.state, self.run)
+        self._make_directories()
         with open(self._owner, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(os.path.realpath(self.state))
         self._build()
 
+    def _make_directories(self) -> None:
+        for directory in (self.state, self.run):
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+        check_directories(self.state, self.run)
+
     def _build(self) -> None:
-        self.daemons = [self._server(), *map(self._controller, self.spec.node_names)]
+        self.daemons = [self._server(), *self._node_daemons()]
+
+    def _node_daemons(self) -> list[Daemon]:
+        """Return the daemons of this machine that serve the nodes."""
+        return [self._controller(name) for name in self.spec.node_names]
 
     def all_daemons(self) -> list[Daemon]:
         """Return all daemons of the cluster, including those of nodes no longer configured.
@@ -273,6 +280,13 @@ class LocalCluster:
 
     # -- up
 
+    def prepare(self, report: Report) -> None:
+        """Find out what is needed before daemons can be started; the user may interrupt this.
+
+        Raises:
+            ClientError: they cannot be started.
+        """
+
     def start_missing(self) -> list[Daemon]:
         """Start the daemons that do not run, and return them."""
         server = self.daemons[0]
@@ -302,24 +316,34 @@ class LocalCluster:
         for daemon in self.daemons:
             daemon.detach()
 
-    def wait_up(self, report: Report, timeout_s: float = START_TIMEOUT_S) -> None:
+    def wait_up(self, report: Report, timeout_s: float = START_TIMEOUT_S) -> list[str]:
         """Wait until every node has registered; call ``report`` with each change.
+
+        Returns:
+            Why some nodes are missing.
 
         Raises:
             DaemonDiedError: a daemon has ended.
             ClientError: some are stopped, or not up in time.
         """
-        deadline, reported, nodes = time.monotonic() + timeout_s, "", len(self.spec.node_names)
+        self._wait_for_nodes(self.spec.node_names, report, timeout_s)
+        return []
+
+    def _wait_for_nodes(self, names: Sequence[str], report: Report, timeout_s: float) -> None:
+        """Wait until the server answers and some nodes have registered."""
+        deadline, reported, nodes = time.monotonic() + timeout_s, "", len(names)
         while True:
             for daemon in self.daemons:
                 daemon.check()
             self._wait_for_stopped()
-            server, up = self._count_reported()
-            text = f"server {'up' if server else 'starting'}, {up} of {plural(nodes, 'node')} up"
+            registered = self.registered()
+            up = len((registered or set()).intersection(names))
+            state = "starting" if registered is None else "up"
+            text = f"server {state}" + (f", {up} of {plural(nodes, 'node')} up" if names else "")
             if text != reported:
                 report(text)
                 reported = text
-            if server and up >= nodes:
+            if registered is not None and up >= nodes:
                 return
             if time.monotonic() >= deadline:
                 logs = "\n".join(f"{d.name}: {d.log}\n{d.tail(5)}" for d in self.daemons)
@@ -355,7 +379,7 @@ class LocalCluster:
             with Connection(self.run, timeout_s=5) as link:
                 for node in link.request("nodes")["nodes"]:
                     name, here = node["name"], node.get("connected", node["state"] == "UP")
-                    if here or name in own or not _OWN_NAME.fullmatch(name):
+                    if here or name in own or not self._made(name):
                         continue
                     try:
                         link.request("remove", node=name)
@@ -365,8 +389,12 @@ class LocalCluster:
             kept.append(str(error))
         return kept
 
-    def _count_reported(self) -> tuple[bool, int]:
-        """Return whether the server answers, and how many nodes have registered."""
+    def _made(self, node: str) -> bool:
+        """Return whether a node that the server knows may be one of an earlier `pliant up`."""
+        return _OWN_NAME.fullmatch(node) is not None
+
+    def registered(self) -> set[str] | None:
+        """Return the nodes that have registered, None if no server answers."""
         try:
             with Connection(self.run, timeout_s=5) as link:
                 nodes = link.request("nodes")["nodes"]
@@ -374,7 +402,32 @@ class LocalCluster:
                     if node.get("reason") == DOWN_REASON and str(node["state"]).upper() != "UP":
                         link.request("resume", node=node["name"])
         except (NoServerError, RequestError):
-            return False, 0
+            return None
         # A node whose controller was killed a moment ago is still UP, but not connected.
-        here = {n["name"] for n in nodes if n["state"] in _REPORTED and n.get("connected", True)}
-        return True, len(here.intersection(self.spec.node_names))
+        return {n["name"] for n in nodes if n["state"] in _REPORTED and n.get("connected", True)}
+
+    def describe(self) -> str:
+        """Return what is up, in words."""
+        spec = self.spec
+        spares = f" and {plural(spec.spares, 'spare node')}" if spec.spares else ""
+        return (
+            f"{plural(spec.nodes, 'node')} with {plural(spec.slots, 'processor')} "
+            f"{'each' if spec.nodes > 1 else 'in all'}{spares}"
+        )
+
+    def end_reason(self) -> str:
+        """Return why the cluster ends by itself as it should; empty if it does not."""
+        return ""
+
+    # -- down
+
+    def has_other_hosts(self) -> bool:
+        """Return whether something may have to be ended on other hosts."""
+        return False
+
+    def before_down(self, number: int) -> None:
+        """Do what a signal to `pliant up` asks for before the cluster is taken down."""
+
+    def stop_nodes(self, report: Report, *, keep_jobs: bool) -> list[str]:
+        """End nodes that are not on this machine; return what failed."""
+        return []

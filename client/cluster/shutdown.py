@@ -44,6 +44,8 @@ class EndedJobs:
     cancelled: bool
     #: Whether the disk of the state directory is full, so that no server can store a cancellation.
     disk_full: bool = False
+    #: What failed on other hosts.
+    errors: tuple[str, ...] = ()
 
 
 def stop(cluster: LocalCluster, report: Report, *, keep_jobs: bool = False) -> EndedJobs:
@@ -52,12 +54,13 @@ def stop(cluster: LocalCluster, report: Report, *, keep_jobs: bool = False) -> E
     server, *controllers = cluster.all_daemons()
     _stop_server(cluster, server, report)
     disk_full = _is_full(cluster.state)
+    errors = cluster.stop_nodes(report, keep_jobs=keep_jobs)
     ended = [] if keep_jobs else _end_jobs(cluster)
     _end_controllers(controllers, report)
     for name in (SOCKET, ADDRESS):
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(os.path.join(cluster.run, name))
-    return EndedJobs(ended, cancelled, disk_full)
+    return EndedJobs(ended, cancelled, disk_full, tuple(errors))
 
 
 def jobs_with_processes(cluster: LocalCluster) -> list[int]:

@@ -1,4 +1,4 @@
-"""``pliant up`` and ``pliant down``: a whole cluster on this machine."""
+"""``pliant up`` and ``pliant down``: a whole cluster of one user."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from pliant.client.client_errors import ClientError
 from pliant.client.cluster import process_table
-from pliant.client.cluster.cluster_spec import ClusterSpec, save_spec
+from pliant.client.cluster.cluster_spec import ClusterSpec, RemoteSpec, load_spec, save_spec
 from pliant.client.cluster.daemons import describe_code
 from pliant.client.cluster.local_cluster import LocalCluster
 from pliant.client.cluster.mpi_library import LibraryProbe
@@ -28,9 +29,9 @@ from pliant.client.cluster.shutdown import (
     nodes_with_worlds,
     stop,
 )
+from pliant.client.cluster.up_options import add_state_dir, requested_spec, up_parser
 from pliant.client.paths import run_dir, state_dir
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
-from pliant.client.terminal.number_arguments import bounded_int
 from pliant.client.terminal.output import (
     INTERRUPTED,
     Parser,
@@ -43,50 +44,13 @@ from pliant.core.support.plural import plural
 
 
 def up(argv: Sequence[str] | None = None) -> int:
-    """Start a cluster on this machine: a server and node controllers."""
-    parser = Parser(
-        prog="pliant up",
-        description="Start a cluster on this machine, or what is missing of it. Without options "
-        "it is the one that this state directory had before.",
-        epilog="exit codes: 0 done, 1 it did not come up, 2 wrong usage, 130 Ctrl-C before it was",
-    )
-    parser.add_argument(
-        "--nodes", type=bounded_int(1, 4096), metavar="N", help="node controllers (4)"
-    )
-    parser.add_argument(
-        "--slots", type=bounded_int(1, 4096), metavar="N", help="processors of each node (4)"
-    )
-    parser.add_argument(
-        "--spares",
-        type=bounded_int(0, 4096),
-        metavar="N",
-        help="spare nodes besides, which take the place of nodes that are lost (0)",
-    )
-    parser.add_argument(
-        "--most-processes",
-        type=bounded_int(0, 1 << 30),
-        metavar="N",
-        help="a job with more processes on a node is ended (0: half of what the kernel allows)",
-    )
-    parser.add_argument("--strategy", metavar="NAME", help="how the server shares processors")
-    parser.add_argument(
-        "--strategy-option",
-        action="append",
-        metavar="NAME=VALUE",
-        help="option of the strategy (repeatable)",
-    )
-    parser.add_argument("--transport", choices=("ofi", "ucx"), help="what MPI talks over")
-    parser.add_argument("--config", metavar="FILE", help="configuration of the server (YAML)")
-    parser.add_argument(
-        "-d", "--detach", action="store_true", help="return when it is up (`pliant down` ends it)"
-    )
-    _add_state_dir(parser)
-    options = parser.parse_args(argv)
+    """Start a cluster of your own: a server and node controllers, here or on other hosts."""
+    options = up_parser().parse_args(argv)
     return run_command("pliant up", lambda: _up(options))
 
 
 def down(argv: Sequence[str] | None = None) -> int:
-    """Take the cluster on this machine down."""
+    """Take a cluster of your own down."""
     parser = Parser(
         prog="pliant down",
         description="Cancel the running jobs and end the server and the node controllers. "
@@ -94,46 +58,27 @@ def down(argv: Sequence[str] | None = None) -> int:
         epilog="exit codes: 0 all is gone, 1 something is left, 2 wrong usage",
     )
     parser.add_argument("--keep-jobs", action="store_true", help="let running jobs go on")
-    _add_state_dir(parser)
+    add_state_dir(parser)
     options = parser.parse_args(argv)
     return run_command("pliant down", lambda: _down(options))
 
 
-def _add_state_dir(parser: Parser) -> None:
-    parser.add_argument(
-        "--state-dir", metavar="DIR", help="where it keeps its state ($PLIANT_STATE_DIR)"
-    )
-
-
-def _cluster(options: argparse.Namespace, spec: ClusterSpec | None = None) -> LocalCluster:
+def _directories(options: argparse.Namespace) -> tuple[str, str]:
+    """Return the state and the run directory."""
     if options.state_dir:
         state = os.path.abspath(os.path.expanduser(options.state_dir))
-        return LocalCluster(state, os.path.join(state, "run"), spec)
-    return LocalCluster(state_dir(), run_dir(), spec)
+        return state, os.path.join(state, "run")
+    return state_dir(), run_dir()
 
 
-def _requested_spec(options: argparse.Namespace, known: ClusterSpec) -> ClusterSpec:
-    # Options belong to their strategy: another one does not inherit them.
-    kept = known.strategy_options if options.strategy in (None, known.strategy) else ()
-    return ClusterSpec(
-        nodes=options.nodes or known.nodes,
-        slots=options.slots or known.slots,
-        strategy=known.strategy if options.strategy is None else options.strategy,
-        strategy_options=kept
-        if options.strategy_option is None
-        else tuple(options.strategy_option),
-        transport=options.transport or known.transport,
-        config=known.config if options.config is None else _absolute(options.config),
-        spares=known.spares if options.spares is None else options.spares,
-        most_processes=known.most_processes
-        if options.most_processes is None
-        else options.most_processes,
-    )
+def open_cluster(state: str, run: str, spec: ClusterSpec) -> LocalCluster:
+    """Return the cluster of a specification, whose nodes are on this machine or on others."""
+    if spec.remote is None:
+        return LocalCluster(state, run, spec)
+    from pliant.client.cluster.remote.slurm_cluster import SlurmCluster
+    from pliant.client.cluster.remote.ssh_cluster import SshCluster
 
-
-def _absolute(path: str) -> str:
-    """Return a path that is valid in any working directory; an empty one stays empty."""
-    return os.path.abspath(path) if path else ""
+    return (SlurmCluster if spec.remote.slurm_job else SshCluster)(state, run, spec)
 
 
 class _Progress:
@@ -144,8 +89,12 @@ class _Progress:
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
+        self._last = ""
 
     def __call__(self, text: str) -> None:
+        if text == self._last:
+            return
+        self._last = text
         self._write(f"\r\x1b[K{text}" if self._terminal else f"{text}\n")
 
     def end(self) -> None:
@@ -161,7 +110,11 @@ class _Progress:
 
 
 def _up(options: argparse.Namespace) -> int:
-    cluster, progress, is_up = _cluster(options), _Progress(), False
+    state, run = _directories(options)
+    known = load_spec(state) or ClusterSpec()
+    # Whether nodes are on other hosts must be known first. The rest is read under the lock.
+    cluster = open_cluster(state, run, replace(known, remote=requested_spec(options, known).remote))
+    progress, is_up = _Progress(), False
     with Interrupts() as interrupts, LibraryProbe() as library:
         if not options.detach:
             process_table.adopt_orphans()
@@ -174,10 +127,11 @@ def _up(options: argparse.Namespace) -> int:
                 cluster.detach()
             else:
                 _print_if_possible(cluster, options, [*warnings, *library.warnings()])
-                _wait_for_interrupt(cluster)
+                _report_end(_wait_for_interrupt(cluster))
         except Interrupted:
             interrupts.ignore()
             progress.end()
+            cluster.before_down(interrupts.number)
             if options.detach:
                 _end_started(cluster)
                 return INTERRUPTED
@@ -196,7 +150,7 @@ def _bring_up(
     """Start the daemons that do not run, and wait until they are up; on failure, end them again.
 
     Returns:
-        Why some nodes of an earlier cluster could not be removed.
+        Why some nodes are missing, or some of an earlier cluster could not be removed.
 
     Raises:
         ClientError: the cluster did not come up, or a directory is unusable.
@@ -205,13 +159,16 @@ def _bring_up(
         with _storage_errors_explained(cluster), cluster.locked():
             cluster.reload_spec()  # another `pliant up` may have run while this one waited
             cluster.check_owner()
-            spec = _requested_spec(options, cluster.spec)
+            spec = requested_spec(options, cluster.spec)
             if spec != cluster.spec or not cluster.running():
                 cluster.check(spec)
             cluster.configure(spec)
+            cluster.prepare(progress)
+            if spec.remote is not None:
+                save_spec(cluster.state, spec)  # `pliant down` finds the hosts even after a kill
             with interrupts.shielded():
                 cluster.start_missing()
-            cluster.wait_up(progress)
+            missing = cluster.wait_up(progress)
             save_spec(cluster.state, spec)
             kept = cluster.remove_surplus()
     except (ClientError, OSError):
@@ -220,7 +177,7 @@ def _bring_up(
         _end_started(cluster)
         raise
     progress.end()
-    return kept
+    return [*missing, *kept]
 
 
 def _end_started(cluster: LocalCluster) -> None:
@@ -264,12 +221,7 @@ def _report(text: str) -> None:
 
 
 def _up_message(cluster: LocalCluster, options: argparse.Namespace) -> str:
-    spec = cluster.spec
-    spares = f" and {plural(spec.spares, 'spare node')}" if spec.spares else ""
-    lines = [
-        f"up: {plural(spec.nodes, 'node')} with {plural(spec.slots, 'processor')} "
-        f"{'each' if spec.nodes > 1 else 'in all'}{spares}; state and logs in {cluster.state}"
-    ]
+    lines = [f"up: {cluster.describe()}; state and logs in {cluster.state}"]
     if options.state_dir:
         lines.append(
             f"export PLIANT_STATE_DIR={cluster.state} PLIANT_RUN_DIR={cluster.run}  # for jobsub"
@@ -279,20 +231,33 @@ def _up_message(cluster: LocalCluster, options: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
-def _wait_for_interrupt(cluster: LocalCluster) -> None:
-    """Wait for Ctrl-C, and report daemons that end meanwhile."""
+def _wait_for_interrupt(cluster: LocalCluster) -> str:
+    """Wait for Ctrl-C, and report daemons that end meanwhile.
+
+    Returns:
+        Why the cluster has ended as it should.
+    """
     reported: set[str] = set()
     while True:
+        reason = cluster.end_reason()
         for daemon in cluster.daemons:
             if daemon.name not in reported and not daemon.running():
                 code = daemon.process.returncode if daemon.process else None
                 how = f" with {describe_code(code)}" if code is not None else ""
-                _report(f"{daemon.name} ended{how}: see {daemon.log}")
+                if not reason:
+                    _report(f"{daemon.name} ended{how}: see {daemon.log}")
                 reported.add(daemon.name)
         if len(reported) == len(cluster.daemons):
             _end_started(cluster)  # reap them, and remove their pid files
+            if reason:
+                return reason
             raise ClientError("all daemons have ended")
         time.sleep(0.25)
+
+
+def _report_end(reason: str) -> None:
+    with suppress(OSError):
+        print(f"down: {reason}", flush=True)
 
 
 def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = False) -> int:
@@ -303,6 +268,8 @@ def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = 
         cluster.release_run_dir()
     progress.end()
     _report_ended_jobs(ended, cluster.state)
+    for text in ended.errors:
+        print_error("pliant down", text)
     for node in unable:
         log = cluster.node_file(node, "nodectl.log")
         print_error("pliant down", f"jobs of node {node} could not all be ended: see {log}")
@@ -311,7 +278,7 @@ def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = 
             "pliant down",
             f"process {pid} is still there: {' '.join(process_table.command_line(pid))}",
         )
-    return 1 if left or unable else 0
+    return 1 if left or unable or ended.errors else 0
 
 
 def _report_ended_jobs(ended: EndedJobs, state: str) -> None:
@@ -340,15 +307,21 @@ def _report_ended_jobs(ended: EndedJobs, state: str) -> None:
 
 
 def _down(options: argparse.Namespace) -> int:
-    # The specification does not matter: daemons are found by their files in the state directory.
-    cluster = _cluster(options, ClusterSpec(nodes=0))
+    state, run = _directories(options)
+    # The number of nodes does not matter: daemons are found by their files in the directory.
+    cluster = open_cluster(state, run, ClusterSpec(nodes=0, remote=_saved_remote(state)))
     if not os.path.isdir(cluster.state) and not process_table.find(cluster.owns):
         print("down: nothing was up")
         return 0
     cluster.check_owner()
     with Interrupts() as interrupts:
         interrupts.ignore()
-        was = cluster.running() or process_table.find(cluster.owns) or nodes_with_worlds(cluster)
+        was = (
+            cluster.running()
+            or process_table.find(cluster.owns)
+            or nodes_with_worlds(cluster)
+            or cluster.has_other_hosts()
+        )
         with _storage_errors_explained(cluster):
             code = _take_down(cluster, _Progress(), keep_jobs=options.keep_jobs)
     jobs = jobs_with_processes(cluster) if options.keep_jobs else []
@@ -360,9 +333,20 @@ def _down(options: argparse.Namespace) -> int:
         )
     elif code:
         print("down: not all is gone")
+    elif options.keep_jobs and was and cluster.has_other_hosts():
+        print("down: jobs on other hosts go on; the next `pliant up` has them")
     else:
         print("down: all is gone" if was else "down: nothing was up")
     return code
+
+
+def _saved_remote(state: str) -> RemoteSpec | None:
+    """Return which other hosts the cluster has, None if its specification is damaged."""
+    try:
+        spec = load_spec(state)
+    except ClientError:
+        return None
+    return spec.remote if spec else None
 
 
 def _join(jobs: list[int]) -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from pliant.nodectl.settings import ControllerSettings, ControllerSettingsError
-from pliant.protos.address import TcpAddress, parse_address
+from pliant.protos.address import local_address
 from pliant.protos.identity.node_files import NodeIdentity, load_node_identity
 
 
@@ -59,26 +57,6 @@ class JoinedNode:
     def expires_in(self) -> float:
         """Return the seconds until the node's certificate expires; negative if it has expired."""
         return self._identity.chain[0].not_valid_after_utc.timestamp() - time.time()
-
-
-def local_address(servers: Sequence[str]) -> str:
-    """Return the address of this host that its servers see; empty if no route leads to them.
-
-    Nothing is sent: connecting a UDP socket only chooses the route.
-    """
-    for each in servers:
-        address = parse_address(each)
-        if not isinstance(address, TcpAddress):
-            continue
-        try:
-            found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_DGRAM)
-            family, kind, protocol, _, target = found[0]
-            with socket.socket(family, kind, protocol) as probe:
-                probe.connect(target)
-                return str(probe.getsockname()[0])
-        except OSError:
-            continue  # the next server may be reachable
-    return ""
 
 
 def interface_of(address: str) -> str:

@@ -1,0 +1,240 @@
+"""Runs on a host of a user's own cluster: make it a node, and end the node with all its jobs.
+
+``start`` is called over SSH and returns when the controller runs. ``serve`` is a task of Slurm,
+which stays until its standard input ends, or Slurm ends it. Both read orders from standard input,
+because command lines can be seen by other users. Answers are JSON lines on standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from pliant.client.cluster import process_table
+from pliant.client.cluster.cluster_spec import ClusterSpec
+from pliant.client.cluster.daemons import Daemon, tail
+from pliant.client.cluster.local_cluster import CONTROLLER, STOP_TIMEOUT_S, LocalCluster
+from pliant.client.cluster.remote.node_order import NodeOrder, decode_orders, node_folder
+from pliant.client.cluster.shutdown import end_leftovers, end_remaining_worlds, stop
+from pliant.core.support.base_error import PliantError
+from pliant.protos.daemons.private_paths import open_private
+
+MODULE = "pliant.client.cluster.remote.node_agent"
+#: Marks a folder that was made for a node, and may be removed.
+_MARK = "private-node"
+#: After a signal of Slurm, the server has this long to save jobs before their nodes end.
+GRACE_S = 20.0
+_POLL_S = 0.5
+_MAX_ORDERS = 1 << 24
+
+
+def main(argv: list[str]) -> int:
+    """Run ``start``, ``stop NODE_DIR CLUSTER_ID NAME [keep-jobs]``, ``log ...`` or ``serve``."""
+    action, *words = argv
+    try:
+        if action == "start":
+            (order,) = decode_orders(sys.stdin.buffer.readline(_MAX_ORDERS))
+            start(order)
+            _answer(node=order.name, event="started")
+        elif action == "serve":
+            return _serve()
+        elif action == "stop":
+            return _stop(node_folder(*words[:3]), keep_jobs="keep-jobs" in words[3:])
+        else:
+            node = _local(node_folder(*words[:3]))
+            running = any(daemon.running() for daemon in node.all_daemons()[1:])
+            log = tail(node.node_file(words[2], "nodectl.log"), 5)
+            _answer(node=words[2], running=running, log=log)
+    except (_StepError, PliantError, OSError) as error:
+        _answer(event="failed", step=getattr(error, "step", action), error=str(error))
+        return 1
+    return 0
+
+
+class _StepError(Exception):
+    """A step of the start failed. It becomes an answer to the machine of the server."""
+
+    def __init__(self, step: str, message: str) -> None:
+        self.step = step
+        super().__init__(message)
+
+
+@contextmanager
+def _step(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (PliantError, OSError) as error:
+        raise _StepError(name, str(error)) from None
+
+
+def _answer(**fields: Any) -> None:
+    """Print an answer; if nobody reads it any more, the work continues."""
+    with suppress(OSError):
+        sys.stdout.write(json.dumps(fields) + "\n")
+        sys.stdout.flush()
+
+
+def _local(folder: str) -> LocalCluster:
+    """Return the daemons of a node's folder. The server is not among those that run."""
+    return LocalCluster(folder, os.path.join(folder, "run"), ClusterSpec(nodes=0))
+
+
+def start(order: NodeOrder) -> Daemon:
+    """Make this host the node of an order, and start its controller.
+
+    A controller that runs already is replaced; its jobs continue.
+
+    Raises:
+        _StepError: a step failed.
+    """
+    node = _local(order.folder)
+    with _step("state folder"):
+        _make_folder(Path(order.folder))
+    for daemon in node.all_daemons()[1:]:
+        daemon.end(STOP_TIMEOUT_S)
+    with _step("join"):
+        from pliant.client.node_joining import join
+        from pliant.protos.identity.node_files import DIRECTORY
+        from pliant.protos.node_joining.join_token import parse_token
+
+        identity = Path(order.folder, DIRECTORY)
+        shutil.rmtree(identity, ignore_errors=True)
+        join(parse_token(order.token), identity, address=order.server)
+    with _step("start the controller"):
+        daemon = _controller(node, order)
+        daemon.start(node.environment())
+    return daemon
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder that only this user can use.
+
+    Raises:
+        UntrustedPathError, OSError: it cannot be made, or another user could change it.
+    """
+    if not folder.parent.is_dir():
+        folder.parent.mkdir(mode=0o700, parents=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    os.close(open_private(folder))
+    (folder / "run").mkdir(mode=0o700, exist_ok=True)
+    (folder / _MARK).touch()
+
+
+def _controller(node: LocalCluster, order: NodeOrder) -> Daemon:
+    name = order.name
+    log, lock = node.node_file(name, "nodectl.log"), node.node_file(name, "lock")
+    pid_file = os.path.join(node.run, f"node-{name}.pid")
+    command = [*CONTROLLER, "--name", name, *order.options]
+    return Daemon(f"node-{name}", command, CONTROLLER[-1], name, pid_file, log, lock)
+
+
+def _stop(folder: str, *, keep_jobs: bool) -> int:
+    left = take_down(folder, keep_jobs=keep_jobs)
+    _answer(event="stopped", left=left)
+    return 1 if left else 0
+
+
+def take_down(folder: str, *, keep_jobs: bool = False) -> list[str]:
+    """End the node of a folder with all its processes, and remove the folder.
+
+    With `keep_jobs`, end the controller only.
+
+    Returns:
+        What is left.
+    """
+    if not os.path.exists(os.path.join(folder, _MARK)):
+        return []
+    node, silent = _local(folder), _ignore
+    stop(node, silent, keep_jobs=keep_jobs)
+    pids = end_leftovers(node, keep_jobs=keep_jobs)
+    if keep_jobs:
+        return [f"process {pid}" for pid in pids]
+    worlds = end_remaining_worlds(node, silent)
+    left = [f"process {pid} ({' '.join(process_table.command_line(pid))})" for pid in pids]
+    left += [f"processes of jobs, see {node.node_file(name, 'nodectl.log')}" for name in worlds]
+    if not left:
+        shutil.rmtree(folder, ignore_errors=True)
+    return left
+
+
+def _ignore(_: str) -> None:
+    """Report no progress."""
+
+
+# ------------------------------------------------------------------ a task of Slurm
+
+
+def _serve() -> int:
+    """Be the node of this task of Slurm until standard input ends."""
+    name = os.environ.get("SLURMD_NODENAME", "")
+    wakeup = _SignalPipe(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    process_table.adopt_orphans()
+    select.select([sys.stdin.fileno(), wakeup.reading], [], [])
+    if wakeup.read() or not (line := sys.stdin.buffer.readline(_MAX_ORDERS)):
+        return 0  # the allocation ended before the server was ready
+    order = next((each for each in decode_orders(line) if each.name == name), None)
+    if order is None:
+        raise _StepError("order", f"there is no order for node {name or '(SLURMD_NODENAME)'}")
+    try:
+        try:
+            daemon = start(order)
+        except _StepError as error:
+            _answer(node=name, event="failed", step=error.step, error=str(error))
+            return 1
+        _answer(node=name, event="started")
+        code = _wait(name, daemon, wakeup)
+    finally:
+        left = take_down(order.folder)
+        process_table.reap_children()
+    _answer(node=name, event="ended", left=left)
+    return 1 if left else code
+
+
+def _wait(name: str, daemon: Daemon, wakeup: _SignalPipe) -> int:
+    """Wait until standard input ends, the controller ends, or some time after a signal."""
+    deadline, stdin = float("inf"), sys.stdin.fileno()
+    while time.monotonic() < deadline:
+        ready = select.select([stdin, wakeup.reading], [], [], _POLL_S)[0]
+        if stdin in ready and not os.read(stdin, 1 << 16):
+            return 0
+        if wakeup.reading in ready and (number := wakeup.read()):
+            if deadline == float("inf"):
+                deadline = time.monotonic() + GRACE_S
+            _answer(node=name, event="signal", number=number)
+        if not daemon.running():
+            _answer(node=name, event="failed", step="controller", error=daemon.tail(5))
+            return 1
+    return 0
+
+
+class _SignalPipe:
+    """Signals as bytes on a pipe, so that they can be waited for together with input."""
+
+    def __init__(self, *signals: signal.Signals) -> None:
+        self.reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        handler: Callable[[int, object], None] = lambda number, _: self._write(number)  # noqa: E731
+        for number in signals:
+            signal.signal(number, handler)
+
+    def _write(self, number: int) -> None:
+        with suppress(BlockingIOError):
+            os.write(self._writing, bytes([number]))
+
+    def read(self) -> int:
+        """Return the number of a signal that has arrived, or 0."""
+        with suppress(BlockingIOError):
+            return os.read(self.reading, 1)[0]
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

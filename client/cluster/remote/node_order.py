@@ -1,0 +1,63 @@
+"""What the machine of the server sends to a host that becomes a node: one JSON line."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+
+from pliant.client.client_errors import ClientError
+
+
+class NodeOrderError(ClientError):
+    """An order for a node cannot be read."""
+
+
+@dataclass(frozen=True)
+class NodeOrder:
+    """How a host becomes a node."""
+
+    #: Name of the node.
+    name: str
+    #: A short text that is different for each cluster, in the name of the node's folder.
+    cluster_id: str
+    #: The join token, which is a secret.
+    token: str
+    #: HOST:PORT of the server's port for joining hosts.
+    server: str
+    #: Options of the controller.
+    options: tuple[str, ...] = ()
+    #: Folder in which the node's folder is made; empty for that of temporary files.
+    node_dir: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Return the state folder of the node on its host."""
+        return node_folder(self.node_dir, self.cluster_id, self.name)
+
+
+def node_folder(node_dir: str, cluster_id: str, name: str) -> str:
+    """Return the state folder of a node on this host, which belongs to one user and one cluster."""
+    base = node_dir or tempfile.gettempdir()
+    return os.path.join(base, f"pliant-{os.getuid()}-{cluster_id}-{name}")
+
+
+def encode_orders(orders: list[NodeOrder]) -> bytes:
+    """Return the line that has the orders of some nodes."""
+    return json.dumps([asdict(order) for order in orders]).encode("ascii") + b"\n"
+
+
+def decode_orders(line: bytes) -> list[NodeOrder]:
+    """Return the orders in a line.
+
+    Raises:
+        NodeOrderError: the line is damaged, or another version of Pliant wrote it.
+    """
+    try:
+        found = [NodeOrder(**each) for each in json.loads(line)]
+    except (ValueError, TypeError):
+        raise NodeOrderError(
+            "the order cannot be read: install the same version of Pliant on all hosts"
+        ) from None
+    return [NodeOrder(**{**asdict(each), "options": tuple(each.options)}) for each in found]

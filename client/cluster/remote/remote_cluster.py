@@ -1,0 +1,96 @@
+"""What clusters have in common whose nodes are on other hosts; the server is on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pliant.client.cluster.cluster_spec import ClusterSpec, RemoteSpec, load_spec
+from pliant.client.cluster.daemons import Daemon
+from pliant.client.cluster.local_cluster import LocalCluster
+from pliant.client.cluster.remote.membership import Membership
+from pliant.core.support.plural import plural
+from pliant.protos.address import TcpAddress
+
+#: Listening on all interfaces, for hosts that reach this machine at different addresses.
+_ALL_INTERFACES = "0.0.0.0"
+
+
+class RemoteCluster(LocalCluster):
+    """A server on this machine that listens for nodes of other hosts."""
+
+    @property
+    def remote(self) -> RemoteSpec:
+        """Return the part of the specification that is about other hosts."""
+        assert self.spec.remote is not None
+        return self.spec.remote
+
+    @property
+    def members(self) -> Membership:
+        """Return who belongs to the cluster."""
+        return Membership(self.state)
+
+    def _server_options(self, spec: ClusterSpec) -> list[str]:
+        listen = self._listen_address(spec)
+        return [*super()._server_options(spec), *(["--listen", listen] if listen else [])]
+
+    def _listen_address(self, spec: ClusterSpec) -> str:
+        """Return where the server listens, empty if that is not known yet."""
+        raise NotImplementedError
+
+    def check(self, spec: ClusterSpec) -> None:
+        """Have the server check its options, for which it needs an identity."""
+        self._make_directories()
+        self.members.ensure_identity()
+        super().check(spec)
+
+    def reload_spec(self) -> None:
+        """Read the specification in the state directory again; new hosts are kept."""
+        saved = load_spec(self.state) or ClusterSpec()
+        self.spec = saved if saved.remote else replace(saved, remote=self.remote)
+        self._build()
+
+    def describe(self) -> str:
+        """Return which nodes are up."""
+        up, wanted = sorted(self.registered() or ()), len(self.spec.node_names)
+        some = f"{len(up)} of " if len(up) < wanted else ""
+        return f"{some}{plural(wanted, 'node')} on other hosts ({', '.join(up)})"
+
+    def _node_daemons(self) -> list[Daemon]:
+        return []
+
+    def _made(self, node: str) -> bool:
+        return True
+
+    def _node_options(self) -> tuple[str, ...]:
+        """Return the options of all controllers."""
+        options: list[str] = []
+        if self.remote.interface:
+            options += ["--interface", self.remote.interface]
+        if self.spec.transport:
+            options += ["--transport", self.spec.transport]
+        if self.spec.most_processes:
+            options += ["--most-processes", str(self.spec.most_processes)]
+        return tuple(options)
+
+
+def listen_address(chosen: str, own: set[str]) -> str:
+    """Return HOST:PORT where the server listens; port 0 lets it choose.
+
+    Args:
+        chosen: HOST or HOST:PORT of the user; empty if there is none.
+        own: addresses of this machine on the way to the hosts.
+    """
+    port = chosen.removeprefix(f"[{host_of(chosen)}]").removeprefix(host_of(chosen)).lstrip(":")
+    host = min(own) if len(own) == 1 else _ALL_INTERFACES
+    return str(TcpAddress(host, int(port or "0")))
+
+
+def host_of(chosen: str) -> str:
+    """Return HOST of HOST, HOST:PORT, or an IPv6 address in brackets."""
+    host = chosen.partition("]")[0] if chosen.startswith("[") else chosen.partition(":")[0]
+    return host.strip("[]")
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether only processes of this machine can use an address."""
+    return address.startswith("127.") or address == "::1"

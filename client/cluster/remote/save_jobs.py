@@ -1,0 +1,93 @@
+"""Save jobs before their nodes go away: malleable jobs write a checkpoint and wait in the queue."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pliant.client.client_errors import NoServerError, RequestError
+from pliant.client.cluster.local_cluster import DOWN_REASON
+from pliant.client.connection import Connection
+
+_POLL_S = 0.1
+_HOLDS_PROCESSORS = {"STARTING", "RUNNING", "ADAPTING", "COMPLETING"}
+
+
+@dataclass
+class SavedJobs:
+    """What became of the jobs that ran."""
+
+    #: They wait in the queue, and continue from a checkpoint.
+    saved: list[int] = field(default_factory=list)
+    #: They could not be saved, and were cancelled.
+    cancelled: list[int] = field(default_factory=list)
+
+
+def save_jobs(
+    run: str, save_until: float, cancel_at: float, clock: Callable[[], float] = time.time
+) -> SavedJobs:
+    """Save malleable jobs, let the others run until a time, and then cancel them.
+
+    No job starts any more, because all nodes are drained.
+
+    Args:
+        run: the run folder of the server.
+        save_until: when attempts to save jobs end, in seconds since the epoch.
+        cancel_at: when jobs that still run are cancelled.
+        clock: returns seconds since the epoch.
+
+    Raises:
+        NoServerError: no server answers.
+    """
+    saved = SavedJobs()
+    asked: set[int] = set()
+    with Connection(run, timeout_s=10) as link:
+        for node in link.request("nodes")["nodes"]:
+            if str(node["state"]).upper() == "UP":
+                _try(link, "drain", node=node["name"], reason=DOWN_REASON)
+        while (jobs := _active(link)) and clock() < cancel_at:
+            if clock() < save_until:
+                # A refusal is not final: a job may be starting, or busy with a resize.
+                asked |= {job for job in jobs if job not in asked and _try(link, "suspend", id=job)}
+            time.sleep(_POLL_S)
+            _requeue_suspended(link, asked, saved)
+        _requeue_suspended(link, asked, saved)
+        saved.cancelled = _cancel(link, clock)
+    return saved
+
+
+def _requeue_suspended(link: Connection, asked: set[int], saved: SavedJobs) -> None:
+    """Put jobs that are saved into the queue, so that the next cluster continues them."""
+    waiting = sorted(asked.difference(saved.saved))
+    if not waiting:
+        return
+    for job in link.request("jobs", ids=waiting, all=True)["jobs"]:
+        if job["state"] == "SUSPENDED" and _try(link, "resume_job", id=job["id"]):
+            saved.saved.append(int(job["id"]))
+
+
+def _cancel(link: Connection, clock: Callable[[], float], timeout_s: float = 10.0) -> list[int]:
+    jobs, deadline = _active(link), clock() + timeout_s
+    if jobs:
+        _try(link, "cancel", ids=jobs)
+    while _active(link) and clock() < deadline:
+        time.sleep(_POLL_S)
+    return jobs
+
+
+def _active(link: Connection) -> list[int]:
+    jobs: list[dict[str, Any]] = link.request("jobs", ids=None, all=False)["jobs"]
+    return [int(job["id"]) for job in jobs if job["state"] in _HOLDS_PROCESSORS]
+
+
+def _try(link: Connection, op: str, **fields: Any) -> bool:
+    """Return whether the server did it."""
+    try:
+        link.request(op, **fields)
+    except NoServerError:
+        raise
+    except RequestError:
+        return False
+    return True

@@ -1,0 +1,147 @@
+"""Start and end the nodes of a user's own cluster on hosts that are reached over SSH."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pliant.client.cluster.cluster_spec import RemoteSpec
+from pliant.client.cluster.host_list import Host
+from pliant.client.cluster.remote.node_agent import MODULE
+from pliant.client.cluster.remote.node_order import NodeOrder, encode_orders
+from pliant.client.ssh.parallel import on_hosts
+from pliant.client.ssh.session import HostError, SshSession, connect
+from pliant.client.ssh.target import parse_target
+
+Done = Callable[[str, object], None]
+#: The order of a host, from its name and the address of this machine on the way to it.
+MakeOrder = Callable[[Host, str], NodeOrder]
+
+#: Starting Python on a slow shared file system takes most of it.
+_START_TIMEOUT_S = 120.0
+_STOP_TIMEOUT_S = 120.0
+_SAME_PATH = (
+    "install Pliant on the host under the same path as here, or name the Python of its "
+    "installation with python=PATH in the file of hosts"
+)
+_REMEDIES = {
+    "join": "the host must reach the server: check firewalls, or name another address of this "
+    "machine with --address",
+    "state folder": "name another folder with --node-dir",
+}
+#: Steps that fail before anything is done on a host.
+NOT_STARTED = frozenset({"connect", "log in", "python"})
+_COMMAND_NOT_FOUND = (126, 127)
+
+
+class SshNodes:
+    """The nodes on some hosts."""
+
+    def __init__(self, spec: RemoteSpec, cluster_id: str) -> None:
+        self._spec, self._cluster_id = spec, cluster_id
+
+    def find_routes(
+        self, hosts: Sequence[Host], done: Done
+    ) -> tuple[dict[str, str], list[HostError]]:
+        """Return the address of this machine on the way to each host, and what failed."""
+
+        def route(host: Host) -> str:
+            with self._connect(host) as session:
+                return session.route()[0]
+
+        return on_hosts({host.name: host for host in hosts}, route, done=done)
+
+    def start(
+        self, hosts: Sequence[Host], make_order: MakeOrder, done: Done
+    ) -> tuple[list[str], list[HostError]]:
+        """Make hosts nodes, and start their controllers.
+
+        Returns:
+            The names of the nodes whose controllers run, and what failed on the other hosts.
+        """
+
+        def start(host: Host) -> None:
+            with self._connect(host) as session:
+                order = make_order(host, session.route()[0])
+                self._call(
+                    session, host, "start", stdin=encode_orders([order]), timeout_s=_START_TIMEOUT_S
+                )
+
+        started, errors = on_hosts({host.name: host for host in hosts}, start, done=done)
+        return list(started), errors
+
+    def stop(self, hosts: Sequence[Host], done: Done, *, keep_jobs: bool) -> list[HostError]:
+        """End nodes with their jobs, or only their controllers; return what failed."""
+
+        def stop(host: Host) -> None:
+            words = [*self._place(host), *(["keep-jobs"] if keep_jobs else [])]
+            with self._connect(host) as session:
+                answer = self._call(session, host, "stop", *words, timeout_s=_STOP_TIMEOUT_S)
+            if answer.get("left"):
+                raise HostError(
+                    host.name, "stop", f"still there: {', '.join(answer['left'])}", "end it there"
+                )
+
+        return on_hosts({host.name: host for host in hosts}, stop, done=done)[1]
+
+    def explain(self, hosts: Sequence[Host], *, all_of_them: bool) -> list[HostError]:
+        """Return why nodes do not come up whose controllers were started.
+
+        Nodes whose controllers still run are left out, unless `all_of_them` are asked for.
+        """
+
+        def explain(host: Host) -> None:
+            with self._connect(host) as session:
+                answer = self._call(session, host, "log", *self._place(host), timeout_s=60.0)
+            if answer.get("running") and not all_of_them:
+                return
+            runs = "runs, but does not reach the server" if answer.get("running") else "has ended"
+            state = f"the controller {runs}"
+            raise HostError(
+                host.name,
+                "register",
+                f"{state}; the end of its log:\n{answer.get('log', '')}",
+                _REMEDIES["join"],
+            )
+
+        return on_hosts({host.name: host for host in hosts}, explain)[1]
+
+    def _place(self, host: Host) -> list[str]:
+        """Return the words that name the folder of a node."""
+        return [self._spec.node_dir, self._cluster_id, host.name]
+
+    def _connect(self, host: Host) -> SshSession:
+        target = parse_target(
+            host.target, key_file=self._spec.key_file, known_hosts=self._spec.known_hosts
+        )
+        return connect(replace(target, name=host.name))
+
+    def _call(
+        self, session: SshSession, host: Host, action: str, *words: str, **more: Any
+    ) -> dict[str, Any]:
+        """Call the agent on a host, and return its answer.
+
+        Raises:
+            HostError: it could not be started, or it failed.
+        """
+        python = host.python or sys.executable
+        # -P: the folder in which SSH starts may hold anything.
+        done = session.run([python, "-P", "-m", MODULE, action, *words], step=action, **more)
+        if done.code in _COMMAND_NOT_FOUND:
+            raise HostError(host.name, "python", f"{python} cannot be run there", _SAME_PATH)
+        lines = done.stdout.decode("utf-8", "replace").splitlines()
+        try:
+            answer = json.loads(lines[-1])
+        except (IndexError, ValueError):
+            cause = done.last_line or f"{python} ended with {done.code}"
+            step = "python" if "No module named" in cause else action
+            raise HostError(
+                host.name, step, cause, _SAME_PATH if step == "python" else ""
+            ) from None
+        if answer.get("event") == "failed":
+            step = answer["step"]
+            raise HostError(host.name, step, answer["error"], _REMEDIES.get(step, ""))
+        return dict(answer)
