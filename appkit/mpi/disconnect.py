@@ -53,9 +53,9 @@ def disconnect(comm: MPI.Intracomm, report_fatal: Callable[[BaseException], None
 
 def _give_up(rank: int, report_fatal: Callable[[BaseException], None]) -> None:
     error = PendingRequests(
-        f"rank {rank} cannot part from job.comm, as each resize and each suspension has it: most "
+        f"rank {rank} cannot disconnect job.comm, as each resize and each suspension requires: "
         "probably a request (Irecv, Isend, Ibarrier, ...) on it was pending at the safe point; "
-        "complete it with Wait before"
+        "complete each request with Wait before the safe point"
     )
     report_fatal(error)
     end_now(1, f"PendingRequests: {error}")

@@ -68,7 +68,7 @@ def on_job_held(state: CoreState, event: JobHeld) -> None:
         return
     if job.state is not JobState.PENDING:
         state.emit(
-            AnswerUser(event.request, f"job {job.id} is {job.state}: only PENDING jobs wait")
+            AnswerUser(event.request, f"job {job.id} is {job.state}: only PENDING jobs can be held")
         )
         return
     resize_open_close.drop_reservation(state, job)
@@ -83,7 +83,11 @@ def on_job_released(state: CoreState, event: JobReleased) -> None:
     if job is None:
         return
     if job.state is not JobState.HELD:
-        state.emit(AnswerUser(event.request, f"job {job.id} is {job.state}: only HELD jobs can go"))
+        state.emit(
+            AnswerUser(
+                event.request, f"job {job.id} is {job.state}: only HELD jobs can be released"
+            )
+        )
         return
     state.step(job, JobState.PENDING, "waits its turn")
     state.note("job.released", f"released by {event.actor or 'its user'}", job)

@@ -203,6 +203,6 @@ def test_a_request_that_is_pending_is_named(run: Run, begun: str, kind: str) -> 
     world, rank = app.places[app.processors[1]]
     assert getattr(app, kind)(1 if kind == "grow" else [2]).committed
     assert world.wait(rank) == 1
-    assert "pliant: PendingRequests: rank 1 cannot part" in app.text()
-    assert "most probably a request" in app.text()
+    assert "pliant: PendingRequests: rank 1 cannot disconnect" in app.text()
+    assert "probably a request" in app.text()
     assert any("PendingRequests: rank 1" in text for text in world.confessions)

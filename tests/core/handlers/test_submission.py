@@ -56,9 +56,9 @@ def test_hold_and_release(rig: Rig) -> None:
     assert rig.one(commands.AnswerUser).refusal == ""
     assert rig.one(commands.Launch).job == 1
     rig.do(events.JobHeld(JobId(1), "ann", 4))
-    assert "only PENDING jobs wait" in rig.one(commands.AnswerUser).refusal
+    assert "only PENDING jobs can be held" in rig.one(commands.AnswerUser).refusal
     rig.do(events.JobReleased(JobId(1), "ann", 4))
-    assert "only HELD jobs can go" in rig.one(commands.AnswerUser).refusal
+    assert "only HELD jobs can be released" in rig.one(commands.AnswerUser).refusal
 
 
 def test_a_waiting_job_can_be_held(rig: Rig) -> None:
