@@ -260,16 +260,18 @@ def easy_min(*, agreement: Agreement = "direct") -> MalleableEasy:
     """``easy-min``: jobs start at their minimum, and the job with the largest surplus gives.
 
     Args:
-        agreement: which processors a job with an agreement may start on.
+        agreement: on which processors jobs with reservations start: ``direct``, ``pool`` or
+            ``steal``, see `policies.early_starts`.
     """
     return MalleableEasy("fcfs", "easy", Minimum(agreement))
 
 
 def easy_avg(*, agreement: Agreement = "direct") -> MalleableEasy:
-    """``easy-avg``: jobs start at their minimum, and all jobs are kept equally full.
+    """``easy-avg``: jobs start at their minimum, and all are equally far from min to max.
 
     Args:
-        agreement: which processors a job with an agreement may start on.
+        agreement: on which processors jobs with reservations start: ``direct``, ``pool`` or
+            ``steal``, see `policies.early_starts`.
     """
     return MalleableEasy("fcfs", "easy", Average(agreement))
 
@@ -278,6 +280,7 @@ def easy_pref(*, agreement: Agreement = "direct") -> MalleableEasy:
     """``easy-pref``: jobs start at and stay near their preferred size.
 
     Args:
-        agreement: which processors a job with an agreement may start on.
+        agreement: on which processors jobs with reservations start: ``direct``, ``pool`` or
+            ``steal``, see `policies.early_starts`.
     """
     return MalleableEasy("fcfs", "easy", Preference(agreement))

@@ -99,7 +99,10 @@ class BlockArray(BlockHandle[_Part]):
         dtype: DTypeLike,
         split: Split | None = None,
     ) -> None:
-        """Describe an array; see ``Job.block``. Without ``split`` the blocks are even."""
+        """Create an array, still without cells; see ``Job.block``.
+
+        Without ``split`` the blocks are even.
+        """
         if not -len(shape) <= axis < len(shape):
             raise ValueError(f"array {name!r}: shape {shape} has no axis {axis}")
         if halo < 0 or any(length < 0 for length in shape):

@@ -93,7 +93,7 @@ class CsrMatrix(BlockHandle[_Part]):
         dtype: DTypeLike,
         balance: str,
     ) -> None:
-        """Describe a matrix; see ``Job.csr``."""
+        """Create a matrix, still without rows; see ``Job.csr``."""
         if min(shape) < 0:
             raise ValueError(f"matrix {name!r}: {shape} is not (rows, columns)")
         if balance not in ("rows", "nnz"):

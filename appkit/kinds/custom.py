@@ -38,7 +38,7 @@ class Custom(RegisteredData, Generic[V]):
     metadata_rounds = 1
 
     def __init__(self, membership: Membership, name: str, pack: Pack[V], unpack: Unpack[V]) -> None:
-        """Describe the value; see ``Job.custom``."""
+        """Create the entry, still without a value; see ``Job.custom``."""
         self.name = name
         self._membership = membership
         self._pack, self._unpack = pack, unpack

@@ -92,7 +92,7 @@ class CyclicArray(SinglePartHandle):
         blocks: tuple[int, ...],
         grid: Grid,
     ) -> None:
-        """Describe an array; see ``Job.cyclic`` and ``Job.block_cyclic``."""
+        """Create an array, still without cells; see ``Job.cyclic`` and ``Job.block_cyclic``."""
         if any(not -len(shape) <= axis < len(shape) for axis in axes):
             raise ValueError(f"array {name!r}: shape {shape} has no axis {axes[-1]}")
         if any(length < 0 for length in shape) or min(blocks) < 1:

@@ -39,7 +39,7 @@ class Items(SinglePartHandle):
         shape: tuple[int, ...],
         distribution: ItemDistribution,
     ) -> None:
-        """Describe the items; see ``Job.items``."""
+        """Create the entry, still without items; see ``Job.items``."""
         if any(length < 0 for length in shape):
             raise ValueError(f"items {name!r}: negative length: {shape}")
         super().__init__(membership, name, shape, dtype)

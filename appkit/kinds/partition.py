@@ -83,7 +83,7 @@ class PartitionedArray(SinglePartHandle):
         dtype: DTypeLike,
         owner: OwnerMap,
     ) -> None:
-        """Describe an array; see ``Job.partition``."""
+        """Create an array, still without cells; see ``Job.partition``."""
         if not shape or min(shape) < 0:
             raise ValueError(f"array {name!r}: {shape} is not a shape with cells along an axis")
         super().__init__(membership, name, shape, dtype)

@@ -115,7 +115,7 @@ class RootArray(UndividedHandle):
     def __init__(
         self, membership: Membership, name: str, shape: tuple[int, ...], dtype: DTypeLike
     ) -> None:
-        """Describe an array; see ``Job.root_only``."""
+        """Create an array, still without cells; see ``Job.root_only``."""
         if any(length < 0 for length in shape):
             raise ValueError(f"array {name!r}: negative length: {shape}")
         super().__init__(membership, name, shape, dtype)

@@ -28,7 +28,7 @@ class RandomStreams(RegisteredData):
     """A handle of this process's random ``generator``, the same object until the process leaves."""
 
     def __init__(self, membership: Membership, name: str, seed: int) -> None:
-        """Describe the streams; see ``Job.rng``."""
+        """Create the entry, still without a stream; see ``Job.rng``."""
         if seed < 0:
             raise ValueError(f"rng {name!r}: seed {seed} is negative")
         self.name = name
