@@ -194,7 +194,8 @@ class Client:
                   from now) or ``deadline_at`` (seconds since the epoch), ``profit`` (a number, or a
                   profit function such as ``"1000:soft=0.25:penalty=50"``);
                 - nodes: ``constraint``, ``nodelist`` and ``exclude`` (such as ``"n[01-16]"``),
-                  ``bind`` (ranks to CPUs: ``rank``, ``node`` or ``none``);
+                  ``bind`` (ranks to CPUs: ``rank``, ``node`` or ``none``), ``components`` (the
+                  processors of each component, such as ``[4, 2]``, instead of ``sizes``);
                 - for each process: ``mem_per_cpu`` (``"4G"``, or bytes), ``gpus``, ``gres`` (such
                   as ``["fpga:1"]``); for the job: ``resources`` (such as ``["matlab=1/proc"]``);
                 - failures: ``requeue`` (True or False; None requeues the job after the loss of a

@@ -9,6 +9,7 @@ from typing import Any
 
 from pliant.client.client_errors import ClientError
 from pliant.client.cluster.host_list import Host
+from pliant.client.cluster.sites import site_of_each_node
 
 #: The file in the state directory that holds the specification.
 SPEC_FILE = "cluster.json"
@@ -58,6 +59,8 @@ class ClusterSpec:
     config: str = ""
     #: Spare nodes, each of which replaces a node that is lost.
     spares: int = 0
+    #: The sites of the nodes on this machine, as ``NAME:NODES,...``; empty if there is one cluster.
+    sites: str = ""
     #: Processes that a job may have on one node; 0 if the controllers choose.
     most_processes: int = 0
     #: Other hosts on which the nodes are; None if they are on this machine.
@@ -74,6 +77,10 @@ class ClusterSpec:
     def spare_node_names(self) -> list[str]:
         """Return the names of the spare nodes."""
         return [f"s{number}" for number in range(1, self.spares + 1)]
+
+    def site_of(self, node: str) -> str:
+        """Return the site of a node; empty if there are no sites, or for a spare node."""
+        return dict(zip(self.node_names, site_of_each_node(self.sites), strict=False)).get(node, "")
 
 
 def load_spec(state: str) -> ClusterSpec | None:
@@ -114,7 +121,7 @@ def _is_valid_spec(data: object) -> bool:
     if not isinstance(data, dict):
         return False
     counts = [(data.get(name, least), least) for name, least in _MIN_COUNTS.items()]
-    texts = [data.get(name, "") for name in ("strategy", "transport", "config")]
+    texts = [data.get(name, "") for name in ("strategy", "transport", "config", "sites")]
     options = data.get("strategy_options", [])
     return (
         all(type(number) is int and number >= least for number, least in counts)

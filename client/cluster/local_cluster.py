@@ -200,6 +200,8 @@ class LocalCluster:
             command += ["--transport", self.spec.transport]
         if name in self.spec.spare_node_names:
             command.append("--spare")
+        if site := self.spec.site_of(name):
+            command += ["--cluster", site]
         if self.spec.most_processes:
             command += ["--most-processes", str(self.spec.most_processes)]
         log, lock = self.node_file(name, "nodectl.log"), self.node_file(name, "lock")

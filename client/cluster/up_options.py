@@ -8,12 +8,14 @@ from dataclasses import replace
 
 from pliant.client.client_errors import UsageError
 from pliant.client.cluster.cluster_spec import SAVE_BEFORE_S, ClusterSpec, RemoteSpec
+from pliant.client.cluster.sites import site_of_each_node
 from pliant.client.terminal.number_arguments import bounded_int
 from pliant.client.terminal.output import Parser
+from pliant.core.support.plural import plural
 
 #: Less would not leave a job time for a checkpoint, and the nodes time to end.
 _MIN_SAVE_BEFORE_S = 30.0
-_LOCAL_ONLY = ("nodes", "spares")
+_LOCAL_ONLY = ("nodes", "spares", "sites")
 _REMOTE_ONLY = ("address", "interface", "node_dir")
 _SSH_ONLY = ("key", "known_hosts")
 
@@ -32,6 +34,12 @@ def up_parser() -> Parser:
     )
     parser.add_argument(
         "--slots", type=bounded_int(1, 4096), metavar="N", help="processors of each node (4)"
+    )
+    parser.add_argument(
+        "--sites",
+        metavar="NAME:NODES,...",
+        help="the nodes of each site, in order: strategies that place jobs on clusters take each "
+        "site as a cluster (empty: all nodes are in one)",
     )
     parser.add_argument(
         "--spares",
@@ -114,7 +122,7 @@ def requested_spec(options: argparse.Namespace, known: ClusterSpec) -> ClusterSp
     # Options belong to their strategy: another one does not inherit them.
     kept = known.strategy_options if options.strategy in (None, known.strategy) else ()
     remote = _requested_remote(options, known)
-    nodes = options.nodes or known.nodes
+    nodes, sites = _nodes_and_sites(options, known)
     return ClusterSpec(
         nodes=len(remote.hosts) if remote else nodes,
         slots=options.slots or known.slots,
@@ -128,8 +136,27 @@ def requested_spec(options: argparse.Namespace, known: ClusterSpec) -> ClusterSp
         most_processes=known.most_processes
         if options.most_processes is None
         else options.most_processes,
+        sites="" if remote else sites,
         remote=remote,
     )
+
+
+def _nodes_and_sites(options: argparse.Namespace, known: ClusterSpec) -> tuple[int, str]:
+    """Return the number of nodes and the sites, which must have this number together.
+
+    Raises:
+        UsageError: they contradict each other, or the sites have another form.
+    """
+    sites = known.sites if options.sites is None else options.sites
+    if not sites:
+        return options.nodes or known.nodes, ""
+    nodes = len(site_of_each_node(sites))
+    if options.nodes not in (None, nodes):
+        raise UsageError(
+            f"--nodes {options.nodes}: the sites {sites} have {plural(nodes, 'node')}: name other "
+            "sites with --sites, or none with --sites ''"
+        )
+    return nodes, sites
 
 
 def _requested_remote(options: argparse.Namespace, known: ClusterSpec) -> RemoteSpec | None:
@@ -142,7 +169,7 @@ def _requested_remote(options: argparse.Namespace, known: ClusterSpec) -> Remote
         elif options.save_before is not None:
             raise UsageError("--save-before: only an allocation (--inside-slurm) ends by itself")
         return _read_remote(options)
-    if options.nodes is not None or options.spares is not None:
+    if any(getattr(options, name) is not None for name in _LOCAL_ONLY):
         _refuse(options, (*_REMOTE_ONLY, *_SSH_ONLY, "save_before"), "needs --hosts")
         return None
     if known.remote is None or known.remote.slurm_job:

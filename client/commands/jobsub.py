@@ -191,6 +191,14 @@ def _add_condition_options(parser: Parser) -> None:
 def _add_node_options(parser: Parser) -> None:
     group = parser.add_argument_group("its nodes")
     group.add_argument(
+        "--components",
+        type=_components,
+        default=(),
+        metavar="N,N,...",
+        help="processors of each component: a component runs in one cluster, under strategies that "
+        "place components (fpsma, egs); the job has their sum",
+    )
+    group.add_argument(
         "--mem-per-cpu",
         default="",
         metavar="SIZE",
@@ -285,6 +293,13 @@ def _size(text: str) -> int:
     return number
 
 
+def _components(text: str) -> list[int]:
+    words = text.split(",")
+    if not all(word.isascii() and word.isdigit() and int(word) for word in words):
+        raise argparse.ArgumentTypeError(f"expected numbers of processors, as in 4,2, not {text!r}")
+    return [int(word) for word in words]
+
+
 def _policy(text: str) -> str:
     try:
         return check_policy(text)
@@ -357,6 +372,7 @@ def job_of(options: argparse.Namespace) -> dict[str, Any]:
         dependency=options.dependency,
         signal=options.signal,
         comment=options.comment,
+        components=options.components,
         script=options.script,
     )
 

@@ -64,6 +64,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     dependency: str = "",
     signal: str = "",
     comment: str = "",
+    components: Sequence[int] = (),
     script: str | None = None,
 ) -> dict[str, Any]:
     """Check the options of a job, and return the job in the form of a ``submit`` request.
@@ -76,7 +77,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     """
     check_conditions(dependency, signal, time_limit_s)
     argv, type, name = program_of(argv, type, name, script)
-    check_sizes(sizes, prefer)
+    size = _size(sizes, prefer, components)
     bound = check_choices(open_mode, grow_if, bind)
     cwd = check_directory(os.path.join(here := os.getcwd(), chdir or "."))
     environment = dict(os.environ if env is None else env)
@@ -90,8 +91,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         "env": environment,
         "cwd": cwd,
         "type": kind,
-        "sizes": sizes,
-        "prefer": prefer,
+        **size,
         **_files(stdin, stdout, stderr, cwd),
         "open_mode": open_mode,
         "umask": current_umask(),
@@ -107,6 +107,14 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         **_unless_default(dependency=dependency, signal=signal, comment=comment, bind=bound),
         **check_node_needs(mem_per_cpu, gpus, gres, constraint, nodelist, exclude),
     }
+
+
+def _size(sizes: str, prefer: int | None, components: Sequence[int]) -> dict[str, Any]:
+    """Return the sizes of a job. A job with components has their sum."""
+    if components and sizes == "1":
+        sizes = str(sum(components))
+    check_sizes(sizes, prefer)
+    return {"sizes": sizes, "prefer": prefer, **_unless_default(components=list(components))}
 
 
 def _files(stdin: str, stdout: str, stderr: str, cwd: str) -> dict[str, str]:

@@ -103,6 +103,9 @@ class JobSpec:
     warning: WarningSignal | None = None
     #: A remark of its user.
     comment: str = ""
+    #: The processors of its components, each of which runs in one cluster, if the strategy places
+    #: components. Their sum is its only size. Empty if it did not state any.
+    components: tuple[int, ...] = ()
 
     @property
     def estimated_for(self) -> int:

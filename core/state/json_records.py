@@ -96,6 +96,7 @@ def job_to_record(job: Job) -> Record:
         "dependencies_now": format_dependencies(job.dependencies),
         "warning": list(spec.warning) if spec.warning else None,
         "comment": spec.comment,
+        "components": list(spec.components),
         "state": job.state.value,
         "reason": job.why,
         "wait": wait_reasons.to_record(job.wait) if job.wait else None,
@@ -170,6 +171,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         dependencies=parse_dependencies(record.get("dependencies", "")),
         warning=WarningSignal(*record["warning"]) if record.get("warning") else None,
         comment=record.get("comment", ""),
+        components=tuple(record.get("components", ())),
     )
     wait = wait_reasons.from_record(record.get("wait"))
     return Job(

@@ -192,6 +192,7 @@ def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
         priority=job.priority,
         needs=spec.node_needs,
         account=spec.account,
+        components=spec.components,
     )
 
 

@@ -374,6 +374,7 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
         **({"resources": list(map(str, job.spec.resources))} if job.spec.resources else {}),
         **({"node_needs": job.spec.node_needs.to_record()} if job.spec.node_needs else {}),
         **({"comment": job.spec.comment} if job.spec.comment else {}),
+        **({"components": list(job.spec.components)} if job.spec.components else {}),
         **({"warning": str(job.spec.warning)} if job.spec.warning else {}),
         **({"dependency": format_dependencies(job.dependencies)} if job.dependencies else {}),
         **_reservation(job),

@@ -1,19 +1,22 @@
-"""Checks of a submission: the jobs that it waits for, and the signal before its time limit."""
+"""Checks of a submission: jobs that it waits for, its warning signal, and its components."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pliant.core.model.lifecycle import FINAL_STATES, JobState
 from pliant.core.model.warning_signal import WarningSignal, parse_warning
 from pliant.core.values.dependencies import Dependency, DependencyKind, parse_dependencies
 from pliant.core.values.ids import JobId
+from pliant.core.values.sizes import Sizes
 from pliant.server.database.reader import Reader
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.user_request_error import UserRequestError
 
 #: Longest comment, in characters, and longest list of dependencies.
 MAX_COMMENT, MAX_DEPENDENCY_LENGTH = 1024, 4096
+#: Most components of a job.
+MAX_COMPONENTS = 256
 
 
 def check_dependencies(text: str) -> tuple[Dependency, ...]:
@@ -99,3 +102,29 @@ def _is_impossible(kind: DependencyKind, state: JobState) -> bool:
     if kind is DependencyKind.AFTER_OK:
         return state in FINAL_STATES and state is not JobState.COMPLETED
     return kind is DependencyKind.AFTER_NOT_OK and state is JobState.COMPLETED
+
+
+def check_components(components: Sequence[int], sizes: Sizes) -> None:
+    """Check the components of a job.
+
+    Raises:
+        UserRequestError: there are too many, one is empty, or their sum is not the job's size.
+    """
+    if not components:
+        return
+    if len(components) > MAX_COMPONENTS:
+        raise UserRequestError(
+            f"components: {len(components)} components, the limit is {MAX_COMPONENTS}",
+            field="components",
+        )
+    if min(components) < 1:
+        raise UserRequestError(
+            f"components: {min(components)} processors: a component needs at least 1",
+            field="components",
+        )
+    if not sizes.fixed or sizes.min != sum(components):
+        raise UserRequestError(
+            f"components: they have {sum(components)} processors, and the job runs on {sizes}: "
+            f"give it one size, {sum(components)}",
+            field="components",
+        )

@@ -46,6 +46,7 @@ from pliant.server.registry.job_program import (
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests.job_conditions import (
     check_comment,
+    check_components,
     check_dependencies,
     check_warning,
 )
@@ -111,6 +112,8 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     signal: str = ""
     #: A remark for people.
     comment: str = ""
+    #: The processors of its components, each of which runs in one cluster.
+    components: list[int] = []
     #: The client's key of this submission: a second one with the same key gives the same job.
     key: str | None = None
 
@@ -155,6 +158,7 @@ class Submission:
             dependencies=self.dependencies,
             warning=self.warning,
             comment=request.comment,
+            components=tuple(request.components),
         )
 
     @property
@@ -227,6 +231,7 @@ def check_submission(
     needs = _check_resources(request, sizes, amounts or {})
     node_needs = _check_node_needs(request, sizes.min, nodes)
     check_comment(request.comment)
+    check_components(request.components, sizes)
     return Submission(
         request,
         sizes,

@@ -304,6 +304,13 @@ def test_a_state_directory_of_its_own(state: Path, tmp_path: Path, capsys: Captu
     assert down(["--state-dir", str(chosen)]) == 0
 
 
+def test_sites_and_nodes_must_not_contradict_each_other(state: Path, capsys: Capture) -> None:
+    assert up(["--nodes", "4", "--sites", "delft:2,leiden:1", "--detach"]) == 2
+    assert "3 nodes" in capsys.readouterr().err
+    assert up(["--sites", "delft", "--detach"]) == 2
+    assert not state.exists() or not list(running(state))
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -100,6 +100,18 @@ def test_a_wrong_default_names_file_and_line(server: Any, place: Path, capsys: C
     assert server.requests == []
 
 
+def test_components_are_sent_with_their_sum(server: Any, capsys: Capture) -> None:
+    assert main(["--components", "4,2", "true"]) == 0
+    job = server.last["job"]
+    assert (job["components"], job["sizes"]) == ([4, 2], "6")
+    assert main(["true"]) == 0
+    assert "components" not in server.last["job"]
+    for text in ("4,,2", "0", "4;2", "many"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["--components", text, "true"])
+        assert "as in 4,2" in capsys.readouterr().err
+
+
 def test_conditions_and_comments_are_sent(server: Any) -> None:
     words = ["--dependency", "afterok:1,singleton", "--signal", "USR1@60", "--time", "1h"]
     assert main([*words, "--comment", "for the paper", "true"]) == 0

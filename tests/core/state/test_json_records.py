@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +101,18 @@ def test_records_keep_the_keys_of_earlier_versions() -> None:
     others: dict[str, Any] = {"begun": None, "preparing": [], "reason": ""} | NO_PROPOSAL
     later: dict[str, Any] = {"account": "", "hold": False, "phase_since": stored["job"]["since"]}
     later |= {"dependencies": "", "dependencies_now": "", "warning": None, "warned_run": 0}
-    later |= {"comment": ""}
+    later |= {"comment": "", "components": []}
     expected = stored["job"] | {"resize": stored["job"]["resize"] | others} | later
     assert json.loads(json.dumps(job_to_record(job))) == expected
     assert list(job_to_record(job)["resize"]) == list(stored["job"]["resize"])
     assert json.loads(json.dumps(node_to_record(node))) == stored["node"]
+
+
+def test_components_are_stored() -> None:
+    job = job_from_record(read("stored_records.json")["job"])
+    spec = replace(job.spec, components=(4, 2))
+    stored = json.loads(json.dumps(job_to_record(replace(job, spec=spec))))
+    assert job_from_record(stored).spec.components == (4, 2)
 
 
 @pytest.mark.parametrize("stage", ResizeStage)

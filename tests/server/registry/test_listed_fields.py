@@ -37,6 +37,7 @@ def job_with_everything() -> Job:
         dependencies=parse_dependencies("afterok:9"),
         warning=parse_warning("USR1@5"),
         comment="for the paper",
+        components=(1,),
     )
     return Job(
         spec,

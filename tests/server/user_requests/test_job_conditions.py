@@ -57,9 +57,25 @@ def test_names_of_files(node: Controller, user: User) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("dependency", "17"), ("signal", "USR1@5"), ("comment", "x" * 2000), ("signal", "KILL@5")],
+    [
+        ("dependency", "17"),
+        ("signal", "USR1@5"),
+        ("comment", "x" * 2000),
+        ("signal", "KILL@5"),
+        ("components", [2]),
+        ("components", [1, 0]),
+        ("components", [1] * 300),
+        ("components", ["2"]),
+    ],
 )
 @pytest.mark.usefixtures("node")
-def test_wrong_fields_are_named(user: User, field: str, value: str) -> None:
+def test_wrong_fields_are_named(user: User, field: str, value: object) -> None:
     answer = user.ask("submit", job=job_request(**{field: value}))
     assert answer["error"]["field"] == field
+
+
+def test_components_are_kept_and_listed(node: Controller, user: User) -> None:
+    job = user.submit(sizes="2", components=[1, 1])
+    (info,) = user.do("jobs", ids=[job])["jobs"]
+    assert (info["components"], info["sizes"]) == ([1, 1], "2")
+    node.exit(node.expect("start_world"))

@@ -22,16 +22,19 @@ def running_cluster(
     nodes: int = 2,
     slots: int = 2,
     options: Sequence[str] = (),
+    shape: Sequence[str] = (),
 ) -> Iterator[Cluster]:
     """Give a cluster of nodes with so many slots each, on which everything holds in the end.
 
-    ``settings`` are those of its server, ``options`` those of the strategy.
+    ``settings`` are those of its server, ``options`` those of the strategy, and
+    ``shape`` more options of ``pliant up``.
     """
     base = Path(tempfile.mkdtemp(prefix="pliant-"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLIANT_STATE_DIR", str(base / "state"))
         patch.setenv("PLIANT_RUN_DIR", str(base / "run"))
         cluster = Cluster(base, nodes=nodes, slots=slots, strategy=strategy)
+        cluster.shape += shape
         for option in options:
             cluster.shape += ["--strategy-option", option]
         if settings:
