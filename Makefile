@@ -68,8 +68,9 @@ SOAK_S ?= 600
 soak: $(DEVELOP) ## Use a cluster and kill its processes at random for SOAK_S seconds (600)
 	PLIANT_SOAK_S=$(SOAK_S) PLIANT_SOAK_TURN_S=30 $(BIN)/pytest -s tests/faults/test_soak.py
 
+# In a browser: make demo OPEN=1
 demo: $(RUNTIME) ## Run a cluster on this machine and watch jobs change size
-	$(BIN)/pliant demo
+	$(BIN)/pliant demo $(if $(OPEN),--open)
 
 lint: check ## Check stubs, style and types
 

@@ -108,7 +108,7 @@ ORDER = {
         waiting
         cluster listing
         accounting
-        api demo commands login_agent
+        api dashboard demo commands login_agent
         shell_completion resize_check run
     """,
     "server": """

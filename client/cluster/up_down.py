@@ -19,6 +19,7 @@ from pliant.client.client_errors import ClientError
 from pliant.client.cluster import process_table
 from pliant.client.cluster.cluster_spec import ClusterSpec, RemoteSpec, load_spec, save_spec
 from pliant.client.cluster.daemons import describe_code
+from pliant.client.cluster.dashboard_process import DashboardProcess
 from pliant.client.cluster.local_cluster import LocalCluster
 from pliant.client.cluster.mpi_library import LibraryProbe
 from pliant.client.cluster.shutdown import (
@@ -115,12 +116,16 @@ def _up(options: argparse.Namespace) -> int:
     # Whether nodes are on other hosts must be known first. The rest is read under the lock.
     cluster = open_cluster(state, run, replace(known, remote=requested_spec(options, known).remote))
     progress, is_up = _Progress(), False
+    dashboard: DashboardProcess | None = None
     with Interrupts() as interrupts, LibraryProbe() as library:
         if not options.detach:
             process_table.adopt_orphans()
         try:
             warnings = _bring_up(cluster, options, interrupts, progress)
             is_up = True
+            if options.dashboard:
+                dashboard = DashboardProcess(cluster.state, cluster.run)
+                warnings += _print_addresses(dashboard)
             if options.detach:
                 # From here on neither a signal nor an output that cannot be written ends daemons.
                 interrupts.ignore()
@@ -138,10 +143,23 @@ def _up(options: argparse.Namespace) -> int:
         if options.detach:
             _print_up(cluster, options, [*warnings, *library.warnings()])
             return 0
+        if dashboard is not None:
+            dashboard.stop()
         with _storage_errors_explained(cluster):
             code = _take_down(cluster, progress)
         process_table.reap_children()
         return code if is_up else INTERRUPTED
+
+
+def _print_addresses(dashboard: DashboardProcess) -> list[str]:
+    """Print where the dashboard is; return a warning if it did not start."""
+    try:
+        lines = dashboard.addresses()
+    except ClientError as error:
+        return [str(error)]
+    with suppress(OSError):
+        print("\n".join(lines), flush=True)
+    return []
 
 
 def _bring_up(

@@ -63,6 +63,9 @@ def up_parser() -> Parser:
     parser.add_argument("--transport", choices=("ofi", "ucx"), help="what MPI talks over")
     parser.add_argument("--config", metavar="FILE", help="configuration of the server (YAML)")
     parser.add_argument(
+        "--dashboard", action="store_true", help="serve the live page, too: `pliant dashboard`"
+    )
+    parser.add_argument(
         "-d", "--detach", action="store_true", help="return when it is up (`pliant down` ends it)"
     )
     _add_remote_options(parser)

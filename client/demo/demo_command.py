@@ -14,11 +14,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from pliant.client.client_errors import ClientError, NoServerError, RequestError
 from pliant.client.cluster import process_table
 from pliant.client.cluster.cluster_spec import ClusterSpec
 from pliant.client.cluster.daemons import tail
+from pliant.client.cluster.dashboard_process import DashboardProcess
 from pliant.client.cluster.local_cluster import LocalCluster
 from pliant.client.cluster.shutdown import stop
 from pliant.client.demo import checks
@@ -74,6 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--transport", choices=("ofi", "ucx"), default="ofi", help="what MPI talks over (ofi)"
     )
+    parser.add_argument("--open", action="store_true", help="open the live page in a browser")
     parser.add_argument("--keep", action="store_true", help="keep its directory: logs, outputs")
     options = parser.parse_args(argv)
     return run_command(PROG, lambda: _run(options))
@@ -110,6 +113,7 @@ class Demo:
         self._shared_memory = checks.SharedMemory(self.directory)
         self._leaked: list[str] = []
         self._alone: subprocess.Popen[bytes] | None = None
+        self._dashboard: DashboardProcess | None = None
         self._cluster = LocalCluster(
             os.path.join(self.directory, "state"), os.path.join(self.directory, "run")
         )
@@ -138,6 +142,7 @@ class Demo:
             self._cluster.start_missing()
             self._start_alone()
         self._cluster.wait_up(lambda _: None)
+        self._start_dashboard(view)
         scenario = Scenario(self.directory, self._cluster.run, view, _DEADLINE_S - view.elapsed_s)
         scenario.on_refresh = self._shared_memory.note
         try:
@@ -145,6 +150,18 @@ class Demo:
         except (StepError, NoServerError, RequestError) as error:
             self._report_failure("the story", str(error), scenario)
         return scenario
+
+    def _start_dashboard(self, view: DemoDisplay) -> None:
+        """Start the live page if its packages are installed, and tell its address."""
+        if not self._options.open and find_spec("starlette") is None:
+            return
+        with self._interrupts.shielded():
+            cluster = self._cluster
+            self._dashboard = DashboardProcess(cluster.state, cluster.run, opens=self._options.open)
+        try:
+            view.say(self._dashboard.addresses()[0])
+        except ClientError as error:
+            view.say(str(error))
 
     def _write_settings(self) -> None:
         for name, settings in _RUNS.items():
@@ -202,6 +219,8 @@ class Demo:
     def clean_up(self) -> list[int]:
         """Take everything down; return the ids of processes that still exist."""
         self._shared_memory.note(now=True)
+        if self._dashboard is not None:
+            self._dashboard.stop()
         stop(self._cluster, lambda _: None)
         if self._alone is not None and self._alone.poll() is None:
             process_table.terminate([self._alone.pid], 1.0)

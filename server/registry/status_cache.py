@@ -285,12 +285,20 @@ class StatusCache:
         return [{key: row[key] for key in row if key not in hidden} for row in rows]
 
     def live_values(self) -> dict[JobId, Info]:
-        """Return progress and memory of the jobs whose applications have reported progress."""
+        """Return progress and memory of the jobs whose applications have reported progress.
+
+        The age of the last safe point is left out, because it always changes.
+        """
         with self._lock:
             known = [self._open[job] for job in self._progress if job in self._open]
         wanted = ("progress", "memory_bytes", "major_faults")
         infos = {JobId(entry.info["id"]): self.info(entry) for entry in known}
-        return {job: {key: info[key] for key in wanted} for job, info in infos.items()}
+        found: dict[JobId, Info] = {}
+        for job, info in infos.items():
+            progress = dict(info["progress"] or {})
+            progress.pop("safe_point_age_s", None)
+            found[job] = {**{key: info[key] for key in wanted}, "progress": progress}
+        return found
 
     def note_root_helper(self, node: NodeName, has_one: bool) -> None:
         """Note whether a node starts jobs as their users; it says so when it registers."""

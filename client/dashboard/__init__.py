@@ -1,0 +1,1 @@
+"""The live page: ``pliant dashboard`` (see docs/dashboard.md)."""

@@ -1,0 +1,233 @@
+"""What each job held over time, computed from the history.
+
+No input or output. A job holds processors from its start until they are released: after a shrink
+it holds those of the leaving ranks until they have exited, so the sum over all jobs never exceeds
+the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Event = Mapping[str, Any]
+
+#: Colours of jobs. The page has this many in each theme.
+HUES = 10
+#: Changes that follow each other within this time count as one, seconds.
+SAME_MOMENT_S = 0.001
+
+
+@dataclass(slots=True)
+class Segment:
+    """A time in which a job held the same processors. ``end`` is None while it does."""
+
+    start: float
+    end: float | None
+    processors: frozenset[int]
+
+    def to_row(self) -> list[Any]:
+        """Return the segment as the page gets it."""
+        return [self.start, self.end, len(self.processors), format_ranges(self.processors)]
+
+
+@dataclass(slots=True)
+class JobTrack:
+    """The life of one job as the history tells it."""
+
+    id: int
+    name: str = ""
+    user: str = ""
+    sizes: str = ""
+    submit: float | None = None
+    start: float | None = None
+    end: float | None = None
+    state: str = "PENDING"
+    #: Its colour, given at the first start and kept for life.
+    hue: int | None = None
+    segments: list[Segment] = field(default_factory=list)
+    #: Time and kind of what went differently than offered: ``counter``, ``refused``, ``withdrawn``.
+    marks: list[tuple[float, str]] = field(default_factory=list)
+
+    @property
+    def held(self) -> frozenset[int]:
+        """Return the processors that it holds now."""
+        last = self.segments[-1] if self.segments else None
+        return last.processors if last is not None and last.end is None else frozenset()
+
+    def hold(self, processors: Iterable[int], time: float) -> None:
+        """Set the processors that it holds from a time on."""
+        wanted = frozenset(processors)
+        if wanted == self.held:
+            return
+        last = self.segments[-1] if self.segments else None
+        if last is not None and last.end is None:
+            last.end = time
+            if time - last.start < SAME_MOMENT_S:
+                self.segments.pop()
+        if wanted:
+            self.segments.append(Segment(time, None, wanted))
+
+
+class JobTracks:
+    """The tracks of all jobs. Apply events in the order of the history."""
+
+    def __init__(self) -> None:
+        self.by_job: dict[int, JobTrack] = {}
+        #: How many jobs of each colour hold processors.
+        self._hue_use = [0] * HUES
+
+    def apply(self, event: Event) -> int | None:
+        """Apply an event; return the job that it changed, None if it changed none."""
+        number = event.get("job")
+        handler = _HANDLERS.get(str(event["kind"]))
+        if number is None or handler is None:
+            return None
+        track = self.track(int(number))
+        had = bool(track.held)
+        handler(track, float(event["time"]), event.get("data") or {})
+        self._count(track, had)
+        return track.id
+
+    def track(self, number: int) -> JobTrack:
+        """Return the track of a job, a new one if it is unknown."""
+        found = self.by_job.get(number)
+        if found is None:
+            found = self.by_job[number] = JobTrack(number)
+        return found
+
+    def adopt(self, row: Mapping[str, Any]) -> None:
+        """Take what the history in this window does not say from the row of a job."""
+        track = self.track(int(row["id"]))
+        had = bool(track.held)
+        track.name, track.user = str(row["name"]), str(row["user"])
+        track.sizes, track.state = str(row["sizes"]), str(row["state"])
+        track.submit = row["submit"]
+        track.start, track.end = row["start"] or track.start, row["end"]
+        if track.end is not None:
+            track.hold((), track.end)
+        elif not track.segments and row["start"] is not None and row.get("procs"):
+            track.hold(parse_ranges(row["procs"]), float(row["start"]))
+        self._count(track, had)
+
+    def drop_ended(self, before: float) -> list[int]:
+        """Forget jobs that ended before a time; return them."""
+        old = [t.id for t in self.by_job.values() if t.end is not None and t.end < before]
+        for number in old:
+            del self.by_job[number]
+        return old
+
+    def _count(self, track: JobTrack, had: bool) -> None:
+        """Give a job its colour when it starts: the one that the fewest running jobs have."""
+        has = bool(track.held)
+        if has and track.hue is None:
+            order = [(track.id * 3 + step * 7) % HUES for step in range(HUES)]
+            track.hue = min(order, key=lambda hue: (self._hue_use[hue], order.index(hue)))
+        if track.hue is not None:
+            self._hue_use[track.hue] += has - had
+
+
+def format_ranges(processors: Iterable[int]) -> str:
+    """Return processors as text: ``0-3,6``."""
+    parts: list[str] = []
+    first = last = -2
+    for index in [*sorted(processors), -2]:
+        if index == last + 1:
+            last = index
+            continue
+        if last >= 0:
+            parts.append(str(first) if first == last else f"{first}-{last}")
+        first = last = index
+    return ",".join(parts)
+
+
+def parse_ranges(text: str) -> frozenset[int]:
+    """Return the processors that a text names."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+# ------------------------------------------------------------------ what each kind of event changes
+
+_Handler = Callable[[JobTrack, float, Mapping[str, Any]], None]
+
+
+def _submitted(track: JobTrack, time: float, data: Mapping[str, Any]) -> None:
+    track.submit, track.state = time, "PENDING"
+    track.name, track.user = str(data.get("name", "")), str(data.get("user", ""))
+    track.sizes = str(data.get("sizes", ""))
+
+
+def _started(track: JobTrack, time: float, data: Mapping[str, Any]) -> None:
+    track.start = track.start if track.start is not None else time
+    track.state = "STARTING"
+    track.hold(data.get("processors") or (), time)
+
+
+def _resized(track: JobTrack, time: float, data: Mapping[str, Any]) -> None:
+    # Leaving ranks hold their processors until an event says that these were released. Those that
+    # exited before the commit were released already.
+    now = frozenset(data.get("processors") or ())
+    track.hold(now | track.held if data.get("direction") == "shrink" else now, time)
+    track.state = "RUNNING"
+
+
+def _released(track: JobTrack, time: float, data: Mapping[str, Any]) -> None:
+    track.hold(track.held - frozenset(data.get("processors") or ()), time)
+
+
+def _ended(track: JobTrack, time: float, data: Mapping[str, Any]) -> None:
+    track.hold((), time)
+    track.end, track.state = time, str(data.get("state", "COMPLETED"))
+
+
+def _left(state: str) -> _Handler:
+    def handle(track: JobTrack, time: float, _: Mapping[str, Any]) -> None:
+        track.hold((), time)
+        track.state = state
+
+    return handle
+
+
+def _state(state: str) -> _Handler:
+    def handle(track: JobTrack, _time: float, _: Mapping[str, Any]) -> None:
+        track.state = state
+
+    return handle
+
+
+def _mark(kind: str) -> _Handler:
+    def handle(track: JobTrack, time: float, _: Mapping[str, Any]) -> None:
+        track.marks.append((time, kind))
+
+    return handle
+
+
+def _answered(track: JobTrack, time: float, data: Mapping[str, Any]) -> None:
+    kind = {"REJECT": "refused", "COUNTER": "counter"}.get(str(data.get("answer")))
+    if kind is not None:
+        track.marks.append((time, kind))
+
+
+_HANDLERS: Mapping[str, _Handler] = {
+    "job.submitted": _submitted,
+    "job.started": _started,
+    "job.running": _state("RUNNING"),
+    "job.resized": _resized,
+    "job.ended": _ended,
+    "job.suspended": _left("SUSPENDED"),
+    "job.queued": _left("PENDING"),
+    "job.held": _state("HELD"),
+    "job.released": _state("PENDING"),
+    "processors.released": _released,
+    "resize.go": _state("ADAPTING"),
+    "resize.rolled_back": _mark("refused"),
+    "offer.answered": _answered,
+    "offer.expired": _mark("refused"),
+    "offer.declined": _mark("refused"),
+    "offer.withdrawn": _mark("withdrawn"),
+}
