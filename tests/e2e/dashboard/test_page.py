@@ -158,7 +158,7 @@ def test_keys_lead_through_the_picture(cluster: Cluster, page: Page) -> None:
     page.evaluate(key.format("/"))
     assert page.evaluate("document.activeElement.id") == "query"
     page.evaluate("document.querySelector('.chart').focus()")
-    page.evaluate(key.format("ArrowDown"))
+    page.evaluate(key.format("ArrowUp"))
     page.until("document.querySelector('#say').textContent.includes('first')")
     page.evaluate(key.format("Enter"))
     page.until(f"location.hash === '#/jobs/{job}'")

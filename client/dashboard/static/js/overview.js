@@ -204,7 +204,8 @@ export class Overview {
     const at = jobs.findIndex(j => j.id === view.selected), job = jobs[at];
     if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
       if (!jobs.length) return;
-      const next = jobs[(at + (event.key === 'ArrowDown' ? 1 : -1) + jobs.length) % jobs.length];
+      const from = at < 0 && event.key === 'ArrowUp' ? 0 : at;  // the last one, if none is selected
+      const next = jobs[(from + (event.key === 'ArrowDown' ? 1 : -1) + jobs.length) % jobs.length];
       this.segment = next.segments.length - 1;
       this.app.select(next.id);
       say(`Job ${next.id} ${next.name}, ${stateWord(next.state)}${held(next) ? ` on ${many(held(next), 'processor')}` : ''}, ${many(next.segments.length, 'size')} so far`);
