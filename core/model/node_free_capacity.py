@@ -84,6 +84,13 @@ class NodeRoom:
             self._accepted[needs] = found
         return found
 
+    def whole_nodes(self, processors: ProcessorMap) -> ProcessorMap:
+        """Return all processors of the nodes that have some of these."""
+        found = NONE
+        for node, _ in self.parts(processors):
+            found |= node.processors
+        return found
+
     def possible(self, needs: NodeNeeds | None) -> ProcessorMap:
         """Return the processors of nodes that could run a process of a job if they were idle."""
         if needs is None or not needs.amounts:

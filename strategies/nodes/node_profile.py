@@ -73,16 +73,31 @@ class NodeProfile:
             self._steps.append((end, free | held & self._usable, room))
         return self._steps[place]
 
-    def fitting(self, needs: NodeNeeds | None, start: float, end: float) -> ProcessorMap:
-        """Return the processors that a job can have from ``start`` to ``end``."""
+    def fitting(
+        self, needs: NodeNeeds | None, start: float, end: float, enough: int = 0
+    ) -> ProcessorMap:
+        """Return the processors that a job can have from ``start`` to ``end``.
+
+        Args:
+            needs: of the job.
+            start: the beginning of the period.
+            end: the end of the period.
+            enough: if the job can certainly have fewer processors, the result is empty.
+        """
         free, room = self._at(start)
-        own_room: NodeRoom | None = None
-        for each in self._reservations:
-            if each.start < end and start < each.end:
-                free &= ~each.processors
-                own_room = own_room or room.copy()
-                own_room.take(each.needs, each.processors)
-        return (own_room or room).fitting(needs, free)
+        overlapping = [each for each in self._reservations if each.start < end and start < each.end]
+        for each in overlapping:
+            free &= ~each.processors
+        free &= room.accepted(needs)
+        # In a busy cluster, counting excludes nearly all times. Memory and devices take longer.
+        if count(free) < enough:
+            return NONE
+        if overlapping and needs is not None and needs.amounts:
+            nodes = room.whole_nodes(free)
+            room = room.copy()
+            for each in overlapping:
+                room.take(each.needs, each.processors & nodes)
+        return room.fitting(needs, free)
 
     def earliest(
         self, job: WaitingJob, size: int, seconds: float, after: float = -math.inf
@@ -95,9 +110,7 @@ class NodeProfile:
         if not self._reservations and after <= self._now:
             return self._first_step(job.needs, size)
         for start in self._times(after):
-            if count(self._at(start)[0]) < size:
-                continue
-            fit = self.fitting(job.needs, start, start + seconds)
+            fit = self.fitting(job.needs, start, start + seconds, size)
             if count(fit) >= size:
                 now = self._steps[0][1]
                 return start, _lowest_of(fit & ~now, fit & now, size)
