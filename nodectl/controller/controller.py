@@ -103,7 +103,7 @@ class Controller:
         try:
             await self._node_worlds.adopt()
             on_ready()
-            link = asyncio.create_task(self._server.run())
+            link = asyncio.create_task(self._connect())
             unreadable = asyncio.create_task(self._node_worlds.raise_if_unreadable())
             ends = (launcher, link, unreadable)
             try:
@@ -119,6 +119,12 @@ class Controller:
             launcher.cancel()
             await asyncio.gather(launcher, return_exceptions=True)
             await self._node_worlds.close()
+
+    async def _connect(self) -> None:
+        """Register and serve the server. A node without jobs first waits for its root helper."""
+        if self._users is not None and not self._worlds:
+            await self._users.wait_for_helper()
+        await self._server.run()
 
     def reload(self, settings: ControllerSettings) -> tuple[list[str], list[str]]:
         """Apply the changed settings to all jobs that start from now on.

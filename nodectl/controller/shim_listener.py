@@ -68,9 +68,9 @@ class ShimListener:
     async def open(self) -> None:
         """Replace the socket of an earlier controller, and listen."""
         self._path.unlink(missing_ok=True)
-        sock = self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         # Name the socket from its open folder: the whole path may be longer than allowed.
         folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        sock = self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             sock.bind(f"/proc/self/fd/{folder}/{self._path.name}")
             sock.listen(_BACKLOG)

@@ -72,6 +72,11 @@ def load_config(folder: Path, run: Path, state: Path) -> HelperConfig:
     record = _read_settings(folder / SETTINGS)
     try:
         key = parse_order_public_key(_read_owned_by_root(folder / KEY))
+    except HelperConfigError as error:
+        if (folder / KEY).exists():
+            raise
+        remedy = "copy order.pub from the folder node-identity of the controller"
+        raise HelperConfigError(f"{error}; {remedy}") from None
     except IdentityError as error:
         raise HelperConfigError(f"{folder / KEY}: {error}") from None
     account = _find_account(folder / SETTINGS, record["account"])
@@ -149,7 +154,8 @@ def _read_settings(path: Path) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise HelperConfigError(f"{path}: expected an object")
     for key in record.keys() - _KEYS:
-        raise HelperConfigError(f"{path}: {key}: there is no such key")
+        known = ", ".join(sorted(_KEYS))
+        raise HelperConfigError(f"{path}: {key}: there is no such key; the keys are {known}")
     for key in ("cluster", "node"):
         name = record.get(key, "")
         if not isinstance(name, str):

@@ -175,7 +175,10 @@ class RequestVerifier:
         except (IdentityError, OSError) as error:
             code = getattr(error, "code", "")
             refusal = "replayed" if code == "replayed-order" else "record"
-            raise HelperRefusalError(refusal, str(error)) from None
+            text = str(error)
+            if isinstance(error, OSError):
+                text = f"{self._config.state}: {error.strerror or error}"
+            raise HelperRefusalError(refusal, text) from None
 
     def _read_generation(self) -> int:
         try:

@@ -82,6 +82,6 @@ def is_p256(key: object) -> bool:
 def _parse(pem: bytes, load: Callable[[bytes], Any]) -> Any:
     try:
         return load(pem)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         # TypeError: the key needs a passphrase.
-        raise IdentityKeyError(f"not a key in PEM form: {str(error) or 'damaged'}") from None
+        raise IdentityKeyError("not a key in PEM form, damaged, or with a passphrase") from None

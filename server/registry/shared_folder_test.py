@@ -66,7 +66,8 @@ class SharedFolderTest:
                 file.write(self._content)
         except OSError as error:
             log.warning(
-                "it is not tested whether nodes share the folder of checkpoints %s: %s",
+                "it is not tested whether nodes share the folder of checkpoints %s: %s; make the "
+                "folder, with `chmod 1777` if jobs run as their users, and restart the server",
                 self._folder,
                 error.strerror,
             )

@@ -168,7 +168,10 @@ def server_finder(server: str, address_file: Path) -> Callable[[], str]:
         try:
             address = address_file.read_text(encoding="utf-8", errors="replace").strip()
         except OSError as error:
-            raise OSError(f"{address_file}: {error.strerror}") from error
+            raise OSError(
+                f"{address_file}: {error.strerror}; start the server of this host, or join the "
+                "cluster of another host with `pliant node join TOKEN`"
+            ) from error
         if not address:
             raise OSError(f"{address_file} is empty")
         try:

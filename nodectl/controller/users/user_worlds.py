@@ -53,7 +53,11 @@ MAX_REMOVALS = 2
 #: Seconds in which a helper that was killed during a start should answer again.
 _RETURN_S, _POLL_S = 15.0, 0.5
 #: Refusals for which another node, or a later start on this one, may have another answer.
-_NODE_FAULTS = {"worlds", "rate", "record", "start", "job-folder", "message", "cpus"}
+#: Orders expire within minutes, so a node with a wrong clock refuses all of them.
+_NODE_FAULTS = {
+    *("worlds", "rate", "record", "start", "job-folder", "message", "cpus"),
+    *("expired", "not-yet-valid"),
+}
 #: Refusals that an administrator can end. The job is held until then.
 _USER_REFUSALS = {"unknown-user", "user", "group", "version"}
 
@@ -146,14 +150,40 @@ class UserWorlds:
         )
 
     async def open(self) -> None:
-        """Listen for shims; if the folder of the helper is missing, log that none can connect."""
+        """Listen for shims, now or as soon as the helper has made the folder of the socket."""
+        if problem := await self._listen():
+            logger.error("no shim of a user can connect yet: %s", problem)
+            task = asyncio.create_task(self._listen_later())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _listen(self) -> str:
+        """Try to listen for shims; return why that failed, or an empty text."""
         try:
             await self._listener.open()
         except OSError as error:
-            logger.error("no shim of a user can connect: %s: %s", error.filename, error.strerror)
+            return f"{error.filename}: {error.strerror}"
+        return ""
+
+    async def _listen_later(self) -> None:
+        while await self._listen():
+            await asyncio.sleep(_POLL_S)
+        logger.info("shims of users can connect")
+
+    async def wait_for_helper(self) -> None:
+        """Wait until the helper answers. Jobs that were sent here before could not start."""
+        last = ""
+        while problem := await asyncio.to_thread(self.helper.find_problem):
+            if problem != last:
+                logger.warning("this node registers when its root helper runs: %s", problem)
+            last = problem
+            await asyncio.sleep(_POLL_S)
 
     async def close(self) -> None:
         """Close all connections; shims retry until the next controller listens."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._listener.close()
 
     def folder(self, job: int, run: int) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 import signal
 import socket
 import time
@@ -16,6 +17,7 @@ import pytest
 
 from helperkit import ALICE, BOB, Site, needs_root
 from helperkit.identity import acting_as
+from helperkit.processes import find_all_naming
 from pliant.client.client_errors import RequestError
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.world_folder import SpooledExit
@@ -132,6 +134,21 @@ def test_jobs_survive_their_controller_and_helper(site: Site) -> None:
     site.wait(BOB, jobs[1].id, lambda state, _: state == "CANCELLED", "its end")
     assert jobs[1].ranks() == []
     wait_until(lambda: not segments(BOB), what="the end of shared memory")
+
+
+def test_a_controller_may_be_started_before_its_helper(site: Site) -> None:
+    site.end_daemon("node", signal.SIGTERM)
+    site.kill()
+    wait_until(lambda: not find_all_naming(site.run), what="the end of waiting processes")
+    shutil.rmtree(site.run)
+    site.launch_node()
+    log = site.base / "node.log"
+    wait_until(lambda: "when its root helper runs" in log.read_text(), what="the controller")
+    output = site.output / "early"
+    site.start()
+    job = site.as_user(ALICE).submit("/usr/bin/id", "-u", sizes=1, stdout=str(output), chdir="/")
+    site.wait(ALICE, job, lambda state, _: state == "COMPLETED", "its end")
+    assert output.read_text() == f"{ALICE}\n"
 
 
 def test_the_exit_of_a_job_that_ended_without_a_controller(site: Site) -> None:

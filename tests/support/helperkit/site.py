@@ -102,8 +102,12 @@ class Site(Helper):
 
     def start_node(self) -> None:
         """Start the controller, and wait until the server has it."""
-        self._daemon("node", self.node, "pliant.nodectl", "--config", "node.yaml")
+        self.launch_node()
         wait_until(self._is_up, what="the node", timeout=60)
+
+    def launch_node(self) -> None:
+        """Start the controller, and wait for nothing."""
+        self._daemon("node", self.node, "pliant.nodectl", "--config", "node.yaml")
 
     def _is_up(self) -> bool:
         try:
