@@ -32,7 +32,7 @@ from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.processors import count
 from pliant.core.values.sizes import Sizes
 from pliant.strategies import load_strategy
-from pliant.strategies.policies.start_estimate import needs
+from pliant.strategies.policies.start_estimate import processors_needed_text
 
 WAITING, TURNS = 4_800, 100
 PROCESSORS = 128
@@ -129,7 +129,7 @@ def with_texts(text: Callable[[View, WaitingJob], str]) -> Planner:
 
 def live_text(view: View, job: WaitingJob) -> str:
     """The sentence of before, with the number of processors within reach now."""
-    return needs(job, count(view.free))
+    return processors_needed_text(job, count(view.free))
 
 
 def main(arguments: Sequence[str]) -> int:

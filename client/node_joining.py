@@ -27,7 +27,7 @@ from pliant.protos.identity.certificates import (
 )
 from pliant.protos.identity.identity_errors import (
     CertificateError,
-    ClockSkewError,
+    CertificateTimeError,
     IdentityError,
     JoinError,
 )
@@ -89,7 +89,7 @@ def join(
 
     Raises:
         JoinError: the server cannot be reached, is not the one of the token, or refuses.
-        ClockSkewError: the clocks of this host and the server differ by more than a minute.
+        CertificateTimeError: the clocks of this host and the server differ by more than a minute.
         StoredIdentityError: this host has joined already, or the answer of the server is wrong.
         UntrustedPathError: another account could change the directory.
         OSError: a file cannot be written.
@@ -239,15 +239,15 @@ def _check_server(
         identity = verify_chain(sent, trusted, now=now)
         if identity.role is not Role.SERVER:
             raise CertificateError(f"the certificate of {identity.uri} is not that of a server")
-    except ClockSkewError as error:
-        raise ClockSkewError(f"{error}. {_describe_skew(ahead)}") from None
+    except CertificateTimeError as error:
+        raise CertificateTimeError(f"{error}. {_describe_skew(ahead)}") from None
     except CertificateError as error:
         raise JoinError(
             f"the server at {server} did not prove that it is the one of the token ({error}). "
             "Another server may be intercepting the connection. Nothing secret was sent"
         ) from None
     if abs(ahead) > MAX_CLOCK_SKEW_S:
-        raise ClockSkewError(
+        raise CertificateTimeError(
             f"{_describe_skew(ahead)}, more than {MAX_CLOCK_SKEW_S:.0f} s: set the clocks of both "
             "with NTP"
         )

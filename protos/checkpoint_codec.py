@@ -25,7 +25,7 @@ _STEPS = {
 _STEPS_BACK = {wire: step for step, wire in _STEPS.items()}
 
 
-def save_word_to_proto(word: SaveWord) -> app_pb2.SaveWord.ValueType:
+def save_status_to_proto(word: SaveWord) -> app_pb2.SaveWord.ValueType:
     """Convert the status of a checkpoint to protobuf."""
     return _WORDS[word]
 

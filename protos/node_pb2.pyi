@@ -700,7 +700,7 @@ Global___NodeOrder: _TypeAlias = NodeOrder  # noqa: Y015
 @_typing.final
 class Relay(_message.Message):
     """A message between shims of one world on different nodes, which the server passes on. It may get
-    lost; see pliant.nodectl.shim.steps.relay.
+    lost; see pliant.nodectl.shim.steps.shim_messenger.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

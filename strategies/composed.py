@@ -30,7 +30,7 @@ from pliant.strategies.policies.queue_order import (
     DynpMemory,
     QueueOrder,
     in_order,
-    line_with,
+    queue_with,
 )
 from pliant.strategies.policies.start_estimate import too_few, too_wide
 
@@ -133,7 +133,7 @@ class Composed(Strategy):
         if job.sizes.min > view.total:
             return Availability(False, None, 0, too_wide(job, view.total))
         _, policy = self._policy(view)
-        line = line_with(view.waiting, job)
+        line = queue_with(view.waiting, job)
         start, size = self._planned(job, in_order(policy, line, view), view)
         present = self._under(policy)
         if start == math.inf:

@@ -24,7 +24,7 @@ from pliant.strategies.multicluster.placement_rules import PlacementRule
 from pliant.strategies.policies.fpsma_egs import Egs, Fpsma, MalleabilityPolicy
 from pliant.strategies.policies.koala_precedence import Initial, Limits, Precedence, Round
 from pliant.strategies.policies.placement import cluster_of, processors_by_cluster
-from pliant.strategies.policies.queue_order import line_with
+from pliant.strategies.policies.queue_order import queue_with
 from pliant.strategies.policies.start_estimate import too_few, too_wide
 
 
@@ -71,7 +71,7 @@ class Koala(Strategy):
         largest = max(map(count, processors_by_cluster(view.nodes).values()), default=0)
         if max(job.components, default=job.sizes.min) > largest and not self._may_split(job):
             return Availability(False, None, 0, too_wide(job, largest, "largest cluster"))
-        line = line_with(view.waiting, job)
+        line = queue_with(view.waiting, job)
         done = self._round(replace(view, waiting=tuple(line)))
         for start in done.placer.starts:
             if start.job == job.id:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from pliant.core.model.views_and_plans import Availability, Outcome, Plan, View, WaitingJob
 from pliant.strategies.interface.base import Strategy
-from pliant.strategies.policies.queue_order import QueueOrder, in_order, line_with
+from pliant.strategies.policies.queue_order import QueueOrder, in_order, queue_with
 
 
 class Ordered(Strategy):
@@ -30,7 +30,7 @@ class Ordered(Strategy):
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Ask the inner strategy, with the job put into the sorted queue."""
-        line = in_order(self._order, line_with(view.waiting, job), view)
+        line = in_order(self._order, queue_with(view.waiting, job), view)
         return self.inner.is_available(job, replace(view, waiting=tuple(line)))
 
     def allocate_processors(self, view: View) -> Plan:

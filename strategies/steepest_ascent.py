@@ -36,7 +36,7 @@ class Climber:
     size: int = 0
 
 
-def ascend(climbers: list[Climber], left: int, min_gain: float = 0.0) -> dict[JobId, int]:
+def climb_to_sizes(climbers: list[Climber], left: int, min_gain: float = 0.0) -> dict[JobId, int]:
     """Return target sizes: the minima, and steps of ``left`` processors, the steepest first.
 
     Args:
@@ -109,7 +109,7 @@ class SteepestAscent(Strategy):
             if job.resizable
         ]
         new = [Climber(job.id, job.sizes, job.speedup) for job in admitted]
-        targets = ascend([*running, *new], left, self._min_gain)
+        targets = climb_to_sizes([*running, *new], left, self._min_gain)
         if not admitted and not self._better(running, targets):
             return Plan(behind=too_few(max(0, left)))
         placer = place(view, targets, [(job, targets[job.id]) for job in admitted])

@@ -18,7 +18,7 @@ from pliant.appkit.coordinator.messages import (
 )
 from pliant.core.model.checkpoint import SaveStep
 from pliant.protos import app_pb2 as pb
-from pliant.protos.checkpoint_codec import save_word_to_proto, suspend_step_from_proto
+from pliant.protos.checkpoint_codec import save_status_to_proto, suspend_step_from_proto
 from pliant.protos.codec import template_to_proto
 from pliant.protos.sanitize_text import sanitize_text
 
@@ -90,7 +90,7 @@ def report_to_wire(report: CoordinatorReport) -> pb.AppReport:
 def _save_to_wire(report: CheckpointReport) -> pb.SaveReport:
     return pb.SaveReport(
         number=report.number,
-        word=save_word_to_proto(report.word),
+        word=save_status_to_proto(report.word),
         reason=sanitize_text(report.reason),
         iteration=report.iteration,
         bytes=report.bytes,

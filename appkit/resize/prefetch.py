@@ -74,7 +74,7 @@ class PrefetchFiles:
         return cls(data["folder"], data["size"], tuple(data["versions"]), pieces)
 
 
-class Step(Enum):
+class PrefetchStep(Enum):
     """What the processes do next during a prefetch. The values are part of the protocol."""
 
     #: Write the files.
@@ -91,7 +91,7 @@ class Step(Enum):
 class PrefetchOrder:
     """Rank 0's order for the next step of a prefetch. Field names are part of the protocol."""
 
-    step: Step
+    step: PrefetchStep
     resize: int = 0
     #: Number of processes after the resize.
     size: int = 0
@@ -177,26 +177,26 @@ class Prefetcher:
         """
         comm = self._member.raw
         assert comm is not None
-        if order.step is Step.POLL:
+        if order.step is PrefetchStep.POLL:
             self.all_done = all(comm.allgather(self.is_task_done))
             return
-        if order.step is Step.WRITE:
+        if order.step is PrefetchStep.WRITE:
             self.reset()
             self._write(order, comm)
-        elif order.step is Step.READ:
+        elif order.step is PrefetchStep.READ:
             self._read(order, comm)
         else:
             self.reset()
             return
         self.order, self.all_done = order, False
-        if order.step is Step.READ and self._files is not None and coordinator is not None:
+        if order.step is PrefetchStep.READ and self._files is not None and coordinator is not None:
             sizes = {"before": comm.size, "after": order.size}
             coordinator.send_prefetch(order.resize, self._files.to_json() | sizes)
 
     def is_ready(self, resize: int) -> bool:
         """Return whether this process has read its parts for ``resize``, which is starting now."""
         order, files, task = self.order, self._files, self._task
-        if order is None or (order.step, order.resize) != (Step.READ, resize):
+        if order is None or (order.step, order.resize) != (PrefetchStep.READ, resize):
             return False  # another resize has taken the place of the prefetched one
         if files is None or task is None:
             return False
@@ -268,7 +268,7 @@ class Prefetcher:
 
     def _read(self, order: PrefetchOrder, comm: MPI.Intracomm) -> None:
         """Start to read the new parts; collective, because it first exchanges what was written."""
-        if self.order is not None and self.order.step is Step.WRITE:
+        if self.order is not None and self.order.step is PrefetchStep.WRITE:
             self._exchange_pieces(comm)
         else:
             self.reset()

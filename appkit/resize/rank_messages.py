@@ -22,7 +22,7 @@ from pliant.appkit.performance.cost_model import ResizeRecord
 from pliant.appkit.performance.monitor import PerformanceHistory
 from pliant.appkit.performance.timing import Samples
 from pliant.appkit.resize.preallocate import PreallocateOrder
-from pliant.appkit.resize.prefetch import PrefetchOrder, Step
+from pliant.appkit.resize.prefetch import PrefetchOrder, PrefetchStep
 from pliant.appkit.resize.safe_point import JoinState, SafePointMessage
 from pliant.appkit.serialization import decode, encode
 from pliant.core.values.sizes import Sizes, parse_sizes
@@ -41,7 +41,7 @@ _CLASSES: dict[str, type] = {
     "RequestState": RequestState,
     "Samples": Samples,
     "SaveOrder": CheckpointOrder,
-    "Step": Step,
+    "Step": PrefetchStep,
     "Word": SafePointMessage,
 }
 _NAMES = {kind: name for name, kind in _CLASSES.items()}

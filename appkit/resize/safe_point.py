@@ -15,7 +15,7 @@ from pliant.appkit.loops import Position
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.performance.monitor import PerformanceHistory, PerformanceMonitor
 from pliant.appkit.resize.preallocate import PreallocateOrder, Preallocator
-from pliant.appkit.resize.prefetch import FOLDER_PREFIX, Prefetcher, PrefetchOrder, Step
+from pliant.appkit.resize.prefetch import FOLDER_PREFIX, Prefetcher, PrefetchOrder, PrefetchStep
 
 #: One thing that all processes do at a safe point.
 Action = Decision | CheckpointOrder | PrefetchOrder | PreallocateOrder
@@ -152,16 +152,16 @@ class ActionSelector:
         if not self._prefetch_has_work(decision.resize if decision is not None else 0):
             return None
         if decision is None:
-            return PrefetchOrder(Step.CANCEL)
+            return PrefetchOrder(PrefetchStep.CANCEL)
         prefetcher = self._prefetcher
         after = self._member.size + len(decision.joining) - len(decision.leaving)
-        read = PrefetchOrder(Step.READ, decision.resize, after, decision.leaving)
+        read = PrefetchOrder(PrefetchStep.READ, decision.resize, after, decision.leaving)
         if prefetcher.order is not None and prefetcher.order.resize == decision.resize:
-            return read if prefetcher.all_done else replace(read, step=Step.POLL)
+            return read if prefetcher.all_done else replace(read, step=PrefetchStep.POLL)
         if prefetcher.has_current_files:
             return read
         name = f"{FOLDER_PREFIX}{decision.resize}-{time.time_ns()}"
-        return replace(read, step=Step.WRITE, folder=name)
+        return replace(read, step=PrefetchStep.WRITE, folder=name)
 
     def _prefetch_is_done(self) -> bool:
         """Return whether all processes have read their constants, or nothing is prefetched."""
@@ -170,6 +170,6 @@ class ActionSelector:
             return True
         return (
             prefetcher.order is not None
-            and prefetcher.order.step is Step.READ
+            and prefetcher.order.step is PrefetchStep.READ
             and prefetcher.all_done
         )

@@ -167,13 +167,13 @@ def _record(directory: Path, found: ClusterIdentity, now: float) -> dict[str, An
 def _certificate(kind: str, certificate: Certificate, now: float) -> dict[str, Any]:
     from pliant.protos.identity import certificates as reading
     from pliant.protos.identity.authority import server_addresses
-    from pliant.protos.identity.identity_errors import ClockSkewError
+    from pliant.protos.identity.identity_errors import CertificateTimeError
 
     problem = None
     try:
         reading.check_time(certificate, f"the certificate of the {kind}", now)
         state = "valid" if now < reading.renew_at(certificate) else "renew"
-    except ClockSkewError as error:
+    except CertificateTimeError as error:
         problem = str(error)
         state = "not valid yet" if now < reading.starts_at(certificate) else "expired"
     is_server = kind == "server"

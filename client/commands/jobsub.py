@@ -419,7 +419,7 @@ def _query(options: argparse.Namespace, job: dict[str, Any]) -> int:
     return 0 if answer["accepted"] else 1
 
 
-def _help(output: str) -> None:
+def _print_mpi_remedy(output: str) -> None:
     """Print what to install if a job found no MPI library; otherwise print nothing."""
     from pliant.client.cluster.mpi_library import REMEDY, library_was_missing
 
@@ -442,7 +442,7 @@ def report_end(job: dict[str, Any], prog: str = PROG) -> int:
         reason = f": {job['reason']}" if job.get("reason") else ""
         print_error(prog, f"job {job.get('id')} ended {state}{reason}")
     if state == "FAILED" and job.get("type") == "mpi":
-        _help(str(job.get("stdout") or ""))
+        _print_mpi_remedy(str(job.get("stdout") or ""))
     if job.get("signal"):
         return 128 + int(job["signal"])
     return int(job.get("exit_code") or 0) or (0 if state == "COMPLETED" else 1)

@@ -86,7 +86,7 @@ async def _serve(links: object, directory: Path, path: Path) -> None:
     import asyncio
     import logging
 
-    from pliant.client.login_agent.relay import Relay
+    from pliant.client.login_agent.relay import UserRequestRelay
     from pliant.client.login_agent.renewal import keep_renewed
     from pliant.client.login_agent.server_link import ServerLinks
     from pliant.protos.daemons.service_manager import ServiceManager
@@ -105,7 +105,7 @@ async def _serve(links: object, directory: Path, path: Path) -> None:
         ]
         manager.ready(f"serving {path}, the server is {links.servers}")
         try:
-            await Relay(links).serve(listener, stop)
+            await UserRequestRelay(links).serve(listener, stop)
         finally:
             manager.stopping()
             for task in tasks:

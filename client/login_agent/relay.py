@@ -32,7 +32,7 @@ STALL_S = 60.0
 _REFUSALS = (UserAssertionError, PeerLimitError, ServerUnreachableError, AgentIdentityError)
 
 
-class Relay:
+class UserRequestRelay:
     """Serves the users' socket of a login host."""
 
     def __init__(self, links: ServerLinks) -> None:

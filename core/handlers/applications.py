@@ -62,7 +62,7 @@ def _is_former_coordinator(job: Job, event: ApplicationRegistered) -> bool:
         return (event.epoch, event.processors) == (job.epoch - 1, resize.before)
     # A leaving rank for which the job has stopped waiting.
     return event.epoch < job.epoch and bool(
-        from_indices(event.processors[:1]) & leaving_ranks.lingering(job)
+        from_indices(event.processors[:1]) & leaving_ranks.processors_with_leftovers(job)
     )
 
 

@@ -80,7 +80,7 @@ def _why_not_this_size(state: CoreState, job: Job, event: ResizeRequested) -> st
     problem = _lacking_processors(state, job, more) or _over_limit(state, job, event.size)
     if problem:
         return problem
-    if lack := more > 0 and named_resources.lacking(state, job, event.size):
+    if lack := more > 0 and named_resources.missing_resource(state, job, event.size):
         return f"job {job.id} needs more of resource {lack} for that than is free"
     if event.release & ~job.allocation:
         return f"job {job.id} does not have all of the processors named in release"

@@ -210,14 +210,16 @@ def _expand(
     elif added & ~(state.free() | later):
         _refuse(state, what, "the processors are not free")
     elif job.spec.resources and (
-        lack := named_resources.lacking(state, job, count(offer.processors))
+        lack := named_resources.missing_resource(state, job, count(offer.processors))
     ):
         return not _taken_by_others(state, job, offer.processors, what, lack)
     elif state.user_limits.limits_processors and processor_limits.exceeds(
         state, job, count(offer.processors)
     ):
         return not _room_taken(state, job, offer.processors, what)
-    elif job.spec.node_needs and (lack := node_capacity_left.lacking(state, job, added, donors)):
+    elif job.spec.node_needs and (
+        lack := node_capacity_left.missing_on_nodes(state, job, added, donors)
+    ):
         _refuse(state, what, lack)
     elif later:
         givers = frozenset(donor for donor, given in donors.items() if given & later)
@@ -298,7 +300,7 @@ def _start(
     elif start.processors & ~(state.free() | promised & ~state.reserved()):
         _refuse(state, what, "the processors are neither free nor given by this plan")
     elif job.spec.resources and (
-        lack := named_resources.lacking(state, job, count(start.processors))
+        lack := named_resources.missing_resource(state, job, count(start.processors))
     ):
         return not _taken_by_others(state, job, start.processors, what, lack)
     elif state.user_limits.limits_processors and processor_limits.exceeds(
@@ -306,7 +308,7 @@ def _start(
     ):
         return not _room_taken(state, job, start.processors, what)
     elif job.spec.node_needs and (
-        lack := node_capacity_left.lacking(state, job, start.processors, donors)
+        lack := node_capacity_left.missing_on_nodes(state, job, start.processors, donors)
     ):
         _refuse(state, what, lack)
     elif not start.processors & promised:

@@ -61,7 +61,7 @@ def recover(state: CoreState) -> None:
 
 
 def _transaction(state: CoreState, job: Job) -> None:
-    if leaving_ranks.lingering(job):
+    if leaving_ranks.processors_with_leftovers(job):
         state.timer(TimerKind.LEAVERS, job, state.limits.resize_deadline_s)
     resize = job.resize
     if resize is None:

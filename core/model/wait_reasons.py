@@ -121,7 +121,7 @@ def from_record(record: object) -> WaitReason | None:
         case [str() as name, [*pairs]]:
             found = tuple(_pair(pair) for pair in pairs)
             code = _CODES.get(name)
-            if code is not None and lacking(code, found) == ():
+            if code is not None and missing_parameters(code, found) == ():
                 return WaitReason(code, found)
     return None
 
@@ -133,7 +133,7 @@ def _pair(pair: object) -> tuple[str, Value]:
     return "", ""
 
 
-def lacking(code: WaitCode, parameters: Iterable[tuple[str, Value]]) -> tuple[str, ...]:
+def missing_parameters(code: WaitCode, parameters: Iterable[tuple[str, Value]]) -> tuple[str, ...]:
     """Return the names of parameters that are missing for the sentence of this code."""
     given = {name for name, _ in parameters}
     return tuple(name for name in _REQUIRED.get(code, ()) if name not in given)

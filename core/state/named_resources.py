@@ -75,7 +75,7 @@ def limits(state: CoreState) -> dict[JobId, int]:
     return found
 
 
-def lacking(state: CoreState, job: Job, processors: int) -> str:
+def missing_resource(state: CoreState, job: Job, processors: int) -> str:
     """Return the resource that a job lacks for ``processors`` processors; empty if none."""
     if not job.spec.resources:
         return ""

@@ -22,14 +22,14 @@ from pliant.core.values.node_needs import Amounts, NodeNeeds, amount_text, large
 from pliant.core.values.processors import NONE, ProcessorMap, count
 
 
-def room(state: CoreState) -> Mapping[NodeName, Amounts] | None:
+def free_amounts(state: CoreState) -> Mapping[NodeName, Amounts] | None:
     """Return what is left on each node that is in use, for ``View.room``. None if no job cares."""
     if not state.node_bound:
         return {} if state.rows.nodes.has_gres else None
     return _left(state, state.rows.nodes.values)
 
 
-def node_room(state: CoreState) -> NodeRoom:
+def free_capacity(state: CoreState) -> NodeRoom:
     """Return the room on the usable nodes, to check a change before it is committed."""
     nodes = state.rows.nodes.values
     return NodeRoom(nodes, _left(state, nodes))
@@ -40,10 +40,10 @@ def usable_by(state: CoreState, job: Job, processors: ProcessorMap) -> Processor
     needs = job.spec.node_needs
     if needs is None:
         return processors
-    return node_room(state).fitting(needs, processors)
+    return free_capacity(state).fitting(needs, processors)
 
 
-def lacking(
+def missing_on_nodes(
     state: CoreState, job: Job, added: ProcessorMap, given: Mapping[JobId, ProcessorMap]
 ) -> str:
     """Return why nodes cannot give a job more processors; empty if they can.

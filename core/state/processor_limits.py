@@ -28,7 +28,7 @@ def used(state: CoreState) -> dict[str, int]:
     return found
 
 
-def rooms(state: CoreState) -> dict[str, int]:
+def processors_below_limits(state: CoreState) -> dict[str, int]:
     """Return how many more processors each user may have who has some, and has a limit."""
     limits = state.user_limits
     if not limits.limits_processors:
@@ -41,10 +41,10 @@ def rooms(state: CoreState) -> dict[str, int]:
     return found
 
 
-def room(state: CoreState, job: Job) -> int:
+def processors_below_limit(state: CoreState, job: Job) -> int:
     """Return how many more processors a job may have under the limit of its user."""
     limit = state.user_limits.of(job.spec.user).running_processors
-    return maxsize if limit is None else rooms(state).get(job.spec.user, limit)
+    return maxsize if limit is None else processors_below_limits(state).get(job.spec.user, limit)
 
 
 def max_processors(state: CoreState, job: Job) -> int:
@@ -59,14 +59,16 @@ def exceeds(state: CoreState, job: Job, processors: int) -> bool:
     """Return whether a job with ``processors`` processors in all would exceed its user's limit."""
     if not state.user_limits.limits_processors:
         return False
-    return processors - count(job.occupied | job.reserved) > room(state, job)
+    return processors - count(job.occupied | job.reserved) > processors_below_limit(state, job)
 
 
-def within(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
+def limit_processors(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
     """Return the processors that a job may have under the limit; its own come first."""
     has = processors & (job.occupied | job.reserved)
     more = processors & ~has
-    if not state.user_limits.limits_processors or count(more) <= (free := room(state, job)):
+    if not state.user_limits.limits_processors or count(more) <= (
+        free := processors_below_limit(state, job)
+    ):
         return processors
     return has | lowest(more, free)
 
@@ -81,7 +83,7 @@ def jobs_of(state: CoreState, users: Iterable[str]) -> dict[JobId, None]:
 def reasons(state: CoreState) -> dict[JobId, WaitReason]:
     """Return the reasons of jobs that wait because of the limits of their users."""
     found: dict[JobId, WaitReason] = {}
-    free = rooms(state)
+    free = processors_below_limits(state)
     for job in state.waiting.values():
         limit = state.user_limits.of(job.spec.user).running_processors
         if limit is None or job.reserved or free.get(job.spec.user, limit) >= job.sizes.min:

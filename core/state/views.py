@@ -43,13 +43,17 @@ def view(state: CoreState) -> View:
         memory=state.memory,
         requests=_requests(state) if state.requests else (),
         suspended=_suspended(state) if state.suspended else (),
-        room=node_capacity_left.room(state) if state.node_bound or rows.nodes.has_gres else None,
+        room=node_capacity_left.free_amounts(state)
+        if state.node_bound or rows.nodes.has_gres
+        else None,
         usage=() if accounting is None else accounting.rows,
         shares=None if accounting is None else accounting.shares,
     )
 
 
-def question(state: CoreState, spec: JobSpec, now: float) -> tuple[WaitingJob | None, View]:
+def view_with_new_job(
+    state: CoreState, spec: JobSpec, now: float
+) -> tuple[WaitingJob | None, View]:
     """Return a job that is not submitted, and the present view, to ask a strategy about the job.
 
     The job is None if the cluster is too small for it at present.
@@ -82,7 +86,7 @@ def fresh_view(state: CoreState) -> View:
     """Return the view without using the cache, to check that ``view`` returns the same."""
     ledger, accounting = state.ledger, state.accounting
     state.rows.limits = named_resources.limits(state)
-    state.rows.rooms = processor_limits.rooms(state)
+    state.rows.rooms = processor_limits.processors_below_limits(state)
     queue = sorted(state.waiting.values(), key=lambda job: (job.spec.submit, job.id))
     shown = [waiting(job, *_capacity(state, job.id)) for job in queue if not job.reserved]
     nodes = sorted(state.nodes.values(), key=lambda node: node.first)
@@ -100,7 +104,7 @@ def fresh_view(state: CoreState) -> View:
         memory=state.memory,
         requests=_requests(state),
         suspended=_suspended(state),
-        room=node_capacity_left.room(state),
+        room=node_capacity_left.free_amounts(state),
         usage=() if accounting is None else accounting.rows,
         shares=None if accounting is None else accounting.shares,
     )
@@ -134,7 +138,7 @@ def _find_stale(state: CoreState) -> None:
         rows.limits = limits
         rows.stale.update(dict.fromkeys(sorted({job_id for job_id, _ in changed})))
     if state.user_limits.limits_processors or rows.rooms:
-        rooms = processor_limits.rooms(state)
+        rooms = processor_limits.processors_below_limits(state)
         if rooms != rows.rooms:
             changed_users = {user for user, _ in rooms.items() ^ rows.rooms.items()}
             rows.rooms = rooms

@@ -120,7 +120,7 @@ def on_warning(state: CoreState, timer: Timer) -> None:
         state.emit(SignalRanks(job.id, job.run, warning.number))
 
 
-def left_early(state: CoreState, job: Job, gone: ProcessorMap) -> None:
+def on_early_exits(state: CoreState, job: Job, gone: ProcessorMap) -> None:
     """Handle leaving ranks that exited with code 0 although their resize was rolled back.
 
     The job has lost these ranks, so it ends.

@@ -18,7 +18,7 @@ from pliant.core.values.processors import NONE, ProcessorMap, count, indices
 _AFTER = "after the resize"
 
 
-def lingering(job: Job) -> ProcessorMap:
+def processors_with_leftovers(job: Job) -> ProcessorMap:
     """Return the processors on which processes run that no longer belong to a running job."""
     if job.state not in (JobState.RUNNING, JobState.ADAPTING) or job.saving is not None:
         return NONE
@@ -49,7 +49,11 @@ def stop_waiting(state: CoreState, job: Job) -> None:
 
 def ranks_gone(state: CoreState, job: Job) -> None:
     """Remove leaving ranks from the job's reason when the last one has exited."""
-    if job.state is JobState.RUNNING and job.reason.endswith(_AFTER) and not lingering(job):
+    if (
+        job.state is JobState.RUNNING
+        and job.reason.endswith(_AFTER)
+        and not processors_with_leftovers(job)
+    ):
         job.reason = f"runs on {plural(job.size, 'processor')}"
         state.touch(job)
 
@@ -57,7 +61,7 @@ def ranks_gone(state: CoreState, job: Job) -> None:
 def on_leavers_timeout(state: CoreState, timer: Timer) -> None:
     """Kill the leaving ranks that still run, and set the timer again in case an order is lost."""
     job = state.job_of(timer)
-    staying = lingering(job) if job is not None else NONE
+    staying = processors_with_leftovers(job) if job is not None else NONE
     if job is None or not staying:  # a Kill of no processors would end the whole job
         return
     state.note("job.warning", "leaving ranks that did not exit are killed", job)

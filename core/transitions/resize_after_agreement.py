@@ -152,18 +152,20 @@ def roll_back(state: CoreState, job: Job, stage: str, reason: str) -> None:
         reason=reason,
     )
     if begun is not None:
-        time_limits.book_work(state, job, begun.at)
+        time_limits.add_work_since_resize(state, job, begun.at)
         time_limits.arm_estimate(state, job)
     left_early = resize.gone & job.allocation
     resize_open_close.close(state, job, f"resize rolled back ({stage}: {reason})", quiet=True)
     if left_early:
-        job_end.left_early(state, job, left_early)
+        job_end.on_early_exits(state, job, left_early)
     resize_open_close.start_reserved(state)
 
 
 def _commit(state: CoreState, job: Job, resize: Resize, event: ResizeDecided) -> None:
     before = job.size
-    time_limits.book_work(state, job, resize.stage.at if isinstance(resize.stage, Begun) else None)
+    time_limits.add_work_since_resize(
+        state, job, resize.stage.at if isinstance(resize.stage, Begun) else None
+    )
     job.ranks, job.epoch = resize.after, event.epoch
     state.charge(job)
     job.refused_growths = job.failed_negotiations = 0

@@ -96,10 +96,10 @@ def _left(state: CoreState, job: Job) -> ProcessorMap:
     own = job.allocation & there
     more = job.reserved & there & ~own
     mine = own | lowest(more, min(count(more), job.size_before_loss - count(own)))
-    spare = _near(state, job, spare_nodes.standing_in(state) & state.free())
+    spare = _near(state, job, spare_nodes.replacement_processors(state) & state.free())
     spare = node_capacity_left.usable_by(state, job, spare)
     found = mine | lowest(spare, min(count(spare), job.size_before_loss - count(mine)))
-    return processor_limits.within(state, job, found)
+    return processor_limits.limit_processors(state, job, found)
 
 
 def _near(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:

@@ -25,7 +25,7 @@ def assign_spares(state: CoreState) -> None:
             _replace(state, lost)
 
 
-def standing_in(state: CoreState) -> ProcessorMap:
+def replacement_processors(state: CoreState) -> ProcessorMap:
     """Return the processors of the spare nodes that replace lost nodes."""
     processors = NONE
     for node in state.ledger.spares.values():

@@ -96,7 +96,7 @@ def close_failed(state: CoreState, job: Job, reason: str) -> None:
         return
     job.saving = None
     if saving.begun is not None:
-        time_limits.book_work(state, job, saving.begun)
+        time_limits.add_work_since_resize(state, job, saving.begun)
         time_limits.arm_estimate(state, job)
     # Otherwise a strategy could order the same suspension again at once.
     job.no_offers_until = state.now + state.limits.quiet_s

@@ -43,7 +43,7 @@ def arm_estimate(state: CoreState, job: Job) -> None:
         state.timer_at(TimerKind.ESTIMATE, job, due)
 
 
-def book_work(state: CoreState, job: Job, begun: float | None) -> None:
+def add_work_since_resize(state: CoreState, job: Job, begun: float | None) -> None:
     """Add the work since the last change of size, and begin a new period.
 
     Time in which data move is not work. It lasts from ``begun`` until now. ``begun`` is None if no

@@ -14,7 +14,7 @@ from cryptography import x509
 
 from pliant.protos.address import TcpAddress, parse_address
 from pliant.protos.identity.certificates import check_time
-from pliant.protos.identity.identity_errors import ClockSkewError
+from pliant.protos.identity.identity_errors import CertificateTimeError
 from pliant.protos.identity.names import SERVER_DNS_NAME
 from pliant.protos.identity.node_files import CERTIFICATE, KEY, ROOTS
 
@@ -90,7 +90,7 @@ def _describe_verification(address: str, error: ssl.SSLCertVerificationError, no
     if error.verify_code in (_NOT_YET_VALID, _EXPIRED):
         try:
             check_time(_certificate_of(address), "the certificate of the server", now)
-        except ClockSkewError as skew:
+        except CertificateTimeError as skew:
             return str(skew)
         except (OSError, ValueError):
             pass  # it does not answer again: the words of OpenSSL have to do

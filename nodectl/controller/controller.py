@@ -42,7 +42,7 @@ from pliant.nodectl.controller.start_order import (
 )
 from pliant.nodectl.controller.usage import MemoryLimits, job_usage, over_process_limit
 from pliant.nodectl.host import cgroup
-from pliant.nodectl.host.containment import SlotCpus, describe, find_controllers
+from pliant.nodectl.host.containment import SlotCpus, describe, find_cgroup_controllers
 from pliant.nodectl.settings import ControllerSettings, reload
 from pliant.protos import node_pb2 as wire
 
@@ -82,7 +82,7 @@ class Controller:
         )
         self._launcher = LauncherClient(state / "shims.log", descriptors, calls)
         helper = self._users.helper if self._users else None
-        found = helper.controllers() if helper else find_controllers()
+        found = helper.controllers() if helper else find_cgroup_controllers()
         self._containment = describe(self._slots, found, bind=settings.bind)
         self._self_test = SelfTest(
             spool_folder(state),

@@ -53,7 +53,7 @@ class SlotCpus:
         return "" if self._cpus else f"{self._slots} slots, but {self._count} CPUs"
 
 
-def find_controllers() -> dict[str, str]:
+def find_cgroup_controllers() -> dict[str, str]:
     """Find out which cgroup controllers this process can use: make and remove a group with each.
 
     Returns:
@@ -69,7 +69,7 @@ def describe(slots: SlotCpus, found: Mapping[str, str], *, bind: bool) -> Descri
 
     Args:
         slots: the CPUs of the slots.
-        found: result of `find_controllers` in the process that makes the groups of jobs.
+        found: result of `find_cgroup_controllers` in the process that makes the groups of jobs.
         bind: the setting `bind` of the node.
     """
     if not bind:

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.nodectl.host import cgroup
-from pliant.nodectl.host.containment import find_controllers
+from pliant.nodectl.host.containment import find_cgroup_controllers
 from pliant.nodectl.root_helper.audit_log import AuditLog
 from pliant.nodectl.root_helper.config import HelperConfig
 from pliant.nodectl.root_helper.folders.checkpoint_removal import fork_removal
@@ -84,7 +84,7 @@ class HelperService:
             self._verifier = RequestVerifier(config, clock)
         except (OSError, ValueError) as error:
             raise HelperConfigError(f"{config.state}: {error}") from None
-        self._controllers = find_controllers()
+        self._controllers = find_cgroup_controllers()
         self._records = config.run / "started"
         self._folders = JobFolders(config.run / "jobs")
         self._connections: dict[socket.socket, None] = {}

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from pliant.protos.identity.identity_errors import CertificateError, ClockSkewError
+from pliant.protos.identity.identity_errors import CertificateError, CertificateTimeError
 from pliant.protos.identity.names import SERVER_DNS_NAME, Identity, Role
 
 #: Bytes of the largest chain or bundle that is read; a chain of two has about 1,500.
@@ -116,16 +116,16 @@ def check_time(certificate: x509.Certificate, what: str, now: float) -> None:
         now: what the clock of this host says, in seconds since the epoch.
 
     Raises:
-        ClockSkewError: it is not valid yet, or not any more.
+        CertificateTimeError: it is not valid yet, or not any more.
     """
     early, late = starts_at(certificate) - now, now - ends_at(certificate)
     if early > 0:
-        raise ClockSkewError(
+        raise CertificateTimeError(
             f"{what} is valid from {_format_time(starts_at(certificate))}: the clock of this host "
             f"is {_round_up(early)} s behind that; set it with NTP"
         )
     if late > 0:
-        raise ClockSkewError(
+        raise CertificateTimeError(
             f"{what} was valid until {_format_time(ends_at(certificate))}: the clock of this host "
             f"is {_round_up(late)} s ahead of that; set it with NTP, or renew the certificate if "
             "the clock is right"
@@ -145,7 +145,7 @@ def verify_chain(
         now: in seconds since the epoch.
 
     Raises:
-        ClockSkewError: one of the certificates is not valid at this time.
+        CertificateTimeError: one of the certificates is not valid at this time.
         CertificateError: the chain does not lead to one of the roots, or the identity is wrong.
     """
     if not chain:

@@ -25,7 +25,7 @@ class CertificateError(IdentityError):
     """A certificate cannot be read, is not of this cluster, or does not allow its use."""
 
 
-class ClockSkewError(CertificateError):
+class CertificateTimeError(CertificateError, code="clock-skew"):
     """A certificate has expired or is not valid yet; a clock may be wrong."""
 
 

@@ -31,7 +31,7 @@ from pliant.protos.identity.certificates import (
 )
 from pliant.protos.identity.identity_errors import (
     CertificateError,
-    ClockSkewError,
+    CertificateTimeError,
     IdentityError,
     StoredIdentityError,
 )
@@ -113,13 +113,13 @@ class NodeIdentity:
         """Check that the node can use its certificate now.
 
         Raises:
-            ClockSkewError: it is not valid yet, or has expired.
+            CertificateTimeError: it is not valid yet, or has expired.
         """
         (certificate, *_) = self.chain
         try:
             check_time(certificate, f"the certificate of node {self.identity.name}", now)
-        except ClockSkewError as error:
-            raise ClockSkewError(
+        except CertificateTimeError as error:
+            raise CertificateTimeError(
                 f"{error}; an expired certificate is replaced by joining again: ask the "
                 f"administrator for `pliant cluster token --node {self.identity.name}`, then run "
                 "`pliant node leave` and `pliant node join TOKEN`"

@@ -18,7 +18,7 @@ from pliant.core.support.plural import plural
 from pliant.protos.identity import admitted_nodes
 from pliant.protos.identity.admitted_nodes import AdmittedNode, AdmittedNodes, serial_of
 from pliant.protos.identity.certificates import parse_certificates, verify_chain
-from pliant.protos.identity.identity_errors import CertificateError, ClockSkewError
+from pliant.protos.identity.identity_errors import CertificateError, CertificateTimeError
 from pliant.protos.identity.names import Role
 from pliant.server.authentication.opening_handshake import NodeNotAdmittedError
 from pliant.server.authentication.tls_files import TlsFiles
@@ -92,7 +92,7 @@ class NodeAdmission:
             # The chain of a client has its own certificate or not, depending on the TLS library.
             chain = (shown, *(each for each in rest if each != shown))
             identity = verify_chain(chain, tls.identity.roots, now=self._clock())
-        except ClockSkewError as error:
+        except CertificateTimeError as error:
             raise NodeNotAdmittedError(f"at the server: {error}", is_temporary=True) from None
         except CertificateError as error:
             raise NodeNotAdmittedError(str(error)) from None

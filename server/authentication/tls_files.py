@@ -20,7 +20,7 @@ from pliant.protos.identity import cluster_files
 from pliant.protos.identity.authority import DAY_S
 from pliant.protos.identity.certificates import check_time, ends_at, renew_at
 from pliant.protos.identity.cluster_files import ClusterIdentity
-from pliant.protos.identity.identity_errors import ClockSkewError
+from pliant.protos.identity.identity_errors import CertificateTimeError
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class TlsFiles:
         ):
             try:
                 check_time(certificate, what, now)
-            except ClockSkewError as error:
+            except CertificateTimeError as error:
                 found.append(f"{error}; to renew it: `pliant cluster renew`")
                 continue
             if now >= renew_at(certificate):

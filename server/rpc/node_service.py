@@ -27,7 +27,7 @@ from pliant.server.rpc.checkpoint_removals import CheckpointRemovals
 from pliant.server.rpc.exit_collector import EndReport, ExitCollector
 from pliant.server.rpc.lost_message_detection import LostMessageDetector
 from pliant.server.rpc.node_authentication import NEEDS_SECRET, NodeAuthenticator, NodePeer
-from pliant.server.rpc.nodelist import NodeList, stale
+from pliant.server.rpc.nodelist import NodeList, stale_server_reason
 from pliant.server.rpc.pmi_barriers import BarrierService
 from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.rpc.unauthenticated_peers import (
@@ -185,7 +185,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
 
     def _stale(self, register: node_pb2.Register) -> str | None:
         identity = self._identity
-        return stale(
+        return stale_server_reason(
             (identity.generation, identity.instance_id), (register.generation, register.life)
         )
 

@@ -29,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 SHORTEST_SLEEP_S = 0.05
 
 
-def stale(own: tuple[int, str], obeyed: tuple[int, str]) -> str | None:
+def stale_server_reason(own: tuple[int, str], obeyed: tuple[int, str]) -> str | None:
     """Return why a node must not follow this server; None if it may.
 
     Args:
@@ -81,7 +81,7 @@ class NodeList:
 
         Args:
             event: its registration.
-            stale: the result of the function `stale` for it.
+            stale: the result of the function `stale_server_reason` for it.
         """
         if not _NAME.fullmatch(event.name):
             return f"{event.name!r} is no name for a node"

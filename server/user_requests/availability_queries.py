@@ -116,7 +116,7 @@ class AvailabilityQueries:
         spec = submission.spec(HYPOTHETICAL_JOB, user, uid, now)
         job, view = await asyncio.wrap_future(
             self._core_loop.call(
-                lambda core: views.question(core.state, spec, now), uncommitted_ok=True
+                lambda core: views.view_with_new_job(core.state, spec, now), uncommitted_ok=True
             )
         )
         if job is None:

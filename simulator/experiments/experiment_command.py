@@ -15,7 +15,7 @@ from pliant.simulator.experiments.definition.reading import find_experiment, kno
 
 # Imported only when an experiment runs, so that --help does not load the simulator.
 if TYPE_CHECKING:
-    from pliant.simulator.experiments.results import Outcome
+    from pliant.simulator.experiments.results import ExperimentOutcome
 
 PROG = "pliant experiment"
 INTERRUPTED = 130
@@ -152,7 +152,9 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
-def _outcomes(experiments: "list[Experiment]", options: argparse.Namespace) -> "list[Outcome]":
+def _outcomes(
+    experiments: "list[Experiment]", options: argparse.Namespace
+) -> "list[ExperimentOutcome]":
     """Run the simulations that have no stored result yet; return what came of each experiment."""
     from pliant.simulator.experiments.results import conclude
     from pliant.simulator.experiments.running.measuring import (

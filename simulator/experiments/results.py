@@ -64,7 +64,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ExperimentOutcome:
     """The result of an experiment."""
 
     experiment: Experiment
@@ -114,7 +114,9 @@ class Outcome:
         return NOT_REPRODUCED
 
 
-def conclude(experiment: Experiment, measured: Measured, scale: Scale = FULL_SIZE) -> Outcome:
+def conclude(
+    experiment: Experiment, measured: Measured, scale: Scale = FULL_SIZE
+) -> ExperimentOutcome:
     """Compare the runs of an experiment with what was printed and claimed.
 
     Args:
@@ -127,7 +129,7 @@ def conclude(experiment: Experiment, measured: Measured, scale: Scale = FULL_SIZ
     lines = [
         _line(experiment, cell, runs, scale) for cell in experiment.cells if not cell.is_reference
     ]
-    return Outcome(
+    return ExperimentOutcome(
         experiment,
         lines,
         peaks(experiment, runs),

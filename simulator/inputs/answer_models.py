@@ -140,7 +140,7 @@ def parse_answers(text: str) -> AnswerModel:
     raise SettingsError(f"answers {text!r}: write one of {', '.join(_FORMS)} (0 <= P <= 1)")
 
 
-def consider(model: AnswerModel, template: Template, now: int, sizes: Sizes, rng: Random) -> int:
+def agreed_size(model: AnswerModel, template: Template, now: int, sizes: Sizes, rng: Random) -> int:
     """Return the size to which a model agrees; to a final offer, ``countering`` agrees."""
     offered = int(template.items[0].sizes)
     if template.verb is Verb.FINAL and isinstance(model, Countering):

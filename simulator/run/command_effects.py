@@ -28,7 +28,7 @@ from pliant.core.model.negotiation import Verb
 from pliant.core.state.core_state import PLAN_REFUSED
 from pliant.core.values.ids import FIRST_START, JobId
 from pliant.core.values.processors import indices
-from pliant.simulator.inputs.answer_models import AnswerModel, answer, consider, parse_answers
+from pliant.simulator.inputs.answer_models import AnswerModel, agreed_size, answer, parse_answers
 from pliant.simulator.inputs.settings import Settings
 from pliant.simulator.inputs.simulation_errors import StrategyFaultError
 from pliant.simulator.inputs.workload import SimJob
@@ -280,7 +280,9 @@ class SimulatedJobs:
         counts, now = self.metrics.counts, len(run.ranks)
         offered = int(template.items[0].sizes)
         model = self._model(run.job.answer or self._settings.answers)
-        agreed = bounded(run, offered, consider(model, template, now, run.job.sizes, self._answers))
+        agreed = bounded(
+            run, offered, agreed_size(model, template, now, run.job.sizes, self._answers)
+        )
         reply = answer(template, now, agreed)
         counts["negotiations"] += template.verb is Verb.OFFER
         counts["refusals"] += reply.verb is Verb.REJECT

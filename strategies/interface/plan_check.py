@@ -25,7 +25,7 @@ from pliant.core.model.views_and_plans import (
     Suspension,
     View,
 )
-from pliant.core.model.wait_reasons import WaitCode, WaitReason, lacking
+from pliant.core.model.wait_reasons import WaitCode, WaitReason, missing_parameters
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, ProcessorMap, count, format_ranges, from_indices
 from pliant.core.values.sizes import Sizes
@@ -272,7 +272,7 @@ def _other_faults(view: View, plan: Plan) -> Iterator[str]:
             texts = [reason]
         else:
             texts = list(_texts(reason))
-            if missing := lacking(reason.code, reason.parameters):
+            if missing := missing_parameters(reason.code, reason.parameters):
                 yield f"gives the reason {reason.code.value} without {', '.join(missing)}"
         for said in texts:
             if not _is_text(said):

@@ -65,7 +65,7 @@ def choose(
         wanted: the largest size at which a job starts.
         seconds: the planned run times.
     """
-    chosen, free = from_head(queue, view.free, room, wanted)
+    chosen, free = start_in_order(queue, view.free, room, wanted)
     if backfill == "none" or not free or len(chosen) == len(queue):
         return chosen
     started = [(job, taken, view.now + seconds(job, count(taken))) for job, taken in chosen]
@@ -142,7 +142,7 @@ def _conservative(queue: Sequence[WaitingJob], left: _Remaining) -> list[Choice]
     return chosen
 
 
-def from_head(
+def start_in_order(
     queue: Sequence[WaitingJob],
     free: ProcessorMap,
     room: NodeRoom,

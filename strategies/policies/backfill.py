@@ -53,10 +53,12 @@ def strict(
 ) -> list[Choice]:
     """Start jobs from the head of the queue while they fit."""
     del view
-    return from_head(queue, free, wanted)[0]
+    return start_in_order(queue, free, wanted)[0]
 
 
-def from_head(queue: Sequence[WaitingJob], free: int, wanted: Wanted) -> tuple[list[Choice], int]:
+def start_in_order(
+    queue: Sequence[WaitingJob], free: int, wanted: Wanted
+) -> tuple[list[Choice], int]:
     """Return the jobs that start from the head of the queue, and how many processors remain."""
     chosen: list[Choice] = []
     for job in queue:
@@ -92,7 +94,7 @@ def easy(
     queue: Sequence[WaitingJob], view: View, free: int, wanted: Wanted = preferred
 ) -> list[Choice]:
     """Choose by EASY: only the first job that does not fit is protected from delay."""
-    chosen, free = from_head(queue, free, wanted)
+    chosen, free = start_in_order(queue, free, wanted)
     blocked = len(chosen)
     # A job that does not fit now will not fit later in this walk, because `free` only decreases.
     rest = [job for job in queue[blocked + 1 :] if job.sizes.values[0] <= free] if free else []
@@ -142,7 +144,7 @@ def conservative(
     for later jobs that could start now, so planning ends with the last job that fits into the free
     processors.
     """
-    chosen, free = from_head(queue, free, wanted)
+    chosen, free = start_in_order(queue, free, wanted)
     place = len(chosen)
     last = _last_that_fits(queue, free)
     if last <= place:

@@ -24,12 +24,12 @@ from pliant.core.values.ids import JobId
 Gain = Callable[[RunningJob, int, int], int]
 
 
-def takes(job: RunningJob, size: int, offered: int) -> int:
+def growth_taken(job: RunningJob, size: int, offered: int) -> int:
     """Return how many of ``offered`` additional processors a job on ``size`` would take."""
     return max(0, job.sizes.largest_at_most(min(size + offered, job.sizes.max)) - size)
 
 
-def gives(job: RunningJob, size: int, asked: int) -> int:
+def shrink_given(job: RunningJob, size: int, asked: int) -> int:
     """Return how many processors a job on ``size`` would give if asked for ``asked``.
 
     It gives more if its grammar has no size in between, and less if it reaches its minimum.
@@ -59,7 +59,7 @@ class Growth:
         """Plan to offer a job ``amount`` more processors; it may take fewer. 0 is not offered."""
         if amount > 0:
             self.offers += 1
-            taken = takes(job, self.sizes[job.id], amount)
+            taken = growth_taken(job, self.sizes[job.id], amount)
             self.sizes[job.id] += taken
             self.left -= taken
             if taken < amount:
@@ -86,7 +86,7 @@ class Shrinking:
         """Ask a job for ``amount`` processors. Return whether it gives at least that many."""
         self.requests += 1
         size = self.sizes[job.id]
-        given = gives(job, size, amount)
+        given = shrink_given(job, size, amount)
         self.sizes[job.id] = size - given
         self.missing -= self.gain(job, size, size - given)
         return given >= amount

@@ -27,7 +27,7 @@ from pliant.core.model.views_and_plans import RunningJob, Suspension, View, Wait
 from pliant.core.values.processors import ProcessorMap, count
 from pliant.strategies.nodes import backfill_on_nodes
 from pliant.strategies.nodes.node_profile import room_of
-from pliant.strategies.policies.backfill import Wanted, from_head
+from pliant.strategies.policies.backfill import Wanted, start_in_order
 from pliant.strategies.policies.placement import usable_processors
 
 
@@ -69,7 +69,7 @@ class Preemption:
         """
         if view.room is not None:
             return self._decide_on_nodes(queue, view, wanted)
-        chosen, free = from_head(queue, count(view.free), wanted)
+        chosen, free = start_in_order(queue, count(view.free), wanted)
         if len(chosen) == len(queue):
             return Preempted(view)
         job = queue[len(chosen)]
@@ -93,7 +93,7 @@ class Preemption:
     ) -> Preempted:
         """Choose the jobs to suspend if nodes differ: only suitable processors count."""
         room = room_of(view)
-        chosen, free = backfill_on_nodes.from_head(queue, view.free, room, wanted)
+        chosen, free = backfill_on_nodes.start_in_order(queue, view.free, room, wanted)
         if len(chosen) == len(queue):
             return Preempted(view)
         job = queue[len(chosen)]

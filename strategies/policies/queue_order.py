@@ -44,7 +44,7 @@ def in_order(
     return sorted(waiting, key=estimate, reverse=policy == "ljf")
 
 
-def line_with(waiting: Sequence[WaitingJob], job: WaitingJob) -> Sequence[WaitingJob]:
+def queue_with(waiting: Sequence[WaitingJob], job: WaitingJob) -> Sequence[WaitingJob]:
     """Return the queue with ``job`` at the place that its arrival gives it.
 
     The queue is returned unchanged if the job is already in it.

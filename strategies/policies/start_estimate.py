@@ -6,7 +6,7 @@ from pliant.core.model.views_and_plans import Availability, View, WaitingJob
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.support.plural import plural
 from pliant.core.values.processors import count
-from pliant.strategies.policies.queue_order import line_with
+from pliant.strategies.policies.queue_order import queue_with
 
 
 def now_or_later(job: WaitingJob, view: View, within_reach: int) -> Availability:
@@ -45,7 +45,7 @@ def too_few(reach: int) -> WaitReason:
     return WaitReason(WaitCode.PROCESSORS, live=(("reach", reach),))
 
 
-def needs(job: WaitingJob, reach: int) -> str:
+def processors_needed_text(job: WaitingJob, reach: int) -> str:
     """Return a text that says why a job waits. The server stores it whenever the number changes."""
     return f"needs at least {plural(job.sizes.min, 'processor')}, {reach} can be given to it now"
 
@@ -62,4 +62,4 @@ def beyond_minima(view: View) -> int:
 
 def with_job(view: View, job: WaitingJob) -> View:
     """Return a copy of the view in which ``job`` has been submitted."""
-    return replace(view, waiting=tuple(line_with(view.waiting, job)))
+    return replace(view, waiting=tuple(queue_with(view.waiting, job)))

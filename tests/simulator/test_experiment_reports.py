@@ -21,7 +21,7 @@ from pliant.simulator.experiments.reporting.document import (
 )
 from pliant.simulator.experiments.reporting.plots import write_plots
 from pliant.simulator.experiments.reporting.report_files import write_report
-from pliant.simulator.experiments.results import Outcome, conclude
+from pliant.simulator.experiments.results import ExperimentOutcome, conclude
 
 DEFINITION = """
 title: Two sizes of a machine
@@ -49,7 +49,7 @@ def experiment(tmp_path: Path) -> Experiment:
     return read_experiment(path)
 
 
-def outcome_of(experiment: Experiment, *, rise: float) -> Outcome:
+def outcome_of(experiment: Experiment, *, rise: float) -> ExperimentOutcome:
     return conclude(
         experiment,
         [

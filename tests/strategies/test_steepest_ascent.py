@@ -16,7 +16,7 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.core.values.speedup import LINEAR, Amdahl, Downey, Speedup, Table, speedup_of
 from pliant.strategies import OptionError, load_strategy
-from pliant.strategies.steepest_ascent import Climber, SteepestAscent, ascend
+from pliant.strategies.steepest_ascent import Climber, SteepestAscent, climb_to_sizes
 
 STEEPEST = SteepestAscent()
 
@@ -34,7 +34,7 @@ def total(climbers: list[Climber], sizes: dict[JobId, int]) -> float:
 
 def test_the_more_parallel_job_gets_the_larger_part() -> None:
     jobs = [climber(1, "1-64", Amdahl(0.99)), climber(2, "1-64", Amdahl(0.90))]
-    sizes = ascend(jobs, 62)
+    sizes = climb_to_sizes(jobs, 62)
     assert sum(sizes.values()) == 64
     assert sizes[JobId(1)] > sizes[JobId(2)]
     best = max(Amdahl(0.99)(n) + Amdahl(0.90)(64 - n) for n in range(1, 64))
@@ -53,7 +53,7 @@ def test_no_neighbour_has_a_larger_sum(drawn: list[tuple[Speedup, int, int]], le
         Climber(JobId(n), Sizes(range(low, low + more + 1)), curve)
         for n, (curve, low, more) in enumerate(drawn, 1)
     ]
-    sizes = ascend(jobs, left)
+    sizes = climb_to_sizes(jobs, left)
     assert sum(sizes.values()) <= sum(job.sizes.min for job in jobs) + left
     best = total(jobs, sizes)
     for giver, taker in permutations(jobs, 2):
@@ -65,7 +65,7 @@ def test_no_neighbour_has_a_larger_sum(drawn: list[tuple[Speedup, int, int]], le
 @given(st.lists(CONCAVE, min_size=2, max_size=3), st.integers(0, 8))
 def test_no_allocation_at_all_has_a_larger_sum(curves: list[Speedup], left: int) -> None:
     jobs = [Climber(JobId(n), Sizes(range(1, 10)), curve) for n, curve in enumerate(curves, 1)]
-    best = total(jobs, ascend(jobs, left))
+    best = total(jobs, climb_to_sizes(jobs, left))
     for sizes in product(range(1, 10), repeat=len(jobs)):
         if sum(sizes) <= len(jobs) + left:
             given_ = {job.id: size for job, size in zip(jobs, sizes, strict=True)}
@@ -78,19 +78,19 @@ def test_steps_are_compared_by_the_processor() -> None:
         climber(1, "4-8:x2", Table(((1, 1.0), (4, 2.0), (8, 4.0)))),
         climber(2, "1-2", Table(((1, 1.0), (2, 1.4)))),
     ]
-    assert ascend(jobs, 4) == {1: 8, 2: 1}
-    assert ascend(jobs, 3) == {1: 4, 2: 2}, "a step that does not fit is passed over"
+    assert climb_to_sizes(jobs, 4) == {1: 8, 2: 1}
+    assert climb_to_sizes(jobs, 3) == {1: 4, 2: 2}, "a step that does not fit is passed over"
 
 
 def test_equals_in_order_of_start_after_those_who_keep_what_they_have() -> None:
-    assert ascend([climber(1, "1-8", LINEAR), climber(2, "1-8", LINEAR)], 6) == {1: 7, 2: 1}
+    assert climb_to_sizes([climber(1, "1-8", LINEAR), climber(2, "1-8", LINEAR)], 6) == {1: 7, 2: 1}
     both = [climber(1, "1-8", LINEAR, 2), climber(2, "1-8", LINEAR, 4)]
-    assert ascend(both, 6) == {1: 4, 2: 4}
+    assert climb_to_sizes(both, 6) == {1: 4, 2: 4}
 
 
 def test_steps_that_gain_little_are_not_taken() -> None:
-    assert ascend([climber(1, "1-8", Downey(3.0, 0.0))], 7) == {1: 3}
-    assert ascend([climber(1, "1-64", Amdahl(0.9))], 63, 0.2) == {1: 12}
+    assert climb_to_sizes([climber(1, "1-8", Downey(3.0, 0.0))], 7) == {1: 3}
+    assert climb_to_sizes([climber(1, "1-64", Amdahl(0.9))], 63, 0.2) == {1: 12}
 
 
 # ---------------------------------------------------------------- plans

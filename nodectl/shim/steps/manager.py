@@ -25,9 +25,9 @@ from pliant.nodectl.host.shared_memory import node_of
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel
 from pliant.nodectl.shim.foreign_mpi import library_without_pmi
 from pliant.nodectl.shim.steps.local_ranks import LocalRanks
-from pliant.nodectl.shim.steps.relay import Relay
 from pliant.nodectl.shim.steps.remote_ranks import RemoteRanks, RemoteStep, place_on
 from pliant.nodectl.shim.steps.request_socket import RequestSocket
+from pliant.nodectl.shim.steps.shim_messenger import ShimMessenger
 from pliant.nodectl.shim.steps.step import Step
 from pliant.nodectl.world_folder import StartRequest, WorldFolder
 
@@ -61,7 +61,7 @@ class StepManager:
         """
         self._loop, self._request = loop, request
         self._first = request.ranks[0][0]
-        self._relay = Relay(loop, send, self._on_relayed, self._on_room)
+        self._relay = ShimMessenger(loop, send, self._on_relayed, self._on_room)
         self._socket = RequestSocket(loop, spool, self._on_request) if self._first == 0 else None
         listed = request.environment.get("PLIANT_PROCESSORS", "")
         #: The processors of the job by rank of its world.

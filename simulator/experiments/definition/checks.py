@@ -29,10 +29,10 @@ class InvalidError(Exception):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"{written(self.place) or 'the file'}: {self.reason}"
+        return f"{position_text(self.place) or 'the file'}: {self.reason}"
 
 
-def written(place: Place) -> str:
+def position_text(place: Place) -> str:
     """Return the position of a value as text, such as ``rows[0].run.jobs``."""
     text = ""
     for step in place:
@@ -116,7 +116,7 @@ def required(place: Place, tree: Tree, keys: Iterable[str]) -> None:
             raise InvalidError((*place, key), "is missing; this key is required")
 
 
-def among(place: Place, name: object, known: Iterable[object]) -> None:
+def check_one_of(place: Place, name: object, known: Iterable[object]) -> None:
     """Check that a value is one of ``known``."""
     there = list(known)
     if name not in there:

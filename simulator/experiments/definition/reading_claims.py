@@ -7,7 +7,7 @@ from typing import Any
 from pliant.simulator.experiments.definition.checks import (
     InvalidError,
     Place,
-    among,
+    check_one_of,
     mapping,
     number,
     required,
@@ -81,15 +81,15 @@ class Known:
                 raise InvalidError(place, f"expected axis: value, not {tree!r}")
             tree = {self.compare: tree}
         for axis, wanted in tree.items():
-            among((*place, axis), axis, self.axes)
+            check_one_of((*place, axis), axis, self.axes)
             for value in wanted if isinstance(wanted, list) else [wanted]:
-                among((*place, axis), value, self.axes[axis])
+                check_one_of((*place, axis), value, self.axes[axis])
         return tree
 
     def metric(self, place: Place, tree: Tree) -> str:
         """Return the metric that ``tree`` names; it must be one that the experiment knows."""
         required(place, tree, ("metric",))
-        among((*place, "metric"), tree["metric"], self.metrics)
+        check_one_of((*place, "metric"), tree["metric"], self.metrics)
         return str(tree["metric"])
 
 
@@ -144,7 +144,7 @@ def read_differences(trees: list[Any], known: Known) -> tuple[Difference, ...]:
         entries = mapping(place, tree, _DIFFERENCE)
         required(place, entries, ("source", "of", "in", "across", "printed"))
         of, than, above = _sides(place, entries, known)
-        among((*place, "in"), entries["in"], ("points", "percent"))
+        check_one_of((*place, "in"), entries["in"], ("points", "percent"))
         axis = entries["across"]
         printed = _printed(place, entries, axis, known)
         metric, relative = known.metric(place, entries), entries["in"] == "percent"
@@ -154,10 +154,10 @@ def read_differences(trees: list[Any], known: Known) -> tuple[Difference, ...]:
 
 
 def _printed(place: Place, entries: Tree, axis: str, known: Known) -> dict[Any, float]:
-    among((*place, "across"), axis, known.axes)
+    check_one_of((*place, "across"), axis, known.axes)
     printed: dict[Any, float] = {}
     for value, amount in entries["printed"].items():
-        among((*place, "printed", str(value)), value, known.axes[axis])
+        check_one_of((*place, "printed", str(value)), value, known.axes[axis])
         printed[value] = number((*place, "printed", str(value)), amount)
     return printed
 
@@ -172,8 +172,8 @@ def read_interpolations(trees: list[Any], known: Known) -> tuple[Interpolation, 
         if len(entries["at"]) != 1:
             raise InvalidError((*place, "at"), "expected one metric with its value")
         other, value = next(iter(entries["at"].items()))
-        among((*place, "at", other), other, known.metrics)
-        among((*place, "along"), entries["along"], known.axes)
+        check_one_of((*place, "at", other), other, known.metrics)
+        check_one_of((*place, "along"), entries["along"], known.axes)
         found.append(
             Interpolation(
                 source=entries["source"],
@@ -196,10 +196,10 @@ def read_plots(trees: list[Any], known: Known) -> tuple[Plot, ...]:
         place: Place = ("plots", index)
         entries = mapping(place, tree, _PLOT)
         required(place, entries, ("x", "y"))
-        among((*place, "y"), entries["y"], known.metrics)
+        check_one_of((*place, "y"), entries["y"], known.metrics)
         for key in ("x", "lines"):
             if entries.get(key):
-                among((*place, key), entries[key], known.axes)
+                check_one_of((*place, key), entries[key], known.axes)
         where = known.values((*place, "where"), entries.get("where", {}))
         rest = set(known.axes) - {entries["x"], entries.get("lines", ""), *where}
         if rest:
@@ -225,10 +225,10 @@ def read_curves(trees: list[Any], known: Known) -> tuple[CurvePlot, ...]:
         place: Place = ("curves", index)
         entries = mapping(place, tree, _CURVE)
         required(place, entries, ("curve",))
-        among((*place, "curve"), entries["curve"], (*DISTRIBUTIONS, *SERIES))
+        check_one_of((*place, "curve"), entries["curve"], (*DISTRIBUTIONS, *SERIES))
         lines = entries.get("lines", "")
         if lines:
-            among((*place, "lines"), lines, known.axes)
+            check_one_of((*place, "lines"), lines, known.axes)
         where = known.values((*place, "where"), entries.get("where", {}))
         for axis in sorted(set(known.axes) - {lines, *where}):
             raise InvalidError(place, f"where: does not say which {axis}")

@@ -7,7 +7,7 @@ from typing import Any
 from pliant.simulator.experiments.definition.checks import (
     InvalidError,
     Place,
-    among,
+    check_one_of,
     free_mapping,
     mapping,
     number,
@@ -59,7 +59,7 @@ def read_printed(tables: list[Any], axes: Mapping[str, list[Any]], metrics: list
         table = mapping(place, tree, _TABLE)
         required(place, table, ("source", "down", "rows"))
         for at, setup, metric, value in _values(place, table, {**axes, METRIC: metrics}):
-            among((*at, METRIC), metric, metrics)
+            check_one_of((*at, METRIC), metric, metrics)
             expected = found.setdefault(frozenset(setup.items()), Expected())
             if metric in expected.values:
                 raise InvalidError(at, f"{metric} of this row is printed in an earlier table too")
@@ -81,18 +81,18 @@ def _values(
     columns = table.get("columns", [])
     for key in ("down", "across"):
         if table.get(key):
-            among((*place, key), table[key], known)
+            check_one_of((*place, key), table[key], known)
     for position, column in enumerate(columns):
-        among((*place, "columns", position), column, known[across] if across else ())
+        check_one_of((*place, "columns", position), column, known[across] if across else ())
     for axis, value in fixed.items():
-        among((*place, axis if axis == METRIC else "where"), axis, known)
-        among((*place, axis if axis == METRIC else "where"), value, known[axis])
+        check_one_of((*place, axis if axis == METRIC else "where"), axis, known)
+        check_one_of((*place, axis if axis == METRIC else "where"), value, known[axis])
     missing = set(known) - {*fixed, down, across}
     if missing:
         raise InvalidError(place, f"where: does not say which {', '.join(sorted(missing))}")
     for row, values in table["rows"].items():
         at = (*place, "rows", str(row))
-        among(at, row, known[down])
+        check_one_of(at, row, known[down])
         cells = values if across else [values]
         if not isinstance(cells, list) or len(cells) != len(columns or [None]):
             raise InvalidError(at, f"expected {len(columns)} values as in columns, not {values!r}")
@@ -124,9 +124,9 @@ def read_theory(
     for variant, values in (tree if variants else {"": tree}).items():
         at = (*place, variant) if variants else place
         if variants:
-            among(at, variant, variants)
+            check_one_of(at, variant, variants)
         for metric, value in free_mapping(at, values).items():
-            among((*at, metric), metric, metrics)
+            check_one_of((*at, metric), metric, metrics)
             _check_formula((*at, metric), value)
         found[str(variant)] = dict(values)
     return found

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pliant.simulator.experiments.curves import MeasuredCurves
-from pliant.simulator.experiments.results import Outcome
+from pliant.simulator.experiments.results import ExperimentOutcome
 from pliant.simulator.multicluster.grid_metrics import DISTRIBUTIONS
 from pliant.simulator.pictures.figure import (
     COLOURS,
@@ -16,7 +16,7 @@ from pliant.simulator.pictures.figure import (
 )
 
 
-def write_curve_plots(folder: Path, outcome: Outcome) -> Iterator[tuple[Path, str]]:
+def write_curve_plots(folder: Path, outcome: ExperimentOutcome) -> Iterator[tuple[Path, str]]:
     """Write the plots of curves of an experiment as SVG and PNG.
 
     Yields:
@@ -35,14 +35,14 @@ def write_curve_plots(folder: Path, outcome: Outcome) -> Iterator[tuple[Path, st
         yield path, title
 
 
-def _title(outcome: Outcome, curves: MeasuredCurves) -> str:
+def _title(outcome: ExperimentOutcome, curves: MeasuredCurves) -> str:
     where = ", ".join(f"{axis} {value}" for axis, value in curves.plot.where.items())
     kind = "by job" if curves.plot.curve in DISTRIBUTIONS else "over time"
     title = f"{outcome.experiment.name}: {outcome.experiment.label(curves.plot.curve)} {kind}"
     return f"{title} ({where})" if where else title
 
 
-def _draw(outcome: Outcome, curves: MeasuredCurves, title: str, path: Path) -> None:
+def _draw(outcome: ExperimentOutcome, curves: MeasuredCurves, title: str, path: Path) -> None:
     name = curves.plot.curve
     label = outcome.experiment.label(name)
     is_distribution = name in DISTRIBUTIONS

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.simulator.experiments.definition.definitions import Plot, is_list
-from pliant.simulator.experiments.results import Line, Outcome
+from pliant.simulator.experiments.results import ExperimentOutcome, Line
 from pliant.simulator.pictures.figure import (
     COLOURS,
     MARKERS,
@@ -20,7 +20,7 @@ from pliant.simulator.pictures.figure import (
 _MOST_LINES = 8
 
 
-def write_plots(folder: Path, outcome: Outcome) -> Iterator[tuple[Path, str]]:
+def write_plots(folder: Path, outcome: ExperimentOutcome) -> Iterator[tuple[Path, str]]:
     """Write the plots of an experiment as SVG and PNG.
 
     Yields:
@@ -38,7 +38,7 @@ def write_plots(folder: Path, outcome: Outcome) -> Iterator[tuple[Path, str]]:
         yield path, _title(outcome, plot)
 
 
-def _title(outcome: Outcome, plot: Plot) -> str:
+def _title(outcome: ExperimentOutcome, plot: Plot) -> str:
     label = outcome.experiment.label
     fixed = {axis: value for axis, value in plot.where.items() if not is_list(value)}
     where = ", ".join(f"{label(axis)} {value}" for axis, value in fixed.items())
@@ -46,7 +46,7 @@ def _title(outcome: Outcome, plot: Plot) -> str:
     return f"{title} ({where})" if where else title
 
 
-def _draw(outcome: Outcome, plot: Plot, path: Path) -> None:
+def _draw(outcome: ExperimentOutcome, plot: Plot, path: Path) -> None:
     label = outcome.experiment.label
     figure = new_figure(8.5)
     axes = titled_axes(figure, _title(outcome, plot), label(plot.x), label(plot.metric))
@@ -67,7 +67,7 @@ def _draw(outcome: Outcome, plot: Plot, path: Path) -> None:
     path.with_suffix(".svg").write_bytes(encoded(figure, "svg"))
 
 
-def _curves(outcome: Outcome, plot: Plot) -> dict[str, list[Line]]:
+def _curves(outcome: ExperimentOutcome, plot: Plot) -> dict[str, list[Line]]:
     """Return the results that belong to each curve of a plot, by the name of the curve."""
     curves: dict[str, list[Line]] = {}
     label = outcome.experiment.label

@@ -13,7 +13,7 @@ from pliant.simulator.experiments.reporting.document import (
     Heading,
     Paragraph,
 )
-from pliant.simulator.experiments.results import CANNOT, Line, Outcome
+from pliant.simulator.experiments.results import CANNOT, ExperimentOutcome, Line
 from pliant.simulator.experiments.verdicts import DIFFERS, UNDECIDED
 
 #: Printed for a claim if the interval of the differences contains 0.
@@ -23,12 +23,12 @@ _HEADS = ("metric", "printed", "theory", "ours", "95 %", "verdict")
 _FEW = 12
 
 
-def as_json(outcome: Outcome) -> list[dict[str, Any]]:
+def as_json(outcome: ExperimentOutcome) -> list[dict[str, Any]]:
     """Return the results of an experiment as JSON objects, one for each line of its table."""
     return [asdict(line) for line in outcome.lines]
 
 
-def as_text(outcome: Outcome) -> str:
+def as_text(outcome: ExperimentOutcome) -> str:
     """Return the results as a table for a terminal, with claims and differing lines below."""
     experiment = outcome.experiment
     parts = [f"{experiment.name}: {experiment.title} ({experiment.source})", ""]
@@ -53,7 +53,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def experiment_blocks(outcome: Outcome, pictures: Sequence[Block] = ()) -> list[Block]:
+def experiment_blocks(outcome: ExperimentOutcome, pictures: Sequence[Block] = ()) -> list[Block]:
     """Return the section of a report about one experiment."""
     experiment = outcome.experiment
     verdict = f"Verdict: {outcome.verdict}. {_counted(outcome)}".strip()
@@ -72,7 +72,7 @@ def experiment_blocks(outcome: Outcome, pictures: Sequence[Block] = ()) -> list[
     return [*blocks, Code(f"$ pliant experiment run {experiment.name}")]
 
 
-def _counted(outcome: Outcome) -> str:
+def _counted(outcome: ExperimentOutcome) -> str:
     counts = outcome.counts()
     texts = [f"{number} {verdict}" for verdict, number in counts.items()]
     claims = outcome.claims
@@ -84,7 +84,7 @@ def _counted(outcome: Outcome) -> str:
     return f"Values: {'; '.join(texts)}." if texts else ""
 
 
-def result_blocks(outcome: Outcome, *, every_claim: bool = False) -> Iterator[Block]:
+def result_blocks(outcome: ExperimentOutcome, *, every_claim: bool = False) -> Iterator[Block]:
     """Yield the tables and claims of a result."""
     heads = [*(outcome.lines[0].setup if outcome.lines else ()), *_HEADS]
     yield Grid(heads, list(_cells(outcome.lines)))
@@ -153,7 +153,7 @@ def _claims(lines: Sequence[Line], every_claim: bool) -> Iterator[str]:
         yield f"{held} of {total} claims hold" + (", all others are above" if held < total else "")
 
 
-def _differences(outcome: Outcome) -> Iterator[Block]:
+def _differences(outcome: ExperimentOutcome) -> Iterator[Block]:
     if not outcome.differences:
         return
     yield Paragraph("Printed differences, the same from the printed values, and ours:")
@@ -174,7 +174,7 @@ def _differences(outcome: Outcome) -> Iterator[Block]:
     )
 
 
-def _interpolations(outcome: Outcome) -> Iterator[Block]:
+def _interpolations(outcome: ExperimentOutcome) -> Iterator[Block]:
     if not outcome.interpolations:
         return
     yield Paragraph("Values read from curves, linear between their points:")

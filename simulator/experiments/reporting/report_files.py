@@ -17,7 +17,7 @@ from pliant.simulator.experiments.reporting.document import (
 )
 from pliant.simulator.experiments.reporting.plots import write_plots
 from pliant.simulator.experiments.reporting.report import experiment_blocks
-from pliant.simulator.experiments.results import Outcome
+from pliant.simulator.experiments.results import ExperimentOutcome
 from pliant.simulator.pictures.figure import can_draw
 
 PAGE = "experiments"
@@ -50,7 +50,7 @@ def prepare_folder(folder: Path) -> None:
         raise ExperimentError(f"--out {folder}: cannot be written: {error.strerror}") from None
 
 
-def write_report(folder: Path, outcomes: Sequence[Outcome], command: str) -> list[Path]:
+def write_report(folder: Path, outcomes: Sequence[ExperimentOutcome], command: str) -> list[Path]:
     """Write a report, and return the paths of its two pages.
 
     Args:

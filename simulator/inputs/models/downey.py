@@ -61,7 +61,7 @@ def downey(  # noqa: PLR0913 - the parameters of the model
         curve = Downey(average, variance) if speedup == "downey" else LINEAR
         size = min(processors, max(1, round(average)))
         made.append(_job(number, now, seconds, size, curve))
-        now += sampling.gap(rng, gap)
+        now += sampling.draw_interarrival_s(rng, gap)
     workload = Workload(made, processors, name="downey")
     sizes = sampling.sizes("flexibility", flexibility) if flexibility else None
     return make_malleable(workload, malleable, sizes, spread, rng) if malleable else workload
@@ -109,7 +109,7 @@ def ghafoor(  # noqa: PLR0913 - the parameters of the model
         size = round(sampling.log_uniform(rng, low, high))
         seconds = sampling.log_uniform(rng, shortest, longest)
         made.append(_job(number, now, seconds * size, size, LINEAR))
-        now += sampling.gap(rng, gap)
+        now += sampling.draw_interarrival_s(rng, gap)
     workload = Workload(made, processors, name="ghafoor")
     allowed = sampling.sizes("flexibility", flexibility)
     return make_malleable(workload, malleable, allowed, spread, rng) if malleable else workload

@@ -12,7 +12,7 @@ def log_uniform(rng: Random, low: float, high: float) -> float:
     return math.exp(rng.uniform(math.log(low), math.log(high)))
 
 
-def gap(rng: Random, mean: float) -> float:
+def draw_interarrival_s(rng: Random, mean: float) -> float:
     """Draw the seconds until the next arrival of a Poisson process; 0 if the mean is 0."""
     return rng.expovariate(1.0) * mean
 

@@ -70,7 +70,7 @@ def streit(  # noqa: PLR0913 - the parameters of the model
         estimate = _SHORTEST_S * (longest / _SHORTEST_S) ** long
         seconds = max(1.0, estimate * rng.random() ** part)
         made.append(SimJob(number, now, seconds * size, Sizes((size,)), size, estimate))
-        now += sampling.gap(rng, gap)
+        now += sampling.draw_interarrival_s(rng, gap)
     return Workload(made, processors, name="streit")
 
 

@@ -18,7 +18,7 @@ from pliant.appkit.performance.monitor import PerformanceHistory
 from pliant.appkit.performance.timing import Samples
 from pliant.appkit.resize.executor import Header, header_from_plain, header_to_plain
 from pliant.appkit.resize.preallocate import PreallocateOrder
-from pliant.appkit.resize.prefetch import PrefetchOrder, Step
+from pliant.appkit.resize.prefetch import PrefetchOrder, PrefetchStep
 from pliant.appkit.resize.rank_messages import (
     from_plain,
     pack_message,
@@ -42,7 +42,7 @@ KNOWN = PerformanceHistory(
         None,
         Decision(5, 2, (1,), (), "secret"),
         CheckpointOrder(4),
-        PrefetchOrder(Step.WRITE, 5, 4, (), "constant-5"),
+        PrefetchOrder(PrefetchStep.WRITE, 5, 4, (), "constant-5"),
         PreallocateOrder(5, 4),
     ],
     ids=str,
@@ -80,7 +80,7 @@ def test_other_classes_are_not_told() -> None:
 
 
 def test_renamed_classes_keep_their_names_in_messages() -> None:
-    message = SafePointMessage(PrefetchOrder(Step.POLL), ASKED, KNOWN)
+    message = SafePointMessage(PrefetchOrder(PrefetchStep.POLL), ASKED, KNOWN)
     plain = to_plain(message)
     assert (plain["class"], plain["order"]["class"], plain["known"]["class"]) == (
         "Word",

@@ -10,13 +10,13 @@ import pytest
 from pliant.appkit.coordinator.coordinator import Coordinator
 from pliant.appkit.coordinator.messages import CheckpointOrder, Decision
 from pliant.appkit.resize.preallocate import PreallocateOrder
-from pliant.appkit.resize.prefetch import PrefetchOrder, Step
+from pliant.appkit.resize.prefetch import PrefetchOrder, PrefetchStep
 from pliant.appkit.resize.safe_point import ActionSelector
 
 GROWTH = Decision(7, 2, leaving=(), joining=(2, 3), secret="")
 SHRINK = Decision(8, 2, leaving=(1,), joining=(), secret="")
 #: An order that this process had carried out before.
-READ = PrefetchOrder(Step.READ, 7, 4)
+READ = PrefetchOrder(PrefetchStep.READ, 7, 4)
 
 
 def fake(**attributes: Any) -> Any:
@@ -94,14 +94,14 @@ def test_the_steps_of_a_prefetch() -> None:
     prefetcher.is_active = True
     write = parts.action()
     assert isinstance(write, PrefetchOrder)
-    assert (write.step, write.resize, write.size) == (Step.WRITE, 7, 4)
+    assert (write.step, write.resize, write.size) == (PrefetchStep.WRITE, 7, 4)
     assert write.folder.startswith("constant-7-")
     prefetcher.has_current_files = True
     assert parts.action() == READ
     prefetcher.order = READ
     assert parts.action() is None, "this process is reading"
     prefetcher.is_task_done = True
-    assert parts.action() == PrefetchOrder(Step.POLL, 7, 4)
+    assert parts.action() == PrefetchOrder(PrefetchStep.POLL, 7, 4)
     prefetcher.all_done = True
     assert parts.action() == GROWTH
 
@@ -110,7 +110,7 @@ def test_the_parts_are_read_when_all_have_written() -> None:
     parts = Parts(GROWTH)
     parts.preallocator.resize = 7
     parts.prefetcher.is_active = parts.prefetcher.is_task_done = parts.prefetcher.all_done = True
-    parts.prefetcher.order = PrefetchOrder(Step.WRITE, 7, 4, folder="constant-7")
+    parts.prefetcher.order = PrefetchOrder(PrefetchStep.WRITE, 7, 4, folder="constant-7")
     assert parts.has_news()
     assert parts.action() == READ
 
@@ -120,7 +120,7 @@ def test_a_prefetch_for_a_withdrawn_resize_is_cancelled() -> None:
     parts.prefetcher.is_active = True
     parts.prefetcher.order = READ
     assert parts.has_news()
-    assert parts.action() == PrefetchOrder(Step.CANCEL)
+    assert parts.action() == PrefetchOrder(PrefetchStep.CANCEL)
 
 
 def test_a_suspension_comes_first_and_a_checkpoint_last() -> None:

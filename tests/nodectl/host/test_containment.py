@@ -8,7 +8,7 @@ import pytest
 
 from pliant.nodectl.host import cgroup, containment
 from pliant.nodectl.host.cgroup_hierarchies import base
-from pliant.nodectl.host.containment import SlotCpus, describe, find_controllers
+from pliant.nodectl.host.containment import SlotCpus, describe, find_cgroup_controllers
 
 CPUS = sorted(os.sched_getaffinity(0))
 LIST = ",".join(map(str, CPUS))
@@ -27,18 +27,18 @@ def test_a_node_with_more_slots_than_cpus_binds_nothing_and_says_so() -> None:
     slots = SlotCpus(len(CPUS) + 1)
     assert slots.cpus_of(0) == ()
     assert (
-        describe(slots, find_controllers(), bind=True).cpus
+        describe(slots, find_cgroup_controllers(), bind=True).cpus
         == f"not bound: {len(CPUS) + 1} slots, but {len(CPUS)} CPUs"
     )
 
 
 def test_a_node_says_that_binding_is_switched_off() -> None:
-    assert "switched off" in describe(SlotCpus(1), find_controllers(), bind=False).cpus
+    assert "switched off" in describe(SlotCpus(1), find_cgroup_controllers(), bind=False).cpus
 
 
 def test_without_groups_each_substitute_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(containment, "base", lambda _: None)
-    found = describe(SlotCpus(1), find_controllers(), bind=True)
+    found = describe(SlotCpus(1), find_cgroup_controllers(), bind=True)
     assert found.cpus.startswith("affinity only")
     assert found.memory.startswith("watched")
     assert found.processes.startswith("counted")
@@ -49,7 +49,10 @@ def test_without_groups_each_substitute_is_named(monkeypatch: pytest.MonkeyPatch
 def test_the_probe_finds_the_version_and_removes_its_groups() -> None:
     where = base("memory")
     assert where is not None
-    assert describe(SlotCpus(1), find_controllers(), bind=True).memory == f"cgroup v{where.version}"
+    assert (
+        describe(SlotCpus(1), find_cgroup_controllers(), bind=True).memory
+        == f"cgroup v{where.version}"
+    )
     mark = f"{cgroup.SHIM_PREFIX}{os.getpid()}-"
     names = [name for b in cgroup.bases() for name in os.listdir(b.folder)]
     assert not [name for name in names if name.startswith(mark)]
@@ -68,4 +71,4 @@ def test_a_sweep_of_another_controller_leaves_the_group_of_the_probe(
         return made and os.path.isdir(folder)
 
     monkeypatch.setattr(cgroup, "make_group", make_and_sweep)
-    assert describe(SlotCpus(1), find_controllers(), bind=True).cpus.startswith("cpuset")
+    assert describe(SlotCpus(1), find_cgroup_controllers(), bind=True).cpus.startswith("cpuset")

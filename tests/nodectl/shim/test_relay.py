@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.nodectl.shim.event_loop import ScheduledCall
-from pliant.nodectl.shim.steps.relay import WINDOW, Relay
+from pliant.nodectl.shim.steps.shim_messenger import WINDOW, ShimMessenger
 
 
 class Clock:
@@ -38,7 +38,7 @@ class Pair:
         self.arrived: list[dict[str, Any]] = []
         self.is_full = False
         self.relays = {
-            number: Relay(
+            number: ShimMessenger(
                 self.clock,  # type: ignore[arg-type]
                 lambda rank, packet: self.packets.append((rank, packet)),
                 self.take,

@@ -17,7 +17,7 @@ from pliant.protos.identity.authority import Authority
 from pliant.protos.identity.certificates import format_certificates
 from pliant.protos.identity.identity_errors import (
     CertificateError,
-    ClockSkewError,
+    CertificateTimeError,
     StoredIdentityError,
 )
 from pliant.protos.identity.names import Identity, Role
@@ -77,7 +77,7 @@ def test_what_is_written_is_what_is_read(directory: Path, made: NodeIdentity) ->
 @pytest.mark.usefixtures("made")
 def test_the_time_is_checked_apart(directory: Path) -> None:
     load_node_identity(directory).check_time(NOW)
-    with pytest.raises(ClockSkewError, match="pliant cluster token --node n7"):
+    with pytest.raises(CertificateTimeError, match="pliant cluster token --node n7"):
         load_node_identity(directory).check_time(NOW + 31 * authority.DAY_S)
 
 
@@ -174,7 +174,7 @@ def test_a_wrong_renewal_changes_nothing(
         replace_certificate(directory, made.key, new.chain, roots, now=NOW)
     with pytest.raises(CertificateError, match="n8"):
         replace_certificate(directory, pem_of(other), other.chain, roots, now=NOW)
-    with pytest.raises(ClockSkewError):
+    with pytest.raises(CertificateTimeError):
         replace_certificate(directory, pem_of(late), late.chain, roots, now=NOW + 10)
     assert load_node_identity(directory) == made
 

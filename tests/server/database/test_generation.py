@@ -16,7 +16,7 @@ from pliant.server.database.meta_keys import LAST_JOB_ID, MAX_ID_IN_FILE, find_i
 from pliant.server.database.replaced_database_check import FILE_NAME as COMMITS_FILE
 from pliant.server.database.replaced_database_check import KEY, CommitCount, LastSeen
 from pliant.server.registry.job_ids import MAX_LOST_IDS
-from pliant.server.rpc.nodelist import stale
+from pliant.server.rpc.nodelist import stale_server_reason
 from serverkit import Controller, Server
 
 
@@ -125,7 +125,7 @@ def test_a_damaged_file_is_not_taken_for_none(path: Path, content: bytes) -> Non
     ],
 )
 def test_a_node_that_has_obeyed_another_server(obeyed: tuple[int, str], refused: bool) -> None:
-    why = stale((3, "own"), obeyed)
+    why = stale_server_reason((3, "own"), obeyed)
     assert (why is not None) == refused
     assert why is None or "old copy of the database" in why
 

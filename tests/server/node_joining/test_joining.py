@@ -32,7 +32,7 @@ from pliant.protos.identity.certificates import (
 )
 from pliant.protos.identity.cluster_files import create_identity, load_identity
 from pliant.protos.identity.identity_errors import (
-    ClockSkewError,
+    CertificateTimeError,
     JoinError,
     StoredIdentityError,
 )
@@ -232,7 +232,7 @@ def test_a_directory_that_others_can_change(joining: JoiningServer) -> None:
 )
 def test_clocks_that_differ_are_named(joining: JoiningServer, skew: float, text: str) -> None:
     token = joining.token()
-    with pytest.raises(ClockSkewError, match=text):
+    with pytest.raises(CertificateTimeError, match=text):
         joining.join(token, clock=lambda: time.time() + skew)
     assert joining.join(token, clock=lambda: time.time() + 30).identity.name == "n7"
 
@@ -250,7 +250,7 @@ def test_an_issuer_that_has_expired_issues_nothing(
     late = time.time() + 400 * authority.DAY_S
     joining = start_server(clock=lambda: late)
     token = joining.token(now=late)
-    with pytest.raises(ClockSkewError, match="renew the certificate"):
+    with pytest.raises(CertificateTimeError, match="renew the certificate"):
         joining.join(token, clock=lambda: late)
     monkeypatch.setattr(client, "_check_server", lambda *_: None)
     with pytest.raises(JoinError, match="the certificate of the issuing authority was valid until"):

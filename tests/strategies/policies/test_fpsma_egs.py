@@ -13,9 +13,9 @@ from pliant.strategies.policies.fpsma_egs import (
     Fpsma,
     MalleabilityPolicy,
     by_start,
-    gives,
+    growth_taken,
     shares,
-    takes,
+    shrink_given,
 )
 
 #: The paper's two applications (6.1, 6.3).
@@ -53,7 +53,7 @@ def shrunk(policy: MalleabilityPolicy, party: list[RunningJob], amount: int) -> 
 )
 def test_ft_takes_up_to_a_power_of_two(size: int, offered: int, taken: int) -> None:
     (job,) = jobs((size, FT))
-    assert takes(job, size, offered) == taken
+    assert growth_taken(job, size, offered) == taken
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_ft_gives_down_to_a_power_of_two_and_to_its_minimum(
     size: int, asked: int, given: int
 ) -> None:
     (job,) = jobs((size, FT))
-    assert gives(job, size, asked) == given
+    assert shrink_given(job, size, asked) == given
 
 
 # ---------------------------------------------------------------- values of the specification

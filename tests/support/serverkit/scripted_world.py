@@ -21,7 +21,7 @@ from pliant.protos import app_pb2, node_pb2
 from pliant.protos.codec import template_from_proto, template_to_proto
 from pliant.server.execution.connections import AppSession
 from pliant.simulator import SimJob
-from pliant.simulator.inputs.answer_models import answer, consider, parse_answers
+from pliant.simulator.inputs.answer_models import agreed_size, answer, parse_answers
 from pliant.simulator.run.job_run import Run, next_safe_point
 from serverkit.scripted import Shell
 
@@ -199,7 +199,7 @@ class World:
         run = self._runs[job]
         now = len(run.ranks)
         model = parse_answers(run.job.answer or "always")
-        said = answer(template, now, consider(model, template, now, run.job.sizes, Random(0)))
+        said = answer(template, now, agreed_size(model, template, now, run.job.sizes, Random(0)))
         self.said[said.verb.name] += 1
         self._shell.hear_app(self._sessions[job], answer=template_to_proto(said))
 

@@ -35,7 +35,7 @@ class _Peer:
     expected: int = 1
 
 
-class Relay:
+class ShimMessenger:
     """Exchanges messages with the shims of a world on other nodes, addressed by lowest rank."""
 
     def __init__(
