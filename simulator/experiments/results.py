@@ -197,4 +197,4 @@ def _compared(experiment: Experiment, claim: Claim, cell: Cell, runs: Runs) -> C
         return None
     source = experiment.metric(claim.metric).source
     mine, theirs = ([run.get(source, 0.0) for run in runs[id(each)]] for each in (cell, other))
-    return compare_pairs(mine, theirs, above=claim.above, by=claim.by)
+    return compare_pairs(mine, theirs, above=claim.above, by=claim.by, at_most=claim.at_most)

@@ -82,7 +82,12 @@ def _near(within: Tolerance | None, ours: Interval, expected: float | None) -> b
 
 
 def compare_pairs(
-    mine: Sequence[float], other: Sequence[float], *, above: bool, by: Tolerance = ANY
+    mine: Sequence[float],
+    other: Sequence[float],
+    *,
+    above: bool,
+    by: Tolerance = ANY,
+    at_most: Tolerance | None = None,
 ) -> Compared:
     """Compare two sides of a claim, run by run. The first runs are compared if one side has more.
 
@@ -91,6 +96,7 @@ def compare_pairs(
         other: the values of the other side.
         above: whether the claim is that ``mine`` is above.
         by: the smallest difference with which the claim holds, relative to the other side.
+        at_most: the largest difference with which the claim holds; None if there is none.
     """
     sign = 1 if above else -1
     pairs = list(zip(mine, other, strict=False))
@@ -98,6 +104,8 @@ def compare_pairs(
     least = interval([by.margin(right) for _, right in pairs]).mean
     found = interval(ahead)
     holds = found.mean > 0 and found.mean >= least
+    if at_most is not None:
+        holds &= found.mean <= interval([at_most.margin(right) for _, right in pairs]).mean
     return Compared(holds, found, sum(each > 0 for each in ahead), len(ahead), 0 not in found)
 
 

@@ -8,6 +8,8 @@ from pliant.core.values.ids import JobId
 
 #: The largest difference between a job's life and the sum of its four times, in seconds.
 MAX_ERROR_S = 1e-6
+#: Processor time, in seconds, that rounding may leave of a job that has ended.
+TINY_S = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class JobRun:
     """
 
     __slots__ = (
-        *("arrives", "cpu", "demand", "end", "full_at", "id", "job", "left", "migration"),
+        *("arrives", "cpu", "demand", "end", "full_at", "growth", "id", "job", "left", "migration"),
         *("node", "page", "processor", "queue", "ramp_s", "started", "stopped_at"),
     )
 
@@ -47,6 +49,8 @@ class JobRun:
         self.left = job.cpu_s
         #: The demand is the largest one when this much is left.
         self.full_at = job.cpu_s - self.ramp_s
+        #: Bytes by which the demand grows with each second of processor time.
+        self.growth = job.demand / self.ramp_s if self.ramp_s else 0.0
         #: Bytes that it demands at present.
         self.demand = 0.0 if self.ramp_s else job.demand
         #: Seconds of computing, of paging, of waiting, and of migrations and remote starts.
@@ -60,8 +64,13 @@ class JobRun:
         self.stopped_at = job.submit
         self.end: float | None = None
 
-    def compute(self, work: float) -> bool:
-        """Take processor time from what is left, and return whether the demand has grown.
+    @property
+    def is_growing(self) -> bool:
+        """Return whether the demand grows with the processor time."""
+        return self.left > self.full_at + TINY_S
+
+    def compute(self, work: float) -> None:
+        """Take processor time from what is left.
 
         Args:
             work: processor time on a node of speed 1, in seconds.
@@ -69,13 +78,11 @@ class JobRun:
         left = self.left
         self.left = now_left = left - work
         if left <= self.full_at:
-            return False
-        job = self.job
-        if now_left > self.full_at:
-            self.demand = job.demand * (job.cpu_s - now_left) / self.ramp_s
+            return
+        if now_left > self.full_at + TINY_S:
+            self.demand = self.growth * (self.job.cpu_s - now_left)
         else:
-            self.demand = job.demand
-        return True
+            self.demand = self.job.demand
 
     @property
     def wall_s(self) -> float:

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections import deque
 
 from pliant.core.model.nodes import JobMemory, NodeLoad
-from pliant.simulator.time_shared.jobs import JobRun
+from pliant.simulator.time_shared.jobs import TINY_S, JobRun
 from pliant.simulator.time_shared.progress import paging_times, progress
 from pliant.simulator.time_shared.settings import TimeSharedSettings
 
-#: Demands that change are taken to be constant for so many seconds.
+#: Demands that grow while jobs page are taken to be constant for so many seconds.
 MAX_STEP_S = 1.0
-#: Processor time, in seconds, that rounding may leave of a job that has ended.
-_DONE_S = 1e-9
+_FOREVER = float("inf")
 
 
 class SharedNode:
     """A node with one processor, a paging disk, and the jobs on it.
+
+    The progress of its jobs is calculated in phases in which all rates are constant. A phase ends
+    when a job ends or arrives, when the demand of a job stops growing, or when the memory is used
+    up. While jobs page and their demands grow, the rates change all the time, so that phases last
+    at most ``MAX_STEP_S``.
 
     Args:
         memory: the bytes that jobs may use.
@@ -40,23 +44,33 @@ class SharedNode:
         self._efficiency = settings.efficiency
         #: The number of faults at earlier reports, with their times.
         self._reports: deque[tuple[float, float]] = deque([(0.0, 0.0)])
+        #: The present phase: its beginning and its end, with the rates of the computing jobs, what
+        #: they page per second of processor time, and how fast demand and faults grow.
+        self._since, self._until = 0.0, _FOREVER
+        self._rates: list[float] = []
+        self._paging: list[float] = []
+        self._demand_rate = self._fault_rate = 0.0
+        #: Demand and faults at the beginning of the phase.
+        self._demand_before = self._faults_before = 0.0
 
     # ---------------------------------------------------------------- jobs
 
     def add(self, run: JobRun, arrives: float) -> None:
         """Accept a job that begins to compute at a time; until then it is being moved."""
+        self._settle()
         if arrives > self.now:
             run.arrives = arrives
             self.arriving.append(run)
         else:
             run.arrives = 0.0
             self.computing.append(run)
-        self.demand += run.demand
+        self._begin_phase()
 
     def remove(self, run: JobRun) -> None:
         """Give up a job that computes here."""
+        self._settle()
         self.computing.remove(run)
-        self._sum_demands()
+        self._begin_phase()
 
     def take_ended(self) -> list[JobRun]:
         """Return the jobs that have ended since the last call."""
@@ -67,19 +81,41 @@ class SharedNode:
 
     def advance(self, until: float) -> None:
         """Let the jobs compute, page and arrive until a time."""
-        while self.now < until and (self.computing or self.arriving):
-            end = until
-            for run in self.arriving:
-                end = min(end, run.arrives)
-            if self.computing:
-                end = self._compute(min(end, self.now + MAX_STEP_S))
-            step = end - self.now
-            for run in self.arriving:
-                run.migration += step
-            self.now = end
-            if self.arriving:
-                self._begin_arrived()
+        while self._until <= until:
+            self.now = self._until
+            self._settle()
+            self._end_jobs()
+            self._begin_arrived()
+            self._begin_phase()
         self.now = until
+        elapsed = until - self._since
+        self.demand = self._demand_before + self._demand_rate * elapsed
+        self.faults = self._faults_before + self._fault_rate * elapsed
+
+    def _settle(self) -> None:
+        """Give each job its part of the present phase until now."""
+        step = self.now - self._since
+        if step <= 0:
+            return
+        self._since = self.now
+        speed = self._settings.speed
+        for run, rate, paging in zip(self.computing, self._rates, self._paging, strict=True):
+            cpu = rate * step
+            page = paging * cpu
+            run.cpu += cpu
+            run.page += page
+            run.queue += step - cpu - page
+            run.compute(cpu * speed)
+        for run in self.arriving:
+            run.migration += step
+        self._faults_before += self._fault_rate * step
+        self.faults = self._faults_before
+
+    def _end_jobs(self) -> None:
+        for run in [each for each in self.computing if each.left <= TINY_S]:
+            run.end = self.now
+            self.computing.remove(run)
+            self._ended.append(run)
 
     def _begin_arrived(self) -> None:
         for run in [each for each in self.arriving if each.arrives <= self.now]:
@@ -87,71 +123,50 @@ class SharedNode:
             run.arrives = 0.0
             self.computing.append(run)
 
-    def _compute(self, until: float) -> float:
-        """Let the jobs compute, and return the time: the end of the first job, or ``until``."""
-        runs = self.computing
+    def _begin_phase(self) -> None:
+        """Calculate the rates from now on, and when they change."""
+        self._since, self._faults_before = self.now, self.faults
+        demand = sum([run.demand for run in self.computing])
+        demand += sum([run.demand for run in self.arriving])
+        self.demand = self._demand_before = demand
+        self._demand_rate = self._fault_rate = 0.0
+        self._until = min([run.arrives for run in self.arriving], default=_FOREVER)
+        self._rates, self._paging = [], []
+        if self.computing:
+            self._set_rates(self.computing)
+
+    def _set_rates(self, runs: list[JobRun]) -> None:
+        settings = self._settings
         if self.demand <= self.memory:
-            return self._compute_alike(runs, until)
-        settings, speed = self._settings, self._settings.speed
-        paging = paging_times(
-            [run.demand for run in runs],
-            self.demand,
-            self.memory,
-            settings.faults * speed,
-            settings.fault_service_s,
-        )
-        rates = progress(paging, self._efficiency, overlap=settings.overlap)
-        step = until - self.now
+            rates, paging = [self._efficiency / len(runs)] * len(runs), [0.0] * len(runs)
+        else:
+            paging = paging_times(
+                [run.demand for run in runs],
+                self.demand,
+                self.memory,
+                settings.faults * settings.speed,
+                settings.fault_service_s,
+            )
+            rates = progress(paging, self._efficiency, overlap=settings.overlap)
+            paged = sum([rate * each for rate, each in zip(rates, paging, strict=True)])
+            self._fault_rate = paged / settings.fault_service_s
+        self._rates, self._paging = rates, paging
+        growth, length = 0.0, _FOREVER
         for run, rate in zip(runs, rates, strict=True):
-            if run.left <= rate * speed * step:
-                step = run.left / (rate * speed)
-        is_growing, paged = False, 0.0
-        for run, rate, each in zip(runs, rates, paging, strict=True):
-            cpu = rate * step
-            page = each * cpu
-            paged += page
-            run.cpu += cpu
-            run.page += page
-            run.queue += step - cpu - page
-            is_growing |= run.compute(cpu * speed)
-        self.faults += paged / settings.fault_service_s
-        return self._computed(step, until, is_growing=is_growing)
-
-    def _compute_alike(self, runs: list[JobRun], until: float) -> float:
-        """Let jobs compute that all progress at the same rate, because none of them pages."""
-        step, rate = until - self.now, self._efficiency / len(runs)
-        speed = self._settings.speed
-        least = min([run.left for run in runs])
-        if least <= rate * speed * step:
-            step = least / (rate * speed)
-        cpu = rate * step
-        queue, work = step - cpu, cpu * speed
-        is_growing = False
-        for run in runs:
-            run.cpu += cpu
-            run.queue += queue
-            if run.compute(work):
-                is_growing = True
-        return self._computed(step, until, is_growing=is_growing)
-
-    def _computed(self, step: float, until: float, *, is_growing: bool) -> float:
-        """Take the jobs that have ended from the node, and return the time."""
-        # Only a job that has ended, or ends with this step, shortens the step.
-        is_short = self.now + step < until
-        end = self.now + step if is_short else until
-        ended = [run for run in self.computing if run.left <= _DONE_S]
-        for run in ended:
-            run.end = end
-            self.computing.remove(run)
-            self._ended.append(run)
-        if ended or is_growing:
-            self._sum_demands()
-        return end
-
-    def _sum_demands(self) -> None:
-        self.demand = sum([run.demand for run in self.computing])
-        if self.arriving:
-            self.demand += sum([run.demand for run in self.arriving])
+            work = rate * settings.speed
+            left = run.left / work
+            if run.is_growing:
+                growth += work * run.growth
+                left = (run.left - run.full_at) / work
+            length = min(length, left)
+        if growth:
+            idle_s = (self.memory - self.demand) / growth
+            if idle_s > MAX_STEP_S:
+                self._demand_rate = growth
+                length = min(length, idle_s)
+            else:
+                length = min(length, MAX_STEP_S)
+        self._until = min(self._until, self.now + length)
 
     # ---------------------------------------------------------------- reports
 
@@ -165,7 +180,7 @@ class SharedNode:
             reports.popleft()
         rate = (self.faults - reports[0][1]) / window
         faulting: tuple[JobMemory, ...] = ()
-        if self.demand > self.memory:
+        if self._fault_rate:
             faulting = tuple(
                 [JobMemory(run.id, run.demand) for run in self.computing if run.demand]
             )

@@ -28,11 +28,24 @@ def run_shared_task(spec: Mapping[str, Any], seed: int) -> dict[str, float]:
         WorkloadError, SettingsError, ValueError: the definition is invalid. The message names the
             key.
     """
+    workload, settings = read_shared_task(spec)
+    return simulate_shared(workload.make(seed, len(settings.memories())), settings)[0]
+
+
+def read_shared_task(spec: Mapping[str, Any]) -> tuple[ChenWorkload, TimeSharedSettings]:
+    """Return the workload and the settings of a run.
+
+    Raises:
+        WorkloadError, SettingsError: the definition is invalid. The message names the key.
+    """
     if spec.get("workload") != WORKLOAD:
         raise WorkloadError(
             f"workload: expected {WORKLOAD} with time_shared, not {spec.get('workload')!r}"
         )
-    settings: TimeSharedSettings = _made(
+    for key in ("settings", "transform", "job_list", "processors", "warm_up"):
+        if spec.get(key):
+            raise SettingsError(f"{key}: not known with time_shared; use time_shared, parameters")
+    settings = _made(
         TimeSharedSettings,
         "time_shared",
         spec["time_shared"],
@@ -42,9 +55,7 @@ def run_shared_task(spec: Mapping[str, Any], seed: int) -> dict[str, float]:
     parameters = dict(spec.get("parameters", {}))
     if "jobs" in spec:
         parameters["jobs"] = spec["jobs"]
-    workload: ChenWorkload = _made(ChenWorkload, "parameters", parameters)
-    jobs = workload.make(seed, len(settings.memories()))
-    return simulate_shared(jobs, settings)[0]
+    return _made(ChenWorkload, "parameters", parameters), settings
 
 
 def _made(kind: Any, place: str, given: Mapping[str, Any], **others: object) -> Any:

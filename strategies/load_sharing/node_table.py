@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from pliant.core.model.nodes import JobMemory, NodeLoad, ReservationState
 from pliant.core.model.views_and_plans import NodeView, View
-from pliant.core.values.ids import NodeName
+from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import ProcessorMap, lowest
 
 #: The reservations at the beginning of a pass: state and beginning, by node.
@@ -56,7 +56,7 @@ class NodeRow:
 
     def has_place(self, demand: float) -> bool:
         """Return whether a job with this demand fits into idle memory and a free slot."""
-        return self.idle >= demand and self.running < self.slots and bool(self.free)
+        return bool(self.free) and self.running < self.slots and self.idle >= demand
 
     def take(self, demand: float) -> ProcessorMap:
         """Give the lowest free processor to a job that is moved here, and return it."""
@@ -72,9 +72,19 @@ class NodeRow:
         self.demand -= moved.demand
         self.faulting = tuple(each for each in self.faulting if each.job != moved.job)
 
-    def largest_faulting(self) -> JobMemory | None:
-        """Return the faulting job with the largest present demand; None if no job faults."""
-        return min(self.faulting, key=largest_first, default=None)
+    def largest_faulting(self, movable: frozenset[JobId]) -> JobMemory | None:
+        """Return the faulting job with the largest present demand; None if there is none.
+
+        Args:
+            movable: the jobs that can be moved now.
+        """
+        found: JobMemory | None = None
+        for each in self.faulting:
+            if each.job in movable and (
+                found is None or largest_first(each) < largest_first(found)
+            ):
+                found = each
+        return found
 
 
 class NodeTable:
@@ -89,6 +99,16 @@ class NodeTable:
     def flagged(self, state: ReservationState) -> Iterator[NodeRow]:
         """Yield the nodes in this state of a reservation."""
         return (row for row in self.rows if row.flag is state)
+
+    def largest_place(self, flag: ReservationState | None = None) -> float:
+        """Return the largest demand for which a node has a place; -1 if no node has any.
+
+        Args:
+            flag: the state that the node must have; None for a node that is not reserved.
+        """
+        return max(
+            [row.idle for row in self.rows if row.flag is flag and row.has_place(0.0)], default=-1.0
+        )
 
     def destination(
         self, demand: float, source: NodeRow, flag: ReservationState | None = None

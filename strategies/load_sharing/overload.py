@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pliant.core.model.nodes import JobMemory, ReservationState
 from pliant.core.model.views_and_plans import Migration
+from pliant.core.values.ids import JobId
 from pliant.strategies.load_sharing.node_table import NodeRow, NodeTable
 
 #: A node has a shortage of memory only if less than this share of its memory is idle. Major faults
@@ -53,7 +54,7 @@ class Blocked:
 
 
 def relieve(
-    table: NodeTable, thresholds: Thresholds, movable: frozenset[int], *, migrate: bool
+    table: NodeTable, thresholds: Thresholds, movable: frozenset[JobId], *, migrate: bool
 ) -> tuple[list[Migration], list[Blocked]]:
     """Move the largest faulting job of each overloaded node to a node that has a place for it.
 
@@ -68,18 +69,20 @@ def relieve(
     """
     migrations: list[Migration] = []
     blocked: list[Blocked] = []
+    # Most searches for a place are in vain, so the largest place is looked up first.
+    most = table.largest_place() if migrate else -1.0
     for row in table.rows:
         if row.flag is ReservationState.RESERVED or not thresholds.is_overloaded(row):
             continue
-        row.faulting = tuple(each for each in row.faulting if each.job in movable)
-        job = row.largest_faulting()
+        job = row.largest_faulting(movable)
         if job is None:
             continue
-        goal = table.destination(job.demand, row) if migrate else None
+        goal = table.destination(job.demand, row) if job.demand <= most else None
         if goal is not None:
             migrations.append(move(job, row, goal))
             # Most of the measured faults were those of this job, so the measurement begins again.
             row.fault_rate = 0.0
+            most = table.largest_place()
         elif thresholds.is_hot(row):
             blocked.append(Blocked(row, job))
     return migrations, blocked

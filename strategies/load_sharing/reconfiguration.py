@@ -111,8 +111,11 @@ class Reconfiguration:
         migrations: list[Migration] = []
         for row in self._table.flagged(RESERVING):
             self._continue_reserving(row, open_nodes, migrations)
+        most = self._table.largest_place(RESERVED)
         for each in tuple(open_nodes):
-            goal = self._table.destination(each.largest.demand, each.row, RESERVED)
+            goal = None
+            if each.largest.demand <= most:
+                goal = self._table.destination(each.largest.demand, each.row, RESERVED)
             if goal is not None:
                 migrations.append(move(each.largest, each.row, goal))
                 open_nodes.remove(each)

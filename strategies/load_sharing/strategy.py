@@ -49,8 +49,8 @@ def share_load(view: View, flags: Flags, thresholds: Thresholds, *, migrate: boo
         reach = sum(count(row.free) for row in table.rows)
         is_short = reach >= left.sizes.min and left.needs is None
         reasons = {left.id: _NO_MEMORY if is_short else too_few(reach)}
-    movable = frozenset(job.id for job in view.running if job.migratable) if view.loads else None
-    migrations, blocked = relieve(table, thresholds, movable or frozenset(), migrate=migrate)
+    movable = frozenset([job.id for job in view.running if job.migratable and view.loads])
+    migrations, blocked = relieve(table, thresholds, movable, migrate=migrate)
     plan = Plan(starts=tuple(starts), migrations=tuple(migrations), reasons=reasons, behind=_BEHIND)
     return Shared(table, plan, blocked)
 

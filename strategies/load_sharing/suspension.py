@@ -58,7 +58,12 @@ class LoadSharingWithSuspension(Strategy):
         """Start jobs, relieve overloaded nodes, suspend jobs, and resume others."""
         shared = share_load(view, {}, self._thresholds, migrate=self._migrate)
         able = {job.id for job in view.running if job.suspendable}
-        chosen = [each.largest for each in shared.blocked if each.largest.job in able]
+        # The suspension of a job that is alone on its node would help no other job.
+        chosen = [
+            each.largest
+            for each in shared.blocked
+            if each.largest.job in able and each.row.running > 1
+        ]
         demands = _remembered(view.memory) | {each.job: each.demand for each in chosen}
         known = {job.id for job in view.suspended} | {each.job for each in chosen}
         kept = tuple((job, demand) for job, demand in sorted(demands.items()) if job in known)

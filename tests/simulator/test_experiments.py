@@ -32,7 +32,8 @@ from pliant.simulator.experiments.running.pool import Done, Task
 from pliant.simulator.experiments.running.results_store import ResultsStore
 from pliant.simulator.experiments.running.tasks import run_task, workload_of
 from pliant.simulator.inputs.models import parameters
-from pliant.strategies.registry import known_strategies
+from pliant.simulator.time_shared.task import read_shared_task
+from pliant.strategies.registry import known_strategies, load_strategy
 from testkit import ROOT
 
 SMALL = """
@@ -109,7 +110,13 @@ def test_every_cell_has_a_known_strategy_and_a_workload(name: str) -> None:
     known = known_strategies()
     checked: set[str] = set()
     for cell in find_experiment(name).cells:
-        spec = {**small_run(cell), "settings": {}}
+        spec = small_run(cell)
+        if "time_shared" in spec:
+            workload, settings = read_shared_task(spec)
+            assert len(workload.make(1, settings.nodes)) == 12
+            load_strategy(spec["strategy"], settings.options)
+            continue
+        spec["settings"] = {}
         # Runs on several clusters name a policy and a precedence.
         assert "multicluster" in spec or spec["strategy"] in known
         if repr(spec) not in checked:
@@ -161,6 +168,8 @@ def test_a_sweep_is_the_product_of_its_axes(tmp_path: Path) -> None:
         ("within: 5 %", "near: 5", 11, "metrics.utilization.near: not known here"),
         ("mean_response_s: {}", "speed: {}", 11, "metrics.speed: 'speed' is not a metric of"),
         ("above: fast", "", 12, "claims[0]: expected either above or below"),
+        ("above: fast", "above: fast, by: 8 %, at_most: 5 %", 12, "claims[0].at_most: expected at"),
+        ("above: fast", "above: fast, by: 8 %, at_most: 0.1", 12, "claims[0].at_most: expected at"),
         ("above: fast", "above: slow", 12, "claims[0].above.class: 'slow' is none of adaptive,"),
         ("[129]", "[]", 9, "sweep.mean_interarrival_s: expected a list of values, not []"),
         ("[129]", "[129, 129]", 9, "sweep.mean_interarrival_s[1]: 129 is in the list twice"),
@@ -348,6 +357,18 @@ def test_claims_are_judged_in_pairs_of_one_seed(
     # The spread is that of the differences, not that of the values.
     if mine[0] - other[0] == pytest.approx(mine[1] - other[1]):
         assert found.by.high - found.by.low < 1e-9
+
+
+@pytest.mark.parametrize(("most", "holds"), [(0.15, True), (0.1, True), (0.08, False)])
+def test_a_claim_may_have_a_largest_difference(most: float, holds: bool) -> None:
+    found = verdicts.compare_pairs(
+        (90.0, 180.0),
+        (100.0, 200.0),
+        above=False,
+        by=Tolerance(0.05, relative=True),
+        at_most=Tolerance(most, relative=True),
+    )
+    assert found.holds is holds
 
 
 def test_both_classes_have_the_same_work_and_adaptive_jobs_are_done_first() -> None:

@@ -68,9 +68,13 @@ class Claim:
     by: Tolerance = Tolerance(0.0)
     #: Values of axes, or lists of them, to which the claim is limited.
     where: Tree = field(default_factory=dict)
+    #: The largest difference with which the claim holds; None if there is none.
+    at_most: Tolerance | None = None
 
     def __str__(self) -> str:
         by = f" by at least {self.by}" if self.by.amount else ""
+        if self.at_most is not None:
+            by += f"{' and' if by else ' by'} at most {self.at_most}"
         return f"{self.metric} {'above' if self.above else 'below'} {name_of(self.than)}{by}"
 
 

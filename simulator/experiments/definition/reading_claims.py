@@ -32,6 +32,7 @@ _CLAIM: Mapping[str, type] = {
     "above": object,
     "below": object,
     "by": object,
+    "at_most": object,
     "where": dict,
     "highest": dict,
 }
@@ -111,7 +112,10 @@ def _claim(place: Place, entries: Tree, known: Known) -> Claim:
     of, than, above = _sides(place, entries, known)
     by = tolerance((*place, "by"), entries["by"]) if "by" in entries else Tolerance(0.0)
     where = known.values((*place, "where"), entries.get("where", {}))
-    return Claim(known.metric(place, entries), of, than, above, by, where)
+    most = tolerance((*place, "at_most"), entries["at_most"]) if "at_most" in entries else None
+    if most is not None and (most.relative != by.relative or most.amount < by.amount):
+        raise InvalidError((*place, "at_most"), f"expected at least {by}, as in by, not {most}")
+    return Claim(known.metric(place, entries), of, than, above, by, where, most)
 
 
 def _sides(place: Place, entries: Tree, known: Known) -> tuple[Tree, Tree, bool]:

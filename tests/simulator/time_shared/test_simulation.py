@@ -168,6 +168,27 @@ def test_reconfiguration_changes_nothing_when_all_jobs_fit() -> None:
     assert plain["page_s"] == 0
 
 
+@pytest.mark.parametrize("trace", [3, 5])
+def test_reconfiguration_changes_nothing_under_light_load(trace: int) -> None:
+    jobs = ChenWorkload(group=1, trace=trace, share=0.1).make(1, 32)
+    machine = TimeSharedSettings(slots=6)
+    plain, _ = simulate_shared(jobs, machine)
+    reconfigured, _ = simulate_shared(jobs, replace(machine, strategy="v-reconfiguration"))
+    assert reconfigured == plain
+    assert plain["reservations"] == 0
+
+
+def test_one_job_larger_than_every_node_does_not_delay_the_others() -> None:
+    jobs = ChenWorkload(group=1, trace=3, share=0.2).make(1, 32)
+    jobs.append(SharedJob(1000, 600.0, 500.0, 1.5 * 345.6 * MB, 0))
+    machine = TimeSharedSettings(slots=6)
+    walls = []
+    for strategy in ("load-sharing", "v-reconfiguration"):
+        _, runs = simulate_shared(jobs, replace(machine, strategy=strategy))
+        walls.append(sum(run.wall_s for run in runs if run.id != 1000) / (len(runs) - 1))
+    assert walls[1] == pytest.approx(walls[0], rel=0.02)
+
+
 def test_the_threshold_of_the_former_draft_never_detects_a_blocked_node() -> None:
     # 100 faults per second of processor time are at most 33 per second on the disk.
     jobs = ChenWorkload(group=1, trace=3, jobs=80).make(1, 4)

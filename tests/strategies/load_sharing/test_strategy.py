@@ -72,6 +72,12 @@ def test_two_overloaded_nodes_do_not_count_the_same_memory_twice() -> None:
     assert moved(plan_of(shared_view(nodes))) == [(1, "n2")]
 
 
+def test_the_largest_place_is_that_after_earlier_moves() -> None:
+    # The first node uses the largest place; the second one still fits into the other.
+    nodes = [Shared({1: 70.0, 2: 40.0}), Shared({3: 30.0, 4: 75.0}), Shared({5: 20.0}), Shared()]
+    assert moved(plan_of(shared_view(nodes))) == [(1, "n3"), (4, "n2")]
+
+
 def test_two_jobs_do_not_take_the_same_slot() -> None:
     last = Shared({5: 1.0, 6: 1.0, 7: 1.0})
     nodes = [Shared({1: 60.0, 2: 45.0}), Shared({3: 45.0, 4: 60.0}), last]

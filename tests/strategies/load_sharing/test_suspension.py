@@ -27,6 +27,11 @@ def test_the_largest_faulting_job_of_a_blocked_node_is_suspended() -> None:
     assert plan.migrations == ()
 
 
+def test_a_job_that_is_alone_on_its_node_stays() -> None:
+    alone = Shared({1: 150.0}, faults=90.0)
+    assert plan_of(shared_view([alone, HALF])).suspends == ()
+
+
 def test_a_job_that_cannot_be_suspended_stays() -> None:
     assert plan_of(shared_view([BLOCKED, HALF], movable=False)).suspends == ()
 
