@@ -20,7 +20,7 @@ import pytest
 from pliant.core.model.views_and_plans import Availability, Plan, View, WaitingJob
 from pliant.core.values.sizes import parse_sizes
 from pliant.core.values.timeouts import Timeouts
-from pliant.simulator import Settings, SimJob, simulate
+from pliant.simulator import Cluster, Settings, SimJob, simulate
 from pliant.simulator.inputs.costs import Cost
 from pliant.simulator.run.simulated_nodes import SimulatedNodes
 from pliant.strategies import Strategy, load_strategy
@@ -94,11 +94,13 @@ def through_the_simulator(
     interval: float,
     jobs: Sequence[SimJob] = (),
     options: Mapping[str, object] | None = None,
+    clusters: tuple[Cluster, ...] = (),
 ) -> list[tuple[float, Plan]]:
     strategy = Recording(name, options)
     settings = Settings(
         PROCESSORS,
         strategy=strategy,
+        clusters=clusters,
         node_size=NODE_SIZE,
         quiet_s=LIMITS.quiet_s,
         safe_point_interval=interval,
@@ -110,8 +112,14 @@ def through_the_simulator(
     return strategy.plans
 
 
-def through_the_shell(shell: Shell, interval: float, jobs: Sequence[SimJob] = ()) -> World:
-    nodes = SimulatedNodes(Settings(PROCESSORS, node_size=NODE_SIZE)).registrations
+def through_the_shell(
+    shell: Shell,
+    interval: float,
+    jobs: Sequence[SimJob] = (),
+    clusters: tuple[Cluster, ...] = (),
+) -> World:
+    machine = Settings(PROCESSORS, clusters=clusters, node_size=NODE_SIZE)
+    nodes = SimulatedNodes(machine).registrations
     world = World(shell, nodes, jobs or scenario(), interval)
     world.run()
     assert not shell.core.jobs, "all jobs have ended, and their books are closed"
@@ -138,6 +146,18 @@ def test_jobs_that_change_size(name: str, interval: float, tmp_path: Path) -> No
     shell.close()
     assert world.said["ACCEPT"] >= 10
     assert world.said["REJECT"] + world.said["COUNTER"] >= 5
+    assert decisions(shell.planner.plans) == decisions(simulated)
+
+
+@pytest.mark.parametrize("name", ["egs+pra", "fpsma+pwa"])
+def test_jobs_on_two_clusters(name: str, tmp_path: Path) -> None:
+    clusters = (Cluster("delft", 20), Cluster("leiden", 12))
+    options = {"threshold": 1, "cap": 30}
+    simulated = through_the_simulator(name, 0.0, options=options, clusters=clusters)
+    shell = Shell(tmp_path, name, LIMITS, patient=True, options=options)
+    through_the_shell(shell, 0.0, clusters=clusters)
+    shell.close()
+    assert sum(len(plan.expands) for _, plan in simulated) >= 10
     assert decisions(shell.planner.plans) == decisions(simulated)
 
 
