@@ -308,7 +308,11 @@ class LocalCluster:
         return all(os.path.exists(os.path.join(self.run, name)) for name in (SOCKET, ADDRESS))
 
     def end_started(self) -> None:
-        """End the daemons that this process has started, because not all of them came up."""
+        """End what this process has started, because not all of it came up."""
+        self.end_started_daemons()
+
+    def end_started_daemons(self) -> None:
+        """End and reap the daemons that this process has started, and remove their pid files."""
         for daemon in reversed(self.daemons):
             if daemon.process is not None:
                 daemon.end(5.0)

@@ -266,10 +266,13 @@ def _wait_for_interrupt(cluster: LocalCluster) -> str:
                     _report(f"{daemon.name} ended{how}: see {daemon.log}")
                 reported.add(daemon.name)
         if len(reported) == len(cluster.daemons):
-            _end_started(cluster)  # reap them, and remove their pid files
+            cluster.end_started_daemons()
             if reason:
                 return reason
-            raise ClientError("all daemons have ended")
+            others = "; jobs on other hosts go on, and the next `pliant up` finds them"
+            raise ClientError(
+                f"all daemons have ended{others if cluster.has_other_hosts() else ''}"
+            )
         time.sleep(0.25)
 
 

@@ -138,6 +138,28 @@ def test_a_job_survives_while_the_cluster_is_down(hosts: PrivateHosts, tmp_path:
     job.finish()
 
 
+def test_a_job_survives_a_server_that_is_killed(hosts: PrivateHosts, tmp_path: Path) -> None:
+    with open(tmp_path / "up", "wb") as log:
+        up = subprocess.Popen(
+            [sys.executable, *PLIANT, "up", *hosts.shape], stdout=log, stderr=subprocess.STDOUT
+        )
+    wait_until(
+        lambda: "up: 3 nodes" in (tmp_path / "up").read_text(), timeout=PATIENCE_S, what="the nodes"
+    )
+    hosts.client = Client(str(hosts.run))
+    job = Counter(hosts, tmp_path / "counter")
+    hosts.wait_malleable(job.id)
+    hosts.kill("server")
+    assert up.wait(timeout=PATIENCE_S) == 1
+    assert "jobs on other hosts go on" in (tmp_path / "up").read_text()
+    assert len(hosts.ranks(job.id)) == 2
+    assert hosts.call("up", "--detach").returncode == 0
+    hosts.client = Client(str(hosts.run))
+    hosts.wait_malleable(job.id)
+    hosts.resize(job.id, 4)
+    job.finish()
+
+
 def test_a_host_that_is_missing_is_named_and_the_others_go_on(
     state_dir: Path, sshd: SshDaemon
 ) -> None:

@@ -120,7 +120,7 @@ def test_a_job_is_resized_and_saved_before_the_allocation_ends(
     cluster = InAllocation(state_dir.parent, make_slurm("pgid"))
     cluster.submit("3", "--save-before", "2m")
     counter = Counter(cluster, tmp_path / "counter")
-    rigid = cluster.client.submit("sleep", "1000", sizes="1")
+    rigid = cluster.client.submit("sleep", "1000", sizes="1", stdout="/dev/null")
     cluster.wait_malleable(counter.id)
     cluster.resize(counter.id, 3)
     assert {rank.node for rank in cluster.ranks(counter.id)} == {"n1", "n2"}

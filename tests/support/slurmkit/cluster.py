@@ -22,7 +22,7 @@ SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.sock
-SlurmctldPort={ports[0]}
+SlurmctldPort={port}
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmdSpoolDir={folder}/spool-%n
@@ -40,10 +40,9 @@ ReturnToService=2
 JobAcctGatherType=jobacct_gather/none
 KillWait=30
 SchedulerParameters=batch_sched_delay=0
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4 State=UNKNOWN
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4 State=UNKNOWN
-PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+PartitionName=all Nodes=n[1-{nodes}] Default=YES MaxTime=INFINITE State=UP
 """
+_NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus}\n"
 
 
 def why_missing() -> str:
@@ -59,26 +58,30 @@ def _path() -> str:
 
 
 class Slurm:
-    """A controller and two nodes with four processors each."""
+    """A controller and some nodes."""
 
-    def __init__(self, folder: Path, proctrack: str) -> None:
+    def __init__(self, folder: Path, proctrack: str, nodes: int = 2, cpus: int = 4) -> None:
         """Prepare the configuration.
 
         Args:
             folder: of all files; its path must be short.
             proctrack: ``pgid``, which signals the first process of a task and its group, or
                 ``linuxproc``, which signals all descendants.
+            nodes: how many, named n1, n2, ...
+            cpus: processors of each.
         """
         self.folder = folder
-        for name in ("state", "spool-n1", "spool-n2"):
+        self.nodes = [f"n{number}" for number in range(1, nodes + 1)]
+        for name in ("state", *(f"spool-{node}" for node in self.nodes)):
             (folder / name).mkdir(parents=True)
         self.env = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": _path()}
+        host = socket.gethostname().partition(".")[0]
+        port, *ports = _free_ports(nodes + 1)
         config = _CONFIG.format(
-            host=socket.gethostname().partition(".")[0],
-            folder=folder,
-            ports=_free_ports(3),
-            proctrack=proctrack,
+            host=host, folder=folder, port=port, proctrack=proctrack, nodes=nodes
         )
+        for name, own in zip(self.nodes, ports, strict=True):
+            config += _NODE.format(name=name, host=host, port=own, cpus=cpus)
         (folder / "slurm.conf").write_text(config)
         self._daemons: list[subprocess.Popen[bytes]] = []
 
@@ -92,15 +95,27 @@ class Slurm:
         words = [f"--{option}={self.folder / name}" for option, name in files.items()]
         self._start("munged", "--foreground", "--force", *words)
         wait_until((self.folder / "munge.sock").exists, what="munged")
-        self._start("slurmctld", "-D", "-c")
-        for node in ("n1", "n2"):
+        self.start_controller()
+        for node in self.nodes:
             self._start("slurmd", "-D", "-N", node)
+        idle = [str(len(self.nodes)), "idle"]
         wait_until(
-            lambda: self.call("sinfo", "-h", "-o", "%D %t").split() == ["2", "idle"],
+            lambda: self.call("sinfo", "-h", "-o", "%D %t").split() == idle,
             timeout=120.0,
             every=0.2,
             what="idle nodes of Slurm",
         )
+
+    def start_controller(self) -> None:
+        """Start slurmctld with the state that it has."""
+        self._start("slurmctld", "-D")
+
+    def kill_controller(self) -> None:
+        """End slurmctld as a crash does."""
+        daemon = next(each for each in self._daemons if "slurmctld" in str(each.args))
+        daemon.kill()
+        daemon.wait()
+        self._daemons.remove(daemon)
 
     def _start(self, *words: str) -> None:
         with open(self.folder / f"{words[0]}.out", "ab") as log:
