@@ -168,6 +168,25 @@ def test_reconfiguration_changes_nothing_when_all_jobs_fit() -> None:
     assert plain["page_s"] == 0
 
 
+def test_a_large_node_among_small_ones_is_reserved_for_the_largest_job() -> None:
+    # Jobs 1 and 2 page on node 0; only node 2 is large enough for job 1, and others fill it.
+    jobs = [job(1, 400, 150), job(2, 400, 60), *(job(n, 60, 70, home=2) for n in (3, 4, 5))]
+    jobs += [job(6, 400, 80, home=1), job(7, 400, 10, home=1)]
+    machine = replace(
+        ONE,
+        nodes=2,
+        memory_mb=100,
+        more_nodes="1x240",
+        slots=3,
+        strategy="v-reconfiguration",
+        options={"max-reserved": 0.4, "migrate": False},
+    )
+    metrics, runs = simulate_shared(jobs, machine)
+    (moved,) = (run for run in runs if run.migration and run.id == 1)
+    assert moved.node == 2
+    assert metrics["reservations_used"] == 1
+
+
 @pytest.mark.parametrize("trace", [3, 5])
 def test_reconfiguration_changes_nothing_under_light_load(trace: int) -> None:
     jobs = ChenWorkload(group=1, trace=trace, share=0.1).make(1, 32)
