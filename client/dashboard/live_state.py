@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pliant.client.dashboard.job_tracks import JobTrack, JobTracks
+from pliant.client.dashboard.usable_processors import UsableProcessors
 
 #: How far back the page looks, seconds.
 WINDOW_S = 24 * 3600.0
@@ -45,6 +46,7 @@ class LiveState:
         self.strategy, self.user, self.role = "", "", ""
         #: Whether the server answers, and why not.
         self.connected, self.lost_why = False, "not connected yet"
+        self._usable = UsableProcessors()
         self._pauses: deque[tuple[float, float]] = deque()
         self._answers: deque[tuple[float, str]] = deque()
         self._dirty_jobs: set[int] = set()
@@ -92,6 +94,7 @@ class LiveState:
         changed = self.tracks.apply(event)
         if changed is not None:
             self._dirty_jobs.add(changed)
+        self._usable.apply(event)
         time, data = float(event["time"]), event.get("data") or {}
         if event["kind"] == "job.resized":
             self._pauses.append((time, float((data.get("seconds") or {}).get("total", 0.0))))
@@ -155,6 +158,7 @@ class LiveState:
         return {
             **self.header(),
             "window": window_s,
+            "usable": self._usable_steps(),
             "nodes": list(self.nodes.values()),
             "jobs": jobs,
             "events": list(self.events),
@@ -191,9 +195,15 @@ class LiveState:
             ("gone", self._gone),
         )
         changes.update((key, values) for key, values in parts if values)
+        if nodes or removed:
+            changes["usable"] = self._usable_steps()
         self._dirty_jobs, self._dirty_nodes = set(), set()
         self._new_events, self._gone = [], []
         return changes
+
+    def _usable_steps(self) -> list[tuple[float, int]]:
+        self._usable.set_nodes(self.nodes.values())
+        return self._usable.steps(self.now - WINDOW_S)
 
     def _stats(self) -> dict[str, Any]:
         pauses = sorted(seconds for _, seconds in self._pauses)

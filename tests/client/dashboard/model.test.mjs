@@ -5,7 +5,7 @@ import {test} from 'node:test';
 
 const at = process.env.PLIANT_PAGE;
 const {Model, held, holders, matches, ranges} = await import(`${at}/model.js`);
-const {byUser, concurrency, jobsBetween, stack, steps, usedChanges, waitChanges} = await import(`${at}/layout.js`);
+const {byStart, byUser, concurrency, jobsBetween, stack, usedLevels, waitLevels} = await import(`${at}/layout.js`);
 const {chain, groupTalks, messages, talkTitle} = await import(`${at}/talks.js`);
 
 const job = (id, segments, more = {}) => ({id, name: `job${id}`, user: 'ann', state: 'RUNNING', sizes: '1-8', submit: segments[0]?.[0] ?? 0, segments, marks: [], ...more});
@@ -48,7 +48,7 @@ test('bands never overlap and their sum is what is held', () => {
     for (let k = 0; k <= random(4); k++) { const end = t + 1 + random(80); segments.push([t, end, 1 + random(8), '']); t = end + (random(3) ? 0 : random(20)); }
     jobs.push(job(id, segments));
   }
-  const shown = jobsBetween(jobs, 100, 900, 1000), pieces = stack(shown, 100, 900, 1000, 0);
+  const shown = byStart(jobsBetween(jobs, 100, 900, 1000)), pieces = stack(shown, 100, 900, 1000, 0);
   for (let t = 100.5; t < 900; t++) {
     const here = pieces.flat().filter(p => p.a <= t && t < p.b).sort((a, b) => a.lo - b.lo);
     let base = 0;
@@ -69,8 +69,14 @@ test('jobs of many users become areas with the same sum', () => {
 
 test('use and waiting over time', () => {
   const jobs = [job(1, [[10, 20, 4, '']], {submit: 4}), job(2, [], {submit: 12, state: 'PENDING'})];
-  assert.deepEqual(steps(usedChanges(jobs), 0, 30), [[0, 0], [10, 4], [20, 0], [30, 0]]);
-  assert.deepEqual(steps(waitChanges(jobs, () => false), 0, 30), [[0, 0], [4, 1], [10, 0], [12, 1], [30, 1]]);
+  const runs = levels => levels.reduce((found, v, k) => (k && v === levels[k - 1] ? found : [...found, [k, v]]), []);
+  assert.deepEqual(runs(usedLevels(jobs, 0, 30, 30, 30)), [[0, 0], [10, 4], [20, 0]]);
+  assert.deepEqual(runs(waitLevels(jobs, 0, 30, 30, 30)), [[0, 0], [4, 1], [10, 0], [12, 1]]);
+  assert.equal(usedLevels([job(1, [[10, null, 4, '']])], 0, 30, 30, 30).at(-1), 4);
+});
+
+test('jobs that follow each other are not concurrent', () => {
+  assert.equal(concurrency([job(1, [[0, 10, 1, '']]), job(2, [[10, 20, 1, '']]), job(3, [[5, 15, 1, '']])], 0, 20, 20), 2);
 });
 
 test('search', () => {

@@ -129,20 +129,21 @@ export function nowLine(c, scale, now, top, bottom) {
   line(c, x, top - 3, x, bottom, COLOURS.accent, 1.5);
 }
 
-/** Draw steps as a line over a filled area. */
-export function stepArea(c, scale, points, y, bottom, colour) {
+/** Draw levels, one for each pixel from `left` on, as a line over a filled area. */
+export function stepArea(c, left, levels, y, bottom, colour) {
   c.beginPath();
-  points.forEach(([t, v], k) => {
-    const x = scale.x(t);
-    if (k) c.lineTo(x, y(points[k - 1][1]));
-    else c.moveTo(x, y(v));
-    c.lineTo(x, y(v));
-  });
+  c.moveTo(left, y(levels[0]));
+  for (let k = 1; k < levels.length; k++) {
+    if (levels[k] === levels[k - 1]) continue;
+    c.lineTo(left + k, y(levels[k - 1]));
+    c.lineTo(left + k, y(levels[k]));
+  }
+  c.lineTo(left + levels.length - 1, y(levels[levels.length - 1]));
   c.strokeStyle = c.fillStyle = colour;
   c.lineWidth = 1.5;
   c.stroke();
-  c.lineTo(scale.x(points[points.length - 1][0]), bottom);
-  c.lineTo(scale.x(points[0][0]), bottom);
+  c.lineTo(left + levels.length - 1, bottom);
+  c.lineTo(left, bottom);
   c.closePath();
   c.globalAlpha = 0.18;
   c.fill();

@@ -17,7 +17,7 @@ export class Job {
     this.app = app;
     this.id = id;
     this.events = [];
-    this.text = [];
+    this.text = ['Loading'];
     this.output = {path: '', text: null};
     this.iterations = new Map();  // seconds by size
     this.element = h('div', null, this.title = h('div.title'), h('div.columns', null,
@@ -120,7 +120,7 @@ export class Job {
   _talks(job, talks) {
     const shown = talks.filter(t => t.outcome !== 'cancelled').reverse().slice(0, SHOWN_TALKS), replaced = talks.filter(t => t.outcome === 'cancelled').length;
     setText(this.talkSub, talks.length ? `${many(talks.length, 'talk')}, the latest first${replaced ? `; ${replaced} replaced requests are left out` : ''}` : '');
-    if (!shown.length) return list(this.talks, [0], () => 'none', () => job.class || '', () => h('p.muted', null, job.class === 'rigid' ? 'A rigid job keeps its size: there is nothing to talk about.' : 'No offer has been made yet.'));
+    if (!shown.length) return list(this.talks, [0], () => 'none', () => `${job.class}${this.asked}`, () => h('p.muted', null, !this.asked ? 'Loading' : job.class === 'rigid' ? 'A rigid job keeps its size: there is nothing to talk about.' : 'No offer has been made yet.'));
     list(this.talks, shown, t => t.key, t => `${t.outcome}${t.events.length}`, t => talkCard(t, job.name));
   }
 
@@ -162,7 +162,7 @@ export class Job {
     setText(this.pauseSub, resizes.length ? `${many(resizes.length, 'resize')}, ${milliseconds(total)} together` : '');
     const most = Math.max(1e-9, ...resizes.map(e => e.data.seconds.total));
     const rows = [{seq: 'legend'}, ...resizes.slice(-SHOWN_PAUSES).reverse()];
-    if (!resizes.length) return list(this.pauses, [0], () => 'none', () => '', () => h('p.muted', null, 'No resize yet.'));
+    if (!resizes.length) return list(this.pauses, [0], () => 'none', () => String(this.asked), () => h('p.muted', null, this.asked ? 'No resize yet.' : 'Loading'));
     list(this.pauses, rows, e => e.seq, () => String(most), e => {
       if (e.seq === 'legend') return h('div.legend', null, STEPS.map(([, words, colour]) => h('span', null, h('span.swatch', {style: {background: `var(--${colour})`}}), words)));
       const s = e.data.seconds, parts = STEPS.filter(([key]) => s[key]);
@@ -175,7 +175,7 @@ export class Job {
   _output(job) {
     const {path, text: words} = this.output;
     setText(this.outputSub, words == null ? '' : 'the end of it');
-    const shown = words == null ? (path ? `It is in ${path}` : 'The output is for the owner of the job.') : words.trim() || (FINAL.has(job.state) ? 'Nothing was printed.' : 'Nothing was printed yet.');
+    const shown = !this.asked ? 'Loading' : words == null ? (path ? `It is in ${path}` : 'The output is for the owner of the job.') : words.trim() || (FINAL.has(job.state) ? 'Nothing was printed.' : 'Nothing was printed yet.');
     if (this.out.dataset.shown === shown) return;
     const sticks = this.out.scrollTop + this.out.clientHeight >= this.out.scrollHeight - 4;
     this.out.dataset.shown = shown;

@@ -1,32 +1,41 @@
 // Where bands lie in the picture: computation only. The tests run it in node.
 
-/** Return the jobs that hold processors between two times, in the order of their first start. */
+/** Return the jobs that hold processors between two times, in no order: sorting takes longest. */
 export function jobsBetween(jobs, t0, t1, now) {
   const found = [];
   for (const job of jobs) {
     const s = job.segments;
     if (s.length && s[0][0] < t1 && (s[s.length - 1][1] ?? now) > t0) found.push(job);
   }
-  return found.sort((a, b) => a.segments[0][0] - b.segments[0][0] || a.id - b.id);
+  return found;
 }
+
+/** Put jobs into the order of their first start, in which they are stacked. */
+export const byStart = jobs => jobs.sort((a, b) => a.segments[0][0] - b.segments[0][0] || a.id - b.id);
 
 /** Return the largest number of jobs that hold processors at the same time. */
 export function concurrency(jobs, t0, t1, now) {
-  const steps = [];
+  let count = 0;
+  for (const job of jobs) count += job.segments.length;
+  const starts = new Float64Array(count), ends = new Float64Array(count);
+  let used = 0;
   for (const job of jobs) {
     for (const [start, end] of job.segments) {
       const a = Math.max(t0, start), b = Math.min(t1, end ?? now);
-      if (a < b) steps.push([a, 1], [b, -1]);
+      if (a < b) { starts[used] = a; ends[used++] = b; }
     }
   }
-  steps.sort((x, y) => x[0] - y[0] || x[1] - y[1]);
-  let level = 0, top = 0;
-  for (const [, step] of steps) top = Math.max(top, level += step);
+  const begun = starts.subarray(0, used).sort(), ended = ends.subarray(0, used).sort();
+  let top = 0;
+  for (let i = 0, k = 0; i < used; i++) {
+    while (ended[k] <= begun[i]) k++;
+    top = Math.max(top, i - k + 1);
+  }
   return top;
 }
 
 /**
- * Stack jobs on each other. Return for each job its pieces {a, b, lo, n}: from time a to b it covers
+ * Stack jobs, which are in the order of `byStart`, on each other. Return for each job its pieces {a, b, lo, n}: from time a to b it covers
  * n processors above lo. Changes that are closer together than `step` seconds become one.
  */
 export function stack(jobs, t0, t1, now, step) {
@@ -107,46 +116,42 @@ export function byUser(jobs, t0, t1, now, columns, counts = () => true) {
   return [...users.values()].sort((a, b) => b.total - a.total);
 }
 
-/** Return the steps of a sum over time: processors in use, or jobs that wait. */
-export function steps(changes, t0, t1) {
-  changes.sort((a, b) => a[0] - b[0]);
-  const found = [];
-  let level = 0, k = 0;
-  while (k < changes.length && changes[k][0] <= t0) level += changes[k++][1];
-  found.push([t0, level]);
-  while (k < changes.length && changes[k][0] < t1) {
-    const t = changes[k][0];
-    while (k < changes.length && changes[k][0] === t) level += changes[k++][1];
-    found.push([t, level]);
-  }
-  found.push([t1, level]);
-  return found;
+/** Return how many processors jobs hold in each of `columns` columns of the window. */
+export function usedLevels(jobs, t0, t1, now, columns) {
+  const add = adder(t0, t1, columns);
+  for (const job of jobs) for (const [start, end, n] of job.segments) add(start, end ?? now, n);
+  return add.levels();
 }
 
-export function usedChanges(jobs) {
-  const changes = [];
-  for (const job of jobs) {
-    for (const [start, end, n] of job.segments) {
-      changes.push([start, n]);
-      if (end != null) changes.push([end, -n]);
-    }
-  }
-  return changes;
-}
-
-/** Return when jobs began and ceased to wait: before their start, and between two runs. */
-export function waitChanges(jobs, isFinal) {
-  const changes = [];
+/** Return how many jobs wait in each column: before their start, and between two runs. */
+export function waitLevels(jobs, t0, t1, now, columns) {
+  const add = adder(t0, t1, columns);
   for (const job of jobs) {
     let since = job.submit;
     if (since == null) continue;
     for (const [start, end] of job.segments) {
-      if (start - since > 0.05) changes.push([since, 1], [start, -1]);
+      if (start - since > 0.05) add(since, start, 1);
       since = end;
       if (since == null) break;
     }
-    if (since != null && job.state === 'PENDING') changes.push([since, 1]);
-    else if (since != null && isFinal(job) && !job.segments.length && job.end != null) changes.push([since, 1], [job.end, -1]);
+    if (since != null && job.state === 'PENDING') add(since, now, 1);
+    else if (since != null && !job.segments.length && job.end != null) add(since, job.end, 1);
   }
-  return changes;
+  return add.levels();
+}
+
+/** Return a function that adds an amount between two times. Its `levels` are the sums by column. */
+function adder(t0, t1, columns) {
+  const level = new Float64Array(columns + 1), per = columns / Math.max(1e-9, t1 - t0);
+  const add = (start, end, n) => {
+    const a = Math.max(0, Math.round((start - t0) * per)), b = Math.min(columns + 1, Math.round((end - t0) * per) + (end >= t1 ? 1 : 0));
+    if (a >= b || a > columns) return;
+    level[a] += n;
+    if (b <= columns) level[b] -= n;
+  };
+  add.levels = () => {
+    for (let c = 1; c <= columns; c++) level[c] += level[c - 1];
+    return level;
+  };
+  return add;
 }

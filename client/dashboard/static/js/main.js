@@ -85,7 +85,10 @@ class App {
     }
     this.shown = false;
     this.drawNow();
-    if (moved) $('#main').focus();
+    if (moved) {
+      $('#main').focus({preventScroll: true});
+      scrollTo(0, 0);
+    }
   }
 
   select(id) { this.view.selected = id; this.draw(); }

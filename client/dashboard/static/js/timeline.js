@@ -3,7 +3,7 @@
 import {BOLD, FONT, begin, hatch, label, line, mark, niceStep, nowLine, stepArea, text, timeAxis, timeScale} from './canvas.js';
 import {COLOURS, fillOf, hueOf} from './colours.js';
 import {number, stateWord} from './format.js';
-import {byUser, concurrency, jobsBetween, stack, steps, usedChanges, waitChanges} from './layout.js';
+import {byStart, byUser, concurrency, jobsBetween, stack, usedLevels, waitLevels} from './layout.js';
 import {ACTIVE, FAULTY, FINAL, held, ranges} from './model.js';
 
 const FUTURE = 0.07;      // of the width, for estimates
@@ -49,7 +49,7 @@ export function drawTimeline(canvas, model, view, height) {
     text(c, 'jobsub -n 1-8 python -m pliant.examples.heat', middle, (top + bottom) / 2 + 12, COLOURS.ink3, 'center');
     result = {hits: []};
   } else if (peak > MOST_BANDS) result = drawUsers(c, scale, view, jobs, now, y, peak);
-  else result = drawBands(c, scale, view, jobs, now, y);
+  else result = drawBands(c, scale, view, byStart(jobs), now, y);
   drawUnusable(c, scale, model, now, y);
   nowLine(c, scale, now, top, bottom);
   return result;
@@ -120,6 +120,7 @@ function roomFrom(scale, pieces, first, y) {
     const height = bottom - top, width = scale.x(p.b) - x, area = Math.min(130, width) * Math.min(24, height) + width / 100;
     if (height < 13) break;
     if (area > best.area) best = {area, height, width, x, top, bottom};
+    if (width >= 130) break;  // a name fits: a longer piece would only be lower
   }
   return best;
 }
@@ -153,14 +154,20 @@ function drawUsers(c, scale, view, jobs, now, y, peak) {
   return {hits: [], users, peak};
 }
 
-/** Draw how many processors are usable now, and hatch those of drained and lost nodes. */
+/** Draw how many processors were usable, and hatch those of drained and lost nodes. */
 function drawUnusable(c, scale, model, now, y) {
-  const usable = model.usable, x = scale.x(Math.min(now, scale.t1));
-  if (!model.processors) return;
+  const steps = model.header.usable || [], until = Math.min(now, scale.t1);
   c.setLineDash([4, 3]);
-  line(c, Math.max(scale.left, x - 60), y(usable), Math.max(scale.left, x), y(usable), COLOURS.ink3, 1.25);
+  steps.forEach(([start, n], k) => {
+    const a = Math.max(scale.t0, start), b = Math.min(until, steps[k + 1]?.[0] ?? until);
+    if (a >= b) return;
+    line(c, scale.x(a), y(n), scale.x(b), y(n), COLOURS.ink3, 1.25);
+    if (k && start >= scale.t0) line(c, scale.x(a), y(steps[k - 1][1]), scale.x(a), y(n), COLOURS.ink3, 1.25);
+    c.setLineDash([]);
+    if (n < model.processors) hatch(c, scale.x(a), y(model.processors), scale.x(b) - scale.x(a), y(n) - y(model.processors), COLOURS.line2);
+    c.setLineDash([4, 3]);
+  });
   c.setLineDash([]);
-  if (usable < model.processors && now <= scale.t1) hatch(c, x, y(model.processors), scale.right - x, y(usable) - y(model.processors), COLOURS.line2);
 }
 
 function drawRows(canvas, model, view, height, t0, t1) {
@@ -286,14 +293,15 @@ export function drawLoad(canvas, model, view) {
   const height = 116, [c, width] = begin(canvas, height), now = model.header.now;
   const [t0, t1] = edges(view, now), scale = timeScale(t0, t1, leftOf(view, model, width), width - RIGHT);
   const until = Math.min(now, t1), jobs = [...model.jobs.values()], total = Math.max(1, model.processors);
-  const used = steps(usedChanges(jobs), t0, until), waiting = steps(waitChanges(jobs, j => FINAL.has(j.state)), t0, until);
-  const most = Math.max(...waiting.map(p => p[1]));
-  const rows = [[used, total, 20, 52, COLOURS.accent, `Busy ${Math.round(Math.min(1, used[used.length - 1][1] / total) * 100)} %`],
-    [waiting, Math.max(4, most), 76, 110, COLOURS.warn, `Waiting ${waiting[waiting.length - 1][1]}${most ? ` (most ${most})` : ''}`]];
-  for (const [points, top, y0, y1, colour, words] of rows) {
+  const columns = Math.max(1, Math.round(scale.x(until) - scale.left));
+  const used = usedLevels(jobs, t0, until, now, columns), waiting = waitLevels(jobs, t0, until, now, columns);
+  const most = waiting.reduce((a, b) => Math.max(a, b), 0), last = levels => levels[levels.length - 1];
+  const rows = [[used, total, 20, 52, COLOURS.accent, `Busy ${Math.round(Math.min(1, last(used) / total) * 100)} %`],
+    [waiting, Math.max(4, most), 76, 110, COLOURS.warn, `Waiting ${last(waiting)}${most ? ` (most ${most})` : ''}`]];
+  for (const [levels, top, y0, y1, colour, words] of rows) {
     timeAxis(c, scale, y0, y1, false);
     line(c, scale.left, y1 + 0.5, scale.right, y1 + 0.5, COLOURS.line);
-    if (until > t0) stepArea(c, scale, points, v => y1 - Math.min(1, v / top) * (y1 - y0), y1, colour);
+    if (until > t0) stepArea(c, scale.left, levels, v => y1 - Math.min(1, v / top) * (y1 - y0), y1, colour);
     text(c, words, scale.left, y0 - 10, colour);
   }
   nowLine(c, scale, now, 20, 110);
