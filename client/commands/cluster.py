@@ -91,7 +91,7 @@ def _init(options: argparse.Namespace) -> int:
         f"cluster {made.cluster}: keys and certificates are in {directory}",
         f"fingerprint of the root: {_fingerprints(made)[0]}",
         *_describe_certificates(made, now),
-        f"{root_key} is needed once a year, for the next issuing certificate.",
+        f"{root_key} is needed only to renew the issuing authority, about every six months.",
         "It may be moved offline, to two places. The other files stay here, for their owner only.",
     ]
     print_lines(lines)

@@ -1,7 +1,7 @@
 """Issue certificates: a root signs an issuing authority, which signs server, nodes and agents.
 
-The root's key is used only to make an issuing authority, once a year, and can be kept offline. The
-issuing authority's key stays with the server, which signs nodes while it runs.
+The root's key is used only to make an issuing authority, about twice a year, and can be kept
+offline. The issuing authority's key stays with the server, which signs nodes while it runs.
 """
 
 from __future__ import annotations
