@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import email.parser
 import hashlib
+import importlib.util
 import io
 import json
+import marshal
 import os
 import re
 import subprocess
 import sys
 import tarfile
+import warnings
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.metadata import distribution
 from urllib.parse import unquote, urlparse
 
 from pliant.client.client_errors import ClientError
+from pliant.deploy.on_host.environment import COMPILED
 from pliant.deploy.planning.release import PLIANT, Wheel, normalise
 
 _MAX_PARTS = 6
@@ -69,17 +73,55 @@ def _needs(metadata: str) -> Iterator[str]:
                 yield normalise(match[0])
 
 
-def pack_wheels(folder: str, wheels: Mapping[str, str]) -> bytes:
-    """Return a tar archive of wheels, which an agent unpacks."""
+def pack_wheels(folder: str, wheels: Mapping[str, str], *, compiled: bool = False) -> bytes:
+    """Return a tar archive of wheels, which an agent unpacks.
+
+    Args:
+        folder: of the wheels.
+        wheels: those that are packed.
+        compiled: add their modules as this Python compiles them, so that not every host has to:
+            that takes two thirds of an installation.
+    """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name in wheels:
             with open(os.path.join(folder, name), "rb") as file:
-                content = file.read()
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
+                _add(archive, name, file.read())
+        if compiled:
+            _add(archive, COMPILED, _compile_wheels(folder, wheels))
     return buffer.getvalue()
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    archive.addfile(info, io.BytesIO(content))
+
+
+def _compile_wheels(folder: str, wheels: Collection[str]) -> bytes:
+    """Return an archive of the compiled modules of wheels, by the path of the source."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as made:
+        for wheel in wheels:
+            with zipfile.ZipFile(os.path.join(folder, wheel)) as archive:
+                for name in archive.namelist():
+                    is_module = name.endswith(".py") and ".data/" not in name
+                    if is_module and (code := _compile(name, archive.read(name))):
+                        made.writestr(name, code)
+    return buffer.getvalue()
+
+
+def _compile(name: str, source: bytes) -> bytes:
+    """Return a module in the form of PEP 552, whose validity does not depend on file times."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the sources of others
+            code = compile(source, name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return b""  # a template, or a test of syntax errors
+    flags = (1).to_bytes(4, "little")  # by the hash of the source, which is not checked
+    hashed = importlib.util.source_hash(source)
+    return importlib.util.MAGIC_NUMBER + flags + hashed + marshal.dumps(code)
 
 
 def default_requirement() -> str:

@@ -6,11 +6,14 @@ import os
 import pwd
 import shutil
 import subprocess
+import time
 from typing import Any, BinaryIO
 
 from pliant.deploy.on_host.host_error import HostError
 from pliant.deploy.on_host.manifest import changed_manifest
 
+_COMMAND_TIMEOUT_S = 300.0
+_RETRY_S = 0.5
 #: sshd passes a short PATH on, without the folders of administration commands.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -18,11 +21,8 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 def make_account(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
     """Make a system account whose home is the state folder, if it does not exist."""
     name = arguments["account"]
-    try:
-        pwd.getpwnam(name)
+    if has_account(name):
         return {}
-    except KeyError:
-        pass
     useradd = shutil.which("useradd", path=PATH)
     if useradd is None:
         raise HostError(f"account {name}: there is no useradd", "make the account by hand")
@@ -32,6 +32,15 @@ def make_account(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any
     with changed_manifest(arguments["prefix"]) as record:
         record["account"] = name
     return {}
+
+
+def has_account(name: str) -> bool:
+    """Return whether there is an account."""
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
 
 
 def find_user(account: str) -> pwd.struct_passwd:
@@ -69,19 +78,27 @@ def environment(arguments: dict[str, Any]) -> dict[str, str]:
 
 
 def run_command(arguments: dict[str, Any], payload: BinaryIO) -> dict[str, Any]:
-    """Run a command as an account, with the payload as its input; return its output."""
+    """Run a command as an account, with the payload as its input; return its output.
+
+    With ``retry_s``, a command that fails is tried again for this long.
+    """
     as_root = arguments.get("as_root", False)
-    done = subprocess.run(
-        arguments["argv"],
-        input=payload.read(),
-        capture_output=True,
-        check=False,
-        cwd="/",
-        umask=0o077,
-        env=environment(arguments),
-        timeout=arguments.get("timeout_s", 120),
-        **({} if as_root else run_as(arguments["account"])),
-    )
+    content, deadline = payload.read(), time.monotonic() + arguments.get("retry_s", 0)
+    while True:
+        done = subprocess.run(
+            arguments["argv"],
+            input=content,
+            capture_output=True,
+            check=False,
+            cwd="/",
+            umask=0o077,
+            env=environment(arguments),
+            timeout=_COMMAND_TIMEOUT_S,
+            **({} if as_root else run_as(arguments["account"])),
+        )
+        if done.returncode == 0 or time.monotonic() >= deadline:
+            break
+        time.sleep(_RETRY_S)
     if done.returncode != 0 and not arguments.get("may_fail", False):
         said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
         raise HostError(f"`{_shown(arguments['argv'])}` ended with {done.returncode}: {said}")

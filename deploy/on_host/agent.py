@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 from pliant.deploy.on_host.accounts import PATH, make_account, run_command
-from pliant.deploy.on_host.cluster_nodes import list_nodes, wait_node
+from pliant.deploy.on_host.cluster_nodes import list_nodes, run_server_command, wait_node
 from pliant.deploy.on_host.daemons import (
     start_daemon,
     start_unit,
@@ -40,6 +40,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "start-daemon": start_daemon,
     "stop-daemon": stop_daemon,
     "wait-connected": wait_connected,
+    "run-server-command": run_server_command,
     "list-nodes": list_nodes,
     "wait-node": wait_node,
     "use-systemd": use_systemd,

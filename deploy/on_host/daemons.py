@@ -9,7 +9,7 @@ import subprocess
 import time
 from typing import Any, BinaryIO
 
-from pliant.deploy.on_host.accounts import check, environment, run_as
+from pliant.deploy.on_host.accounts import check, environment, has_account, run_as
 from pliant.deploy.on_host.host_error import HostError
 from pliant.deploy.on_host.manifest import changed_manifest
 from pliant.deploy.on_host.processes import end_process, find_daemons
@@ -130,9 +130,12 @@ def stop_daemon(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]
     return {}
 
 
-def use_systemd(_arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
+def use_systemd(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
     """Apply new units, accounts and folders: what the files of systemd describe."""
-    check(["systemd-sysusers"])
+    with changed_manifest(arguments["prefix"]) as record:
+        if not has_account(arguments["account"]):
+            check(["systemd-sysusers"])
+            record["account"] = arguments["account"]
     check(["systemd-tmpfiles", "--create"])
     check(["systemctl", "daemon-reload"])
     return {}
@@ -163,6 +166,6 @@ def start_unit(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
 
 def stop_unit(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
     """Stop and disable a unit; jobs keep running."""
-    if os.path.exists(f"/etc/systemd/system/{arguments['unit']}"):
+    if os.path.exists(f"/etc/systemd/system/{arguments['unit']}.service"):
         check(["systemctl", "disable", "--now", arguments["unit"]])
     return {}

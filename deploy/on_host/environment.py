@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import compileall
 import hashlib
+import importlib.util
+import io
 import json
 import os
 import shutil
 import sys
 import tarfile
 import venv
+import zipfile
 from typing import Any, BinaryIO
 
 from pliant.deploy.on_host.host_error import HostError
@@ -21,6 +24,9 @@ from pliant.deploy.on_host.manifest import changed_manifest, replace_file
 from pliant.deploy.on_host.probe import COMPLETE
 from pliant.deploy.on_host.processes import find_processes
 from pliant.deploy.on_host.wheels import WheelInstaller
+
+#: Name of the archive of compiled modules among the wheels.
+COMPILED = "compiled.zip"
 
 
 def install_environment(arguments: dict[str, Any], payload: BinaryIO) -> dict[str, Any]:
@@ -54,18 +60,37 @@ def _make(folder: str, wheels: dict[str, str], payload: BinaryIO) -> None:
     site = os.path.join(folder, "lib", version, "site-packages")
     installer = WheelInstaller(folder, site)
     missing = dict(wheels)
+    compiled = b""
     with tarfile.open(fileobj=payload, mode="r|") as archive:
         for member in archive:
             file = archive.extractfile(member)
             content = file.read() if file else b""
+            if member.name == COMPILED:
+                compiled = content
+                continue
             if missing.pop(member.name, None) != hashlib.sha256(content).hexdigest():
                 raise HostError(f"{member.name} changed on its way", "run the command again")
             installer.install(member.name, content)
     if missing:
         raise HostError(f"{', '.join(missing)} did not arrive", "run the command again")
     # The daemons may not write into the folder, and would compile all modules at each start.
-    compileall.compile_dir(site, quiet=2)
+    if compiled:
+        _write_compiled(site, compiled)
+    else:
+        compileall.compile_dir(site, quiet=2)
     replace_file(os.path.join(folder, COMPLETE), json.dumps({"wheels": wheels}) + "\n")
+
+
+def _write_compiled(site: str, content: bytes) -> None:
+    """Write modules that were compiled for this version of Python."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for name in archive.namelist():
+            source = os.path.join(site, *name.split("/"))
+            if os.path.isfile(source):
+                target = importlib.util.cache_from_source(source)
+                os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+                with open(target, "wb") as file:
+                    file.write(archive.read(name))
 
 
 def switch_environment(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:

@@ -37,6 +37,7 @@ def probe(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
     prefix, state = arguments["prefix"], arguments["state"]
     return {
         "python": list(sys.version_info[:3]),
+        "magic": importlib.util.MAGIC_NUMBER.hex(),
         "has_venv": importlib.util.find_spec("venv") is not None,
         "machine": platform.machine(),
         "glibc": platform.libc_ver()[1],

@@ -33,6 +33,8 @@ def remove_all(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
             end_process(daemons[name].pid, STOP_TIMEOUT_S)
     for process in find_processes(prefix):
         end_process(process.pid, STOP_TIMEOUT_S)
+    if record["units"]:
+        check(["systemctl", "disable", "--now", "pliant.target"])
     for path in record["files"]:
         _unlink(path)
     if record["units"]:

@@ -32,6 +32,8 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The facts of a host (`on_host.probe`)."""
 
     python: tuple[int, int, int]
+    #: Version of compiled modules, as hexadecimal digits.
+    magic: str
     has_venv: bool
     machine: str
     #: Such as ``2.36``; empty if the C library is another one.

@@ -102,16 +102,14 @@ def join_step(cluster: Cluster, host: Host, environment: str) -> Step:
 
 def token_arguments(cluster: Cluster, host: Host) -> dict[str, Any]:
     """Return arguments of the command that makes a join token on the server's host."""
-    server = cluster.server
-    program = os.path.join(server.folders.environment("current"), "bin", "pliant")
     if Role.NODE in host.roles:
         slots = [] if host.slots is None else ["--slots", str(host.slots)]
         which = ["--node", host.name, *slots]
     else:
         which = ["--login-agent", host.name]
     port = int(cluster.listen.rpartition(":")[2]) + 2
-    argv = [program, "cluster", "token", *which, "--server", f"{cluster.server_address}:{port}"]
-    return {**account_arguments(cluster, server), "argv": argv}
+    words = ["pliant", "cluster", "token", *which, "--server", f"{cluster.server_address}:{port}"]
+    return {**account_arguments(cluster, cluster.server), "words": words}
 
 
 def wait_steps(cluster: Cluster, host: Host) -> Iterator[Step]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
 
-from pliant.core.support.plural import plural
 from pliant.deploy.planning.cluster import Cluster, Host, Role
 from pliant.deploy.planning.facts import HostFacts
 from pliant.deploy.planning.host_daemons import account_arguments, daemon_names, stop_steps
@@ -19,12 +19,24 @@ from pliant.deploy.planning.settings_files import (
 from pliant.deploy.planning.steps import Phase, Plan, Step
 
 
+class NodeUse(NamedTuple):
+    """A node as the server lists it."""
+
+    state: str
+    #: Slots that jobs use.
+    used: int
+
+
+_STOPPING_S = 30
+
+
 def plan_removal(
     cluster: Cluster,
     host: Host,
     facts: HostFacts,
     *,
-    used: int,
+    nodes: Mapping[str, NodeUse],
+    removed: Collection[str],
     end_jobs: bool,
     with_server: bool,
 ) -> Plan:
@@ -34,21 +46,32 @@ def plan_removal(
         cluster: the hosts file.
         host: one of its hosts.
         facts: of this host.
-        used: slots of the node that jobs use.
-        end_jobs: end jobs that run on the host.
+        nodes: those that the server has, by name; none if it cannot be asked.
+        removed: names of the hosts from which Pliant is removed.
+        end_jobs: end jobs that run on the hosts.
         with_server: the server is removed, too, so it need not be told.
 
     Raises:
-        PlanError: jobs run on the host, or the host belongs to another cluster.
+        PlanError: jobs run on the host, nodes would lose their server, or the host belongs to
+            another cluster.
     """
     if facts.manifest is None:
         return Plan(())
     if facts.manifest.cluster not in ("", cluster.name):
         raise PlanError(f"the host belongs to cluster {facts.manifest.cluster}: use its hosts file")
-    if used and not end_jobs:
+    if Role.SERVER in host.roles:
+        left = sorted(
+            name for name, use in nodes.items() if use.state != "LOST" and name not in removed
+        )
+        if left:
+            raise PlanError(f"{', '.join(left)} would lose their server: remove them, too")
+        busy = sorted(name for name, use in nodes.items() if use.used)
+    else:
+        busy = [host.name] if host.name in nodes and nodes[host.name].used else []
+    if busy and not end_jobs:
+        names = ",".join(busy)
         raise PlanError(
-            f"jobs use {plural(used, 'slot')} of the node: drain it and wait (`pliant node drain "
-            f"{host.name}`), or use --end-jobs"
+            f"jobs run on {names}: drain and wait (`pliant node drain {names}`), or use --end-jobs"
         )
     return Plan(tuple(_steps(cluster, host, facts, with_server=with_server)))
 
@@ -70,7 +93,8 @@ def _steps(cluster: Cluster, host: Host, facts: HostFacts, *, with_server: bool)
         yield Step(
             "end jobs and their processes",
             "run-command",
-            {**base, "argv": argv},
+            # The launcher holds the lock of the controller for a moment after it was stopped.
+            {**base, "argv": argv, "retry_s": _STOPPING_S},
             phase=Phase.START,
         )
     if "pliant-helper" in manifest.units:
@@ -101,17 +125,16 @@ def _helper_folders(cluster: Cluster) -> list[str]:
 def _withdrawal(cluster: Cluster, host: Host) -> Iterator[Step]:
     """Yield the steps after which the server does not know the host any more."""
     server = cluster.server
-    program = os.path.join(server.folders.environment("current"), "bin", "pliant")
     is_node = Role.NODE in host.roles
-    revoke = [program, "cluster", "revoke", host.name, *([] if is_node else ["--login-agents"])]
+    revoke = ["pliant", "cluster", "revoke", host.name, *([] if is_node else ["--login-agents"])]
     commands = [("revoke its certificate", revoke)]
     if is_node:
-        commands.append(("take it off the list of nodes", [program, "node", "remove", host.name]))
-    for text, argv in commands:
+        commands.append(("take it off the list of nodes", ["pliant", "node", "remove", host.name]))
+    for text, words in commands:
         yield Step(
             text,
-            "run-command",
-            {**account_arguments(cluster, server), "argv": argv, "may_fail": True},
+            "run-server-command",
+            {**account_arguments(cluster, server), "words": words, "may_fail": True},
             phase=Phase.START,
             on_server=True,
         )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import MAGIC_NUMBER
 
 import msgspec
 
@@ -21,7 +22,7 @@ from pliant.deploy.planning.cluster import Cluster, Host
 from pliant.deploy.planning.host_daemons import account_arguments, token_arguments
 from pliant.deploy.planning.plan import PlanError, plan_deployment, plan_rollback
 from pliant.deploy.planning.release import Platform, Release, ReleaseError, Wheel, choose_release
-from pliant.deploy.planning.removal import plan_removal
+from pliant.deploy.planning.removal import NodeUse, plan_removal
 from pliant.deploy.planning.steps import Payload, Phase, Plan, Step
 from pliant.deploy.rollout.agent_session import AgentSession
 from pliant.deploy.rollout.host_run import HostRun
@@ -67,7 +68,7 @@ class Deployment:
             HostRun(host, AgentSession(host, cluster.known_hosts), host.name in selected)
             for host in hosts
         ]
-        self._archives: dict[str, bytes] = {}
+        self._archives: dict[tuple[object, ...], bytes] = {}
         self._archive_lock = threading.Lock()
 
     @property
@@ -86,7 +87,9 @@ class Deployment:
         try:
             self._each(self.runs, self._probe)
             self._check_shared_folders()
-            self._each(self.runs, self._check_and_plan)
+            # The plan to remove a node depends on whether the server is removed, too.
+            self._check_and_plan(self._server)
+            self._each(self.runs[1:], self._check_and_plan)
             if self._orders.is_dry_run or self._orders.mode is Mode.CHECK:
                 return
             self._carry_out()
@@ -165,20 +168,21 @@ class Deployment:
                     self._cluster,
                     run.host,
                     run.facts,
-                    used=self._used_slots(run),
+                    nodes=self._nodes(),
+                    removed=[each.name for each in self._orders.hosts],
                     end_jobs=self._orders.end_jobs,
-                    with_server=self._server.is_selected,
+                    with_server=self._server.is_selected and not self._server.has_failed,
                 )
         return Plan(())
 
-    def _used_slots(self, run: HostRun) -> int:
-        """Return how many slots of a node jobs use, as far as the server can be asked."""
+    def _nodes(self) -> dict[str, NodeUse]:
+        """Return the nodes that the server has; none if it cannot be asked."""
         server = self._server
         if server.facts is None or "server" not in server.facts.daemons:
-            return 0
+            return {}
         arguments = account_arguments(self._cluster, server.host)
-        nodes = server.session.call("list-nodes", arguments, step="ask the server")["nodes"]
-        return int(nodes.get(run.name, ["", 0])[1])
+        found = server.session.call("list-nodes", arguments, step="ask the server")["nodes"]
+        return {name: NodeUse(str(state), int(used)) for name, (state, used) in found.items()}
 
     # ---------------------------------------------------------------- steps
 
@@ -239,20 +243,24 @@ class Deployment:
     def _payload(self, run: HostRun, step: Step) -> bytes:
         match step.payload:
             case Payload.WHEELS:
-                return self._archive(step.arguments["wheels"])
+                assert run.facts is not None
+                return self._archive(step.arguments["wheels"], run.facts.magic)
             case Payload.TOKEN:
                 arguments = token_arguments(self._cluster, run.host)
                 made = self._server.session.call(
-                    "run-command", arguments, step="make a join token on the server's host"
+                    "run-server-command", arguments, step="make a join token on the server's host"
                 )
                 return str(made["stdout"]).strip().encode("ascii") + b"\n"
         return b""
 
-    def _archive(self, wheels: dict[str, str]) -> bytes:
-        key = "\n".join(wheels)
+    def _archive(self, wheels: dict[str, str], magic: str) -> bytes:
+        """Return the archive for a host whose compiled modules have a version."""
+        compiled = magic == MAGIC_NUMBER.hex()
+        key = (compiled, *wheels)
         with self._archive_lock:
             if key not in self._archives:
-                self._archives[key] = pack_wheels(self._orders.wheelhouse, wheels)
+                folder = self._orders.wheelhouse
+                self._archives[key] = pack_wheels(folder, wheels, compiled=compiled)
             return self._archives[key]
 
     def _each(self, runs: Sequence[HostRun], work: Callable[[HostRun], None]) -> None:

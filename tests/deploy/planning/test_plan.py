@@ -15,7 +15,7 @@ from pliant.deploy.planning.facts import Daemon, HostFacts, Manifest
 from pliant.deploy.planning.host_daemons import daemon_names, token_arguments
 from pliant.deploy.planning.plan import PlanError, plan_deployment, plan_rollback
 from pliant.deploy.planning.release import Release
-from pliant.deploy.planning.removal import plan_removal
+from pliant.deploy.planning.removal import NodeUse, plan_removal
 from pliant.deploy.planning.steps import Payload, Phase, Plan
 
 PLAIN = "account: alice\nhelper: false"
@@ -89,7 +89,7 @@ def test_a_bare_node_joins_with_a_token_of_the_server(tmp_path: Path) -> None:
         "switch-environment",
     ]
     (host,) = cluster.select(["n1"])
-    token = token_arguments(cluster, host)["argv"]
+    token = token_arguments(cluster, host)["words"]
     assert token[1:] == (
         ["cluster", "token", "--node", "n1", "--slots", "4", "--server", "10.0.0.1:7002"]
     )
@@ -207,7 +207,7 @@ def test_a_rollback_ends_an_upgrade_that_failed(tmp_path: Path) -> None:
 
 def removal(facts: HostFacts, cluster: Cluster, **more: Any) -> Plan:
     (host,) = cluster.select(["n1"])
-    arguments = {"used": 0, "end_jobs": False, "with_server": True} | more
+    arguments = {"nodes": {}, "removed": ["n1"], "end_jobs": False, "with_server": True} | more
     return plan_removal(cluster, host, facts, **arguments)
 
 
@@ -217,7 +217,7 @@ def test_a_removal_stops_daemons_first_and_tells_the_server(tmp_path: Path) -> N
     words = operations(removal(facts, cluster))
     assert words == ["stop-daemon", "run-command", "remove-all"]
     found = removal(facts, cluster, with_server=False)
-    assert [step.arguments["argv"][1:3] for step in found.steps if step.on_server] == (
+    assert [step.arguments["words"][1:3] for step in found.steps if step.on_server] == (
         [["cluster", "revoke"], ["node", "remove"]]
     )
 
@@ -225,9 +225,35 @@ def test_a_removal_stops_daemons_first_and_tells_the_server(tmp_path: Path) -> N
 def test_a_host_with_jobs_is_removed_only_if_that_is_wanted(tmp_path: Path) -> None:
     cluster = make_cluster(tmp_path, PLAIN)
     facts = deployed(cluster, "n1")
+    nodes = {"n1": NodeUse("UP", 3), "n2": NodeUse("UP", 0)}
     with pytest.raises(PlanError, match="--end-jobs"):
-        removal(facts, cluster, used=3)
-    assert removal(facts, cluster, used=3, end_jobs=True).steps
+        removal(facts, cluster, nodes=nodes)
+    assert removal(facts, cluster, nodes=nodes, end_jobs=True).steps
+    assert removal(facts, cluster, nodes={"n2": NodeUse("UP", 3)}).steps
+
+
+def test_the_server_is_not_removed_before_its_nodes_and_their_jobs(tmp_path: Path) -> None:
+    cluster = make_cluster(tmp_path, PLAIN)
+    (head,) = cluster.select(["head"])
+    facts = deployed(cluster, "head")
+
+    def plan_head(node: NodeUse, *removed: str, end_jobs: bool = False) -> Plan:
+        return plan_removal(
+            cluster,
+            head,
+            facts,
+            nodes={"n1": node},
+            removed=["head", *removed],
+            end_jobs=end_jobs,
+            with_server=True,
+        )
+
+    with pytest.raises(PlanError, match="n1 would lose"):
+        plan_head(NodeUse("UP", 0))
+    with pytest.raises(PlanError, match="--end-jobs"):
+        plan_head(NodeUse("UP", 2), "n1")
+    assert plan_head(NodeUse("UP", 2), "n1", end_jobs=True).steps
+    assert plan_head(NodeUse("LOST", 0)).steps
 
 
 def test_a_host_of_another_cluster_is_not_removed(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def bare_facts(cluster: Cluster, name: str, **changes: Any) -> HostFacts:
     number = cluster.hosts.index(host) + 1
     facts = HostFacts(
         python=(3, 11, 2),
+        magic="a70d0d0a",
         has_venv=True,
         machine="x86_64",
         glibc="2.36",

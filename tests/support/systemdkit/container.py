@@ -50,7 +50,9 @@ class Container:
         children = Path(f"/proc/{self._nspawn}/task/{self._nspawn}/children").read_text()
         return int(children.split()[0]) if children else 0
 
-    def run(self, *command: str, check: bool = True, **variables: str) -> str:
+    def run(
+        self, *command: str, check: bool = True, timeout_s: float = 90, **variables: str
+    ) -> str:
         """Run a command as root; return its output without blanks at its ends."""
         enter = ["nsenter", "-t", str(self.first_process()), "-a", "--"]
         environment = [f"{name}={value}" for name, value in (_ENVIRONMENT | variables).items()]
@@ -61,7 +63,7 @@ class Container:
             stderr=subprocess.STDOUT if check else subprocess.DEVNULL,
             text=True,
             cwd="/",
-            timeout=90,
+            timeout=timeout_s,
         )
         assert done.returncode == 0 or not check, f"{command}: {done.stdout}"
         return done.stdout.strip()
