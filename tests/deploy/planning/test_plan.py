@@ -207,7 +207,13 @@ def test_a_rollback_ends_an_upgrade_that_failed(tmp_path: Path) -> None:
 
 def removal(facts: HostFacts, cluster: Cluster, **more: Any) -> Plan:
     (host,) = cluster.select(["n1"])
-    arguments = {"nodes": {}, "removed": ["n1"], "end_jobs": False, "with_server": True} | more
+    arguments: dict[str, Any] = {
+        "nodes": {},
+        "removed": ["n1"],
+        "end_jobs": False,
+        "with_server": True,
+        **more,
+    }
     return plan_removal(cluster, host, facts, **arguments)
 
 

@@ -29,6 +29,8 @@ _PATH = f"{PREFIX}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 _COMMANDS = ("pliant", "jobsub", "jobstat", "jobctl", "jobdel", "nodestat")
 #: systemd powers the container off.
 _POWER_OFF = signal.SIGRTMIN + 4
+#: The longest time of a command.
+_TIMEOUT_S = 90.0
 _ENVIRONMENT = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": "/root"}
 
 
@@ -51,7 +53,7 @@ class Container:
         return int(children.split()[0]) if children else 0
 
     def run(
-        self, *command: str, check: bool = True, timeout_s: float = 90, **variables: str
+        self, *command: str, check: bool = True, timeout_s: float = _TIMEOUT_S, **variables: str
     ) -> str:
         """Run a command as root; return its output without blanks at its ends."""
         enter = ["nsenter", "-t", str(self.first_process()), "-a", "--"]
@@ -70,7 +72,8 @@ class Container:
 
     def run_as(self, account: str, *command: str, check: bool = True, **variables: str) -> str:
         """Run a command as an account."""
-        return self.run("runuser", "-u", account, "--", *command, check=check, **variables)
+        words = ("runuser", "-u", account, "--", *command)
+        return self.run(*words, check=check, timeout_s=_TIMEOUT_S, **variables)
 
     def show(self, unit: str, name: str) -> str:
         """Return a property of a unit."""
