@@ -47,7 +47,9 @@ def add_hosts_action(actions: Any) -> None:
     modes = parser.add_mutually_exclusive_group()
     modes.add_argument("--check", action="store_true", help="report on each host, change nothing")
     modes.add_argument(
-        "--upgrade", action="store_true", help="replace another release, one host after the other"
+        "--upgrade",
+        action="store_true",
+        help="replace another release, and restart the daemons one host after the other",
     )
     modes.add_argument(
         "--rollback", action="store_true", help="return to the release before the last upgrade"
@@ -67,7 +69,7 @@ def add_hosts_action(actions: Any) -> None:
         type=bounded_int(1, _MAX_PARALLEL),
         default=16,
         metavar="N",
-        help="hosts that are worked on at the same time (16)",
+        help="how many hosts are changed at the same time (16)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(act=_deploy)

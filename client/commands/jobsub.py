@@ -103,8 +103,8 @@ def _add_size_options(parser: Parser) -> None:
         "--estimate",
         type=_span,
         metavar="T",
-        help="how long it may well take on its preferred size, else on its smallest: for planning "
-        "only, unless the strategy promises starts by estimates",
+        help="its expected run time at its preferred size, or else at its smallest: for planning "
+        "only, unless the strategy promises start times that are based on estimates",
     )
     group.add_argument(
         "--speedup",
