@@ -99,14 +99,16 @@ def choose_release(wheels: Collection[Wheel], platform: Platform) -> Release:
     chosen: dict[str, Wheel] = {}
     versions: dict[str, set[str]] = {}
     for wheel in sorted(wheels, key=lambda each: each.file):
-        versions.setdefault(wheel.distribution, set()).add(wheel.version)
+        found = versions.setdefault(wheel.distribution, set())
         if wheel.fits(platform):
+            # Another Python may need another version, because packages drop old Pythons.
+            found.add(wheel.version)
             # Names sort a wheel for one Python before one for any: `cp311` before `py3`.
             chosen.setdefault(wheel.distribution, wheel)
-    for name, found in versions.items():
-        if len(found) > 1:
+    for name, fitting in versions.items():
+        if len(fitting) > 1:
             raise ReleaseError(
-                f"the wheelhouse has {name} in versions {', '.join(sorted(found))}: remove all but "
+                f"the wheelhouse has {name} in versions {', '.join(sorted(fitting))}: remove all but "
                 "one"
             )
     if missing := sorted(set(_missing(versions, chosen))):

@@ -58,6 +58,16 @@ def test_each_host_gets_the_wheels_of_its_python_and_the_same_name_for_the_same_
     assert one.environment.startswith("env-1.0-")
 
 
+def test_hosts_with_another_python_may_need_another_version() -> None:
+    found = wheels(
+        "pliant-1.0-py3-none-any.whl",
+        "numpy-2.4-cp311-cp311-manylinux_2_28_x86_64.whl",
+        "numpy-2.5-cp312-cp312-manylinux_2_28_x86_64.whl",
+    )
+    for minor, file in ((11, found[1].file), (12, found[2].file)):
+        assert file in choose_release(found, Platform((3, minor), "x86_64", (2, 36))).wheels
+
+
 @pytest.mark.parametrize(
     ("files", "word"),
     [
