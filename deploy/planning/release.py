@@ -107,9 +107,9 @@ def choose_release(wheels: Collection[Wheel], platform: Platform) -> Release:
             chosen.setdefault(wheel.distribution, wheel)
     for name, fitting in versions.items():
         if len(fitting) > 1:
+            listed = ", ".join(sorted(fitting))
             raise ReleaseError(
-                f"the wheelhouse has {name} in versions {', '.join(sorted(fitting))}: remove all but "
-                "one"
+                f"the wheelhouse has {name} in versions {listed}: remove all but one of them"
             )
     if missing := sorted(set(_missing(versions, chosen))):
         raise ReleaseError(
