@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pliant.simulator.confidence import Interval, interval
 from pliant.simulator.experiments.definition.definitions import CurvePlot, Experiment
-from pliant.simulator.multicluster.grid_metrics import curve_points
+from pliant.simulator.multicluster.metric_names import curve_points
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from pliant.simulator.experiments.verdicts import (
     judge,
     summary,
 )
-from pliant.simulator.multicluster.grid_metrics import TOTALS as TOTALS_OF_CLUSTERS
+from pliant.simulator.multicluster.metric_names import TOTALS as TOTALS_OF_CLUSTERS
 from pliant.simulator.run.metrics import TOTALS as TOTALS_OF_ONE_SERVER
 
 TOTALS = TOTALS_OF_ONE_SERVER | TOTALS_OF_CLUSTERS

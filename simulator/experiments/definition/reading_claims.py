@@ -24,7 +24,7 @@ from pliant.simulator.experiments.definition.definitions import (
     Tolerance,
     Tree,
 )
-from pliant.simulator.multicluster.grid_metrics import DISTRIBUTIONS, SERIES
+from pliant.simulator.multicluster.metric_names import DISTRIBUTIONS, SERIES
 
 _CLAIM: Mapping[str, type] = {
     "metric": str,

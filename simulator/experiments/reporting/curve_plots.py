@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pliant.simulator.experiments.curves import MeasuredCurves
 from pliant.simulator.experiments.results import ExperimentOutcome
-from pliant.simulator.multicluster.grid_metrics import DISTRIBUTIONS
+from pliant.simulator.multicluster.metric_names import DISTRIBUTIONS
 from pliant.simulator.pictures.figure import (
     COLOURS,
     can_draw,

@@ -18,7 +18,7 @@ from pliant.simulator.inputs.failures import parse_failures
 from pliant.simulator.inputs.settings import Settings, parse_clusters
 from pliant.simulator.inputs.swf import read_swf
 from pliant.simulator.inputs.workload import SimJob, Workload, WorkloadError
-from pliant.simulator.multicluster.grid_metrics import DESCRIPTIONS as DESCRIPTIONS_OF_CLUSTERS
+from pliant.simulator.multicluster.metric_names import DESCRIPTIONS as DESCRIPTIONS_OF_CLUSTERS
 from pliant.simulator.run.metrics import DESCRIPTIONS
 from pliant.simulator.run.result import JobRecord
 from pliant.simulator.run.simulate import simulate

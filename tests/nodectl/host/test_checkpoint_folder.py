@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import shutil
+import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,20 +24,26 @@ def test_a_folder_that_is_not_shared_is_named(tmp_path: Path) -> None:
     assert read_test(tmp_path / "link", for_users=False).content == b""
 
 
-def test_users_need_to_write(tmp_path: Path) -> None:
-    folder = tmp_path / "saves"
-    folder.mkdir()
+@pytest.fixture
+def open_base() -> Iterator[Path]:
+    """Return a folder that all accounts can enter, as the folders of other fixtures may not be."""
+    base = Path(tempfile.mkdtemp(prefix="pliant-"))
+    base.chmod(0o755)
+    yield base
+    shutil.rmtree(base)
+
+
+def test_users_need_to_write(open_base: Path) -> None:
+    folder = open_base / "saves"
+    folder.mkdir(mode=0o755)
     (folder / "file").write_bytes(b"nonce")
-    for parent in (folder, *folder.parents):
-        if parent.stat().st_uid == os.getuid() and parent.is_relative_to(tmp_path.parents[1]):
-            parent.chmod(0o755)
     assert "chmod 1777" in read_test(folder / "file", for_users=True).problem
     folder.chmod(0o777)
     assert "chmod 1777" in read_test(folder / "file", for_users=True).problem
     folder.chmod(0o1777)
     assert read_test(folder / "file", for_users=True) == (b"nonce", "")
-    tmp_path.chmod(0o700)
-    assert str(tmp_path) in read_test(folder / "file", for_users=True).problem
+    open_base.chmod(0o700)
+    assert str(open_base) in read_test(folder / "file", for_users=True).problem
 
 
 def test_a_file_system_that_hangs_stops_nothing(
