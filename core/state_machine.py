@@ -9,7 +9,7 @@ from typing import Any
 from pliant.core import events
 from pliant.core.commands import Command
 from pliant.core.handlers import (
-    applications,
+    application_sessions,
     donor_negotiation,
     drain,
     negotiation,
@@ -68,13 +68,13 @@ EVENT_HANDLERS: dict[type, Handler] = {
     events.NodeRemoved: node_registry.on_node_removed,
     events.WorldReady: node_handlers.on_world_ready,
     events.ProcessesExited: stuck_processes.on_processes_exited,
-    events.ApplicationRegistered: applications.on_application_registered,
-    events.ApplicationLeft: applications.on_application_left,
+    events.ApplicationRegistered: application_sessions.on_application_registered,
+    events.ApplicationLeft: application_sessions.on_application_left,
     events.StandbyReady: resize_after_agreement.on_standby_ready,
     events.OfferAnswered: negotiation.on_offer_answered,
     events.SizesRequested: size_requests.on_sizes_requested,
     events.RequestCancelled: size_requests.on_request_cancelled,
-    events.SpeedMeasured: applications.on_speed_measured,
+    events.SpeedMeasured: application_sessions.on_speed_measured,
     events.ResizeBegun: resize_after_agreement.on_resize_begun,
     events.ResizeDecided: resize_after_agreement.on_resize_decided,
     events.ResizeWithdrawn: resize_after_agreement.on_resize_withdrawn,

@@ -20,7 +20,7 @@ from pliant.protos.daemons.private_paths import open_private
 from pliant.protos.daemons.service_manager import ServiceManager
 from pliant.protos.daemons.users_folder import prepare_users_folder
 from pliant.protos.identity.grpc_tls import require_tls_1_3
-from pliant.server.locks import AlreadyRunningError, RunLock, ServerLock, started_ticks
+from pliant.server.folder_locks import AlreadyRunningError, RunLock, ServerLock, started_ticks
 from pliant.server.shutdown import ShutdownPipe
 from pliant.server.support.log_setup import log_to_stderr
 

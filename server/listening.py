@@ -40,8 +40,8 @@ from pliant.server.rpc.node_authentication import (
     NodeAuthenticator,
     SecretAuthenticator,
 )
+from pliant.server.rpc.node_liveness import NodeList
 from pliant.server.rpc.node_service import NodeService, ServerIdentity
-from pliant.server.rpc.nodelist import NodeList
 from pliant.server.rpc.pmi_barriers import BarrierService
 from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.support.clock import HybridClock

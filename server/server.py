@@ -44,8 +44,8 @@ from pliant.server.execution.execute import CoreLoop
 from pliant.server.execution.job_program_cache import ProgramCache
 from pliant.server.execution.planner import Planner
 from pliant.server.execution.start_orders import LaunchSettings
+from pliant.server.folder_locks import boot_id
 from pliant.server.listening import ServiceParts, Services
-from pliant.server.locks import boot_id
 from pliant.server.registry.checkpoint_dirs import CheckpointDirs
 from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
@@ -54,7 +54,7 @@ from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, StatusCache
 from pliant.server.rpc.checkpoint_removals import CheckpointRemovals
 from pliant.server.rpc.exit_collector import ExitCollector
 from pliant.server.rpc.grpc_server import GrpcServer
-from pliant.server.rpc.nodelist import NodeList
+from pliant.server.rpc.node_liveness import NodeList
 from pliant.server.rpc.pmi_barriers import BarrierService, BarrierTable
 from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.support.clock import CLOCK_KEY, resume_clock
@@ -198,7 +198,7 @@ class Server:
             self._job_ids,
         )
         self._submissions.shares = config.shares()
-        self._status.pending.limits = config.limits_of_users()
+        self._status.submission_limits.limits = config.limits_of_users()
         self._availability = AvailabilityQueries(
             self._core_loop,
             self._submissions,
@@ -259,7 +259,7 @@ class Server:
         self._config = config
         shares, user_limits = config.shares(), config.limits_of_users()
         self._submissions.shares = shares
-        self._status.pending.limits = user_limits
+        self._status.submission_limits.limits = user_limits
         self._core_loop.post(
             SettingsChanged(config.limits(), config.negotiation, shares, user_limits)
         )
@@ -330,7 +330,7 @@ class Server:
         commands = self._core.recover(self._clock.now())
         self._status.publish_nodes(self._core.nodes.values())
         self._status.strategy = self._core.strategy
-        self._status.pending.restore(self._reader.program_sizes())
+        self._status.submission_limits.restore(self._reader.program_sizes())
         for job, summary in [*stored.ended_jobs, *stored.open_jobs]:
             self._status.publish_summary(job.id, summary)
             self._status.publish_jobs([job])

@@ -1,9 +1,9 @@
 """``fpsma`` and ``egs``, each with ``+pra`` or ``+pwa`` (KOALA: Buisson et al. 2007, 5.2, 5.3).
 
-A strategy combines a malleability management policy (module ``fpsma_egs``) with a precedence
-(module ``koala_precedence``). The queue is scanned from head to tail, and later jobs may start
-before a job that does not fit. The strategy remembers how often a job could not be placed, and
-rejects a job that exceeds ``max-tries`` (4.1).
+A strategy combines a malleability management policy (module ``koala_malleability``) with a
+precedence (module ``koala_precedence``). The queue is scanned from head to tail, and later jobs may
+start before a job that does not fit. The strategy remembers how often a job could not be placed,
+and rejects a job that exceeds ``max-tries`` (4.1).
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.multicluster.placement_rules import PlacementRule
-from pliant.strategies.policies.fpsma_egs import Egs, Fpsma, MalleabilityPolicy
+from pliant.strategies.policies.koala_malleability import Egs, Fpsma, MalleabilityPolicy
 from pliant.strategies.policies.koala_precedence import Initial, Limits, Precedence, Round
 from pliant.strategies.policies.placement import cluster_of, processors_by_cluster
 from pliant.strategies.policies.queue_order import queue_with

@@ -103,7 +103,7 @@ ORDER = {
         client_errors slurm_options
         ssh
         site_settings
-        join_as_account paths terminal node_joining
+        join_for_account paths terminal node_joining
         connection submission
         waiting
         cluster listing
@@ -112,7 +112,7 @@ ORDER = {
         shell_completion resize_check run
     """,
     "server": """
-        locks shutdown support authentication
+        folder_locks shutdown support authentication
         registry
         authorisation
         config database

@@ -28,7 +28,7 @@ from pliant.server.backup.create import (
 from pliant.server.database.generation import FILE_NAME as GENERATION
 from pliant.server.database.generation import write_used
 from pliant.server.database.replaced_database_check import FILE_NAME as COMMITS
-from pliant.server.locks import ServerLock
+from pliant.server.folder_locks import ServerLock
 
 #: Starts of the original since the backup: so many, and one in each minute. Nodes refuse a server
 #: whose generation is 100000 ahead.

@@ -35,7 +35,7 @@ FLAT_COLLECTIVES = {
 #: disagree about who shares a node, and an operation that works node by node hangs. The algorithms
 #: above help most collectives, but not windows, Ireduce or Comm.Idup (measured with
 #: benchmarks/bench_operations.py). NOLOCAL helps all: every rank is a node of its own. Its price is
-#: that ranks of a node talk through the transport (benchmarks/bench_shared_memory_remedies.py), so
+#: that ranks of a node talk through the transport (benchmarks/bench_without_shared_memory.py), so
 #: jobs of one size keep shared memory.
 JOINED_WORLDS = {**FLAT_COLLECTIVES, "MPIR_CVAR_NOLOCAL": "1"}
 

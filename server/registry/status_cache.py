@@ -26,7 +26,7 @@ from pliant.server.registry.job_program import Summary
 from pliant.server.registry.job_selection import JobIndex, JobSelection
 from pliant.server.registry.node_map import Host, NodeMap
 from pliant.server.registry.node_status import NodeStatusCache
-from pliant.server.registry.pending_jobs import PendingJobs
+from pliant.server.registry.submission_limits import SubmissionLimits
 
 #: Ended jobs stay in the cache this long, seconds. Older ones are read from the database.
 ENDED_JOBS_KEPT_S = 3600.0
@@ -82,8 +82,8 @@ class StatusCache:
         self.on_jobs: Callable[[Collection[JobId]], None] | None = None
         #: Called when nodes were published.
         self.on_nodes: Callable[[], None] | None = None
-        #: The jobs that have not started, for the limits of users.
-        self.pending = PendingJobs()
+        #: Counts the jobs that have not started, for the limits of users.
+        self.submission_limits = SubmissionLimits()
         self.strategy = ""
         #: How much the cluster has of each named resource.
         self.resources: Mapping[str, int] = {}
@@ -119,9 +119,9 @@ class StatusCache:
                 self._index.update(job, entry.info["user"], entry.info["state"])
                 if not entry.final:
                     self._open[job] = entry
-                    self.pending.update(job, entry.info["user"], entry.info["state"])
+                    self.submission_limits.update(job, entry.info["user"], entry.info["state"])
                     continue
-                self.pending.forget(job)
+                self.submission_limits.forget(job)
                 self._open.pop(job, None)
                 self._progress.pop(job, None)
                 if before is None or not before.final:

@@ -17,7 +17,7 @@ from pliant.core.events import (
     ResizeWithdrawn,
     StandbyReady,
 )
-from pliant.core.handlers.applications import differs
+from pliant.core.handlers.application_sessions import differs
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.faults import message
 from pliant.protos import app_pb2, app_pb2_grpc

@@ -27,7 +27,7 @@ from pliant.server.rpc.checkpoint_removals import CheckpointRemovals
 from pliant.server.rpc.exit_collector import EndReport, ExitCollector
 from pliant.server.rpc.lost_message_detection import LostMessageDetector
 from pliant.server.rpc.node_authentication import NEEDS_SECRET, NodeAuthenticator, NodePeer
-from pliant.server.rpc.nodelist import NodeList, stale_server_reason
+from pliant.server.rpc.node_liveness import NodeList, stale_server_reason
 from pliant.server.rpc.pmi_barriers import BarrierService
 from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.rpc.unauthenticated_peers import (

@@ -83,7 +83,7 @@ class Submissions:
             account = self.shares.account_for(user, submission.request.account)
         except AccountError as error:
             raise UserRequestError(str(error), kind="refused", field="account") from None
-        limit = self._status.pending.limits.of(user).running_processors
+        limit = self._status.submission_limits.limits.of(user).running_processors
         if limit is not None and submission.sizes.min > limit:
             raise UserRequestError(
                 f"sizes {submission.sizes} can never be satisfied: {user} may use "
@@ -117,7 +117,7 @@ class Submissions:
                 if known is None:
                     raise
                 return known
-        pending, size = self._status.pending, submission.program_bytes
+        pending, size = self._status.submission_limits, submission.program_bytes
         if refusal := pending.admit(user, size, time.monotonic(), exempt=exempt):
             raise UserRequestError(refusal, kind="refused")
         spec = submission.spec(JobId(self._job_ids.next()), user, uid, self._clock.now())

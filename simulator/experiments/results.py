@@ -5,6 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pliant.simulator.confidence import Interval, interval
+from pliant.simulator.experiments.axis_comparisons import (
+    Peaked,
+    Read,
+    Subtracted,
+    interpolate,
+    peaks,
+    subtract,
+)
 from pliant.simulator.experiments.curves import MeasuredCurves, measure_curves
 from pliant.simulator.experiments.definition.definitions import (
     Cell,
@@ -14,14 +22,6 @@ from pliant.simulator.experiments.definition.definitions import (
 )
 from pliant.simulator.experiments.queueing_theory import theory_value
 from pliant.simulator.experiments.running.measuring import FULL_SIZE, Measured, Scale
-from pliant.simulator.experiments.series import (
-    Peaked,
-    Read,
-    Subtracted,
-    interpolate,
-    peaks,
-    subtract,
-)
 from pliant.simulator.experiments.verdicts import (
     DOUBTFUL,
     PRINTED,

@@ -23,7 +23,7 @@ from pliant.simulator.run.result import Result
 from pliant.strategies.multicluster.file_transfers import FilesError
 from pliant.strategies.multicluster.placement_queue import PlacementQueue
 from pliant.strategies.multicluster.placement_rules import TransferTimes, place_components
-from pliant.strategies.policies.fpsma_egs import Egs, Fpsma
+from pliant.strategies.policies.koala_malleability import Egs, Fpsma
 from pliant.strategies.policies.koala_precedence import Round
 
 #: Rounds in one instant, and rounds without any change, after which the simulation stops.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pliant.core.model.views_and_plans import PromisedJob, RunningJob, View
 from pliant.core.values.processors import ProcessorMap, count, from_indices
-from pliant.strategies.policies.fpsma_egs import by_start
+from pliant.strategies.policies.koala_malleability import by_start
 from pliant.strategies.policies.placement import processors_by_cluster
 
 

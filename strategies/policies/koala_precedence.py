@@ -34,8 +34,8 @@ from pliant.strategies.multicluster.placement_rules import (
     TransferTimes,
     place_components,
 )
-from pliant.strategies.policies.fpsma_egs import MalleabilityPolicy
 from pliant.strategies.policies.koala_clusters import ClusterState, cluster_states
+from pliant.strategies.policies.koala_malleability import MalleabilityPolicy
 from pliant.strategies.policies.placement import Placer
 
 Precedence = Literal["pra", "pwa"]

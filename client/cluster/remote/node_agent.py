@@ -1,8 +1,8 @@
 """Runs on a host of a user's own cluster: make it a node, and end the node with all its jobs.
 
 ``start`` is called over SSH and returns when the controller runs. ``serve`` is a task of Slurm,
-which stays until its standard input ends, or Slurm ends it. Both read orders from standard input,
-because command lines can be seen by other users. Answers are JSON lines on standard output.
+which stays until its standard input ends, or Slurm ends it. Both read start messages from standard
+input, because command lines can be seen by other users. Answers are JSON lines on standard output.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from pliant.client.cluster import process_table
 from pliant.client.cluster.cluster_spec import ClusterSpec
 from pliant.client.cluster.daemons import Daemon, tail
 from pliant.client.cluster.local_cluster import CONTROLLER, STOP_TIMEOUT_S, LocalCluster
-from pliant.client.cluster.remote.node_order import NodeOrder, decode_orders, node_folder
+from pliant.client.cluster.remote.node_start_message import (
+    NodeStartMessage,
+    decode_start_messages,
+    node_folder,
+)
 from pliant.client.cluster.shutdown import end_leftovers, end_remaining_worlds, stop
 from pliant.core.support.base_error import PliantError
 from pliant.protos.daemons.private_paths import open_private
@@ -34,7 +38,7 @@ _MARK = "private-node"
 #: After a signal of Slurm, the server has this long to save jobs before their nodes end.
 GRACE_S = 20.0
 _POLL_S = 0.5
-_MAX_ORDERS = 1 << 24
+_MAX_MESSAGES = 1 << 24
 
 
 def main(argv: list[str]) -> int:
@@ -42,9 +46,9 @@ def main(argv: list[str]) -> int:
     action, *words = argv
     try:
         if action == "start":
-            (order,) = decode_orders(sys.stdin.buffer.readline(_MAX_ORDERS))
-            start(order)
-            _answer(node=order.name, event="started")
+            (message,) = decode_start_messages(sys.stdin.buffer.readline(_MAX_MESSAGES))
+            start(message)
+            _answer(node=message.name, event="started")
         elif action == "serve":
             return _serve()
         elif action == "stop":
@@ -88,17 +92,17 @@ def _local(folder: str) -> LocalCluster:
     return LocalCluster(folder, os.path.join(folder, "run"), ClusterSpec(nodes=0))
 
 
-def start(order: NodeOrder) -> Daemon:
-    """Make this host the node of an order, and start its controller.
+def start(message: NodeStartMessage) -> Daemon:
+    """Make this host the node that a start message describes, and start its controller.
 
     A controller that runs already is replaced; its jobs continue.
 
     Raises:
         _StepError: a step failed.
     """
-    node = _local(order.folder)
+    node = _local(message.folder)
     with _step("state folder"):
-        _make_folder(Path(order.folder))
+        _make_folder(Path(message.folder))
     for daemon in node.all_daemons()[1:]:
         daemon.end(STOP_TIMEOUT_S)
     with _step("join"):
@@ -106,11 +110,11 @@ def start(order: NodeOrder) -> Daemon:
         from pliant.protos.identity.node_files import DIRECTORY
         from pliant.protos.node_joining.join_token import parse_token
 
-        identity = Path(order.folder, DIRECTORY)
+        identity = Path(message.folder, DIRECTORY)
         shutil.rmtree(identity, ignore_errors=True)
-        join(parse_token(order.token), identity, address=order.server)
+        join(parse_token(message.token), identity, address=message.server)
     with _step("start the controller"):
-        daemon = _controller(node, order)
+        daemon = _controller(node, message)
         daemon.start(node.environment())
     return daemon
 
@@ -129,11 +133,11 @@ def _make_folder(folder: Path) -> None:
     (folder / _MARK).touch()
 
 
-def _controller(node: LocalCluster, order: NodeOrder) -> Daemon:
-    name = order.name
+def _controller(node: LocalCluster, message: NodeStartMessage) -> Daemon:
+    name = message.name
     log, lock = node.node_file(name, "nodectl.log"), node.node_file(name, "lock")
     pid_file = os.path.join(node.run, f"node-{name}.pid")
-    command = [*CONTROLLER, "--name", name, *order.options]
+    command = [*CONTROLLER, "--name", name, *message.options]
     return Daemon(f"node-{name}", command, CONTROLLER[-1], name, pid_file, log, lock)
 
 
@@ -179,21 +183,23 @@ def _serve() -> int:
     wakeup = _SignalPipe(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     process_table.adopt_orphans()
     select.select([sys.stdin.fileno(), wakeup.reading], [], [])
-    if wakeup.read() or not (line := sys.stdin.buffer.readline(_MAX_ORDERS)):
+    if wakeup.read() or not (line := sys.stdin.buffer.readline(_MAX_MESSAGES)):
         return 0  # the allocation ended before the server was ready
-    order = next((each for each in decode_orders(line) if each.name == name), None)
-    if order is None:
-        raise _StepError("order", f"there is no order for node {name or '(SLURMD_NODENAME)'}")
+    message = next((each for each in decode_start_messages(line) if each.name == name), None)
+    if message is None:
+        raise _StepError(
+            "order", f"there is no start message for node {name or '(SLURMD_NODENAME)'}"
+        )
     try:
         try:
-            daemon = start(order)
+            daemon = start(message)
         except _StepError as error:
             _answer(node=name, event="failed", step=error.step, error=str(error))
             return 1
         _answer(node=name, event="started")
         code = _wait(name, daemon, wakeup)
     finally:
-        left = take_down(order.folder)
+        left = take_down(message.folder)
         process_table.reap_children()
     _answer(node=name, event="ended", left=left)
     return 1 if left else code

@@ -26,7 +26,7 @@ from pliant.client.cluster.host_list import Host
 from pliant.client.cluster.remote import allocation
 from pliant.client.cluster.remote.membership import Membership, joining_port
 from pliant.client.cluster.remote.node_agent import MODULE as AGENT
-from pliant.client.cluster.remote.node_order import NodeOrder, encode_orders
+from pliant.client.cluster.remote.node_start_message import NodeStartMessage, encode_start_messages
 from pliant.client.cluster.remote.save_jobs import save_jobs
 from pliant.client.connection import Connection
 from pliant.client.paths import run_dir, state_dir
@@ -152,19 +152,19 @@ class SlurmNodes:
         threading.Thread(target=self._read_answers, args=(self._srun,), daemon=True).start()
         assert self._srun.stdin is not None
         try:
-            self._srun.stdin.write(encode_orders(self._make_orders()))
+            self._srun.stdin.write(encode_start_messages(self._make_messages()))
             self._srun.stdin.flush()
         except BrokenPipeError:
             pass  # it has ended: its end is among the events
         log.info("started %s of job %s", plural(count, "node"), self._order.job)
 
-    def _make_orders(self) -> list[NodeOrder]:
+    def _make_messages(self) -> list[NodeStartMessage]:
         members = Membership(self._state)
         server = TcpAddress(self._order.address, joining_port(self._run))
         # Jobs of Slurm may share the folder of temporary files of a node.
         cluster_id = f"{members.cluster_id}-{self._order.job}"
         return [
-            NodeOrder(
+            NodeStartMessage(
                 host.name,
                 cluster_id,
                 members.make_token(host.name, server, host.slots),

@@ -14,7 +14,7 @@ from pliant.client.cluster.cluster_spec import ClusterSpec
 from pliant.client.cluster.host_list import Host
 from pliant.client.cluster.local_cluster import START_TIMEOUT_S, Report
 from pliant.client.cluster.remote.membership import joining_port
-from pliant.client.cluster.remote.node_order import NodeOrder
+from pliant.client.cluster.remote.node_start_message import NodeStartMessage
 from pliant.client.cluster.remote.remote_cluster import (
     RemoteCluster,
     host_of,
@@ -80,7 +80,7 @@ class SshCluster(RemoteCluster):
         self._save_hosts([*known, *hosts])
         report(f"starting {plural(len(hosts), 'node')}")
         done = _progress(report, "started", len(hosts))
-        started, errors = self._nodes().start(hosts, self._make_order, done)
+        started, errors = self._nodes().start(hosts, self._make_message, done)
         unused = {error.host for error in errors if error.step in NOT_STARTED}
         self._save_hosts([*known, *(host for host in hosts if host.name not in unused)])
         errors += self._wait_registered(
@@ -111,13 +111,13 @@ class SshCluster(RemoteCluster):
             time.sleep(0.05)
         return errors
 
-    def _make_order(self, host: Host, own_address: str) -> NodeOrder:
+    def _make_message(self, host: Host, own_address: str) -> NodeStartMessage:
         if is_loopback(own_address):
             own_address = self._own_address or own_address
         address = host_of(self.remote.address) or own_address
         server = TcpAddress(address.strip("[]"), joining_port(self.run))
         slots = ("--slots", str(host.slots)) if host.slots else ()
-        return NodeOrder(
+        return NodeStartMessage(
             host.name,
             self.members.cluster_id,
             self.members.make_token(host.name, server, host.slots),

@@ -11,14 +11,14 @@ from typing import Any
 from pliant.client.cluster.cluster_spec import RemoteSpec
 from pliant.client.cluster.host_list import Host
 from pliant.client.cluster.remote.node_agent import MODULE
-from pliant.client.cluster.remote.node_order import NodeOrder, encode_orders
+from pliant.client.cluster.remote.node_start_message import NodeStartMessage, encode_start_messages
 from pliant.client.ssh.parallel import on_hosts
 from pliant.client.ssh.session import HostError, SshSession, connect
 from pliant.client.ssh.target import parse_target
 
 Done = Callable[[str, object], None]
-#: The order of a host, from its name and the address of this machine on the way to it.
-MakeOrder = Callable[[Host, str], NodeOrder]
+#: The start message of a host, from its name and the address of this machine on the way to it.
+MakeMessage = Callable[[Host, str], NodeStartMessage]
 
 #: Starting Python on a slow shared file system takes most of it.
 _START_TIMEOUT_S = 120.0
@@ -55,7 +55,7 @@ class SshNodes:
         return on_hosts({host.name: host for host in hosts}, route, done=done)
 
     def start(
-        self, hosts: Sequence[Host], make_order: MakeOrder, done: Done
+        self, hosts: Sequence[Host], make_message: MakeMessage, done: Done
     ) -> tuple[list[str], list[HostError]]:
         """Make hosts nodes, and start their controllers.
 
@@ -65,9 +65,13 @@ class SshNodes:
 
         def start(host: Host) -> None:
             with self._connect(host) as session:
-                order = make_order(host, session.route()[0])
+                message = make_message(host, session.route()[0])
                 self._call(
-                    session, host, "start", stdin=encode_orders([order]), timeout_s=_START_TIMEOUT_S
+                    session,
+                    host,
+                    "start",
+                    stdin=encode_start_messages([message]),
+                    timeout_s=_START_TIMEOUT_S,
                 )
 
         started, errors = on_hosts({host.name: host for host in hosts}, start, done=done)

@@ -30,7 +30,7 @@ from pliant.simulator.experiments.definition.reading_claims import (
     read_interpolations,
     read_plots,
 )
-from pliant.simulator.experiments.definition.reading_printed import (
+from pliant.simulator.experiments.definition.reading_published_values import (
     Expected,
     read_printed,
     read_theory,

@@ -13,7 +13,10 @@ from pliant.simulator.inputs.models.registry import (
     make_workload,
     parameters,
 )
-from pliant.simulator.inputs.models.relative_to_request import parse_size_rule, parse_speedup_rule
+from pliant.simulator.inputs.models.size_rules_from_request import (
+    parse_size_rule,
+    parse_speedup_rule,
+)
 from pliant.simulator.inputs.models.users import give_users, parse_users
 
 __all__ = [

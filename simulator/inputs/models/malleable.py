@@ -6,7 +6,7 @@ from random import Random
 from typing import Literal
 
 from pliant.core.values.sizes import Sizes
-from pliant.simulator.inputs.models.relative_to_request import SizeRule, SpeedupRule
+from pliant.simulator.inputs.models.size_rules_from_request import SizeRule, SpeedupRule
 from pliant.simulator.inputs.workload import Phase, SimJob, Workload, WorkloadError
 
 Spread = Literal["even", "random"]

@@ -14,7 +14,7 @@ from pliant.protos import node_pb2
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.registry.status_cache import StatusCache
-from pliant.server.rpc.nodelist import NodeList
+from pliant.server.rpc.node_liveness import NodeList
 from serverkit import Server
 
 

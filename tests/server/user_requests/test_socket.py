@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from pliant.protos.daemons.sockets import listen
-from pliant.server import locks
+from pliant.server import folder_locks
 from serverkit import Server, User
 from testkit import wait_until
 
@@ -139,10 +139,10 @@ def test_a_second_server_is_refused_without_the_file_of_the_lock(
 def test_where_folders_cannot_be_locked_the_file_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locks, "_lock_folder", lambda _: None)
-    first, second = (locks.ServerLock(tmp_path / "server.lock") for _ in range(2))
+    monkeypatch.setattr(folder_locks, "_lock_folder", lambda _: None)
+    first, second = (folder_locks.ServerLock(tmp_path / "server.lock") for _ in range(2))
     first.acquire()
-    with pytest.raises(locks.AlreadyRunningError, match=rf"\(process {os.getpid()}\)"):
+    with pytest.raises(folder_locks.AlreadyRunningError, match=rf"\(process {os.getpid()}\)"):
         second.acquire()
     first.release()
     second.acquire()

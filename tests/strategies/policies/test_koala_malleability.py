@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from corekit.views import running
 from pliant.core.model.views_and_plans import RunningJob
-from pliant.strategies.policies.fpsma_egs import (
+from pliant.strategies.policies.koala_malleability import (
     Egs,
     Fpsma,
     MalleabilityPolicy,

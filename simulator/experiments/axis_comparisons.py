@@ -1,4 +1,4 @@
-"""What holds along an axis: where a metric is highest, differences, and places on curves."""
+"""Comparisons along an axis: where a metric is highest, differences, and places on curves."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How many more processes of a job each node can take, while a plan is made or checked.
+"""Amounts left on each node, and the processors that a job can use, while a plan is made.
 
 What a job needs is the same for each of its processes. So if a job may have a set of processors,
 it may have each part of the set, too. The functions here return sets with this property.

@@ -1,4 +1,4 @@
-"""What the machine of the server sends to a host that becomes a node: one JSON line."""
+"""The message to a host that becomes a node: one JSON line from the machine of the server."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass
 from pliant.client.client_errors import ClientError
 
 
-class NodeOrderError(ClientError):
-    """An order for a node cannot be read."""
+class NodeStartMessageError(ClientError):
+    """A message that starts a node cannot be read."""
 
 
 @dataclass(frozen=True)
-class NodeOrder:
-    """How a host becomes a node."""
+class NodeStartMessage:
+    """Names and addresses with which a host becomes a node."""
 
     #: Name of the node.
     name: str
@@ -43,21 +43,22 @@ def node_folder(node_dir: str, cluster_id: str, name: str) -> str:
     return os.path.join(base, f"pliant-{os.getuid()}-{cluster_id}-{name}")
 
 
-def encode_orders(orders: list[NodeOrder]) -> bytes:
-    """Return the line that has the orders of some nodes."""
-    return json.dumps([asdict(order) for order in orders]).encode("ascii") + b"\n"
+def encode_start_messages(messages: list[NodeStartMessage]) -> bytes:
+    """Return the line with the start messages of some nodes."""
+    return json.dumps([asdict(each) for each in messages]).encode("ascii") + b"\n"
 
 
-def decode_orders(line: bytes) -> list[NodeOrder]:
-    """Return the orders in a line.
+def decode_start_messages(line: bytes) -> list[NodeStartMessage]:
+    """Return the start messages in a line.
 
     Raises:
-        NodeOrderError: the line is damaged, or another version of Pliant wrote it.
+        NodeStartMessageError: the line is damaged, or another version of Pliant wrote it.
     """
     try:
-        found = [NodeOrder(**each) for each in json.loads(line)]
+        found = [NodeStartMessage(**each) for each in json.loads(line)]
     except (ValueError, TypeError):
-        raise NodeOrderError(
-            "the order cannot be read: install the same version of Pliant on all hosts"
+        raise NodeStartMessageError(
+            "the message that starts a node cannot be read: install the same version of Pliant "
+            "on all hosts"
         ) from None
-    return [NodeOrder(**{**asdict(each), "options": tuple(each.options)}) for each in found]
+    return [NodeStartMessage(**{**asdict(each), "options": tuple(each.options)}) for each in found]

@@ -1,4 +1,4 @@
-"""Read printed tables and values of theory from the definition of an experiment."""
+"""Read published tables and values of theory from the definition of an experiment."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Jobs that have not started, by user, and whether a user may submit another one.
+"""The limits of submissions: whether a user may submit another job.
 
 This is the only place that checks the limits of submissions. The limit of running processors is
 checked by the core (``core/state/processor_limits.py``).
@@ -17,8 +17,8 @@ from pliant.server.support.rate_limit import TokenBucket
 _NOT_STARTED = frozenset({JobState.PENDING.value, JobState.HELD.value})
 
 
-class PendingJobs:
-    """Counts, per user, the jobs that have not started and the bytes of their programs.
+class SubmissionLimits:
+    """Whether a user may submit another job, by the number and bytes of their pending jobs.
 
     Every method may be called from any thread.
     """

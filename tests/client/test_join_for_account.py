@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pliant.client import join_as_account
+import pliant.client.join_for_account as account_joining
 from pliant.client.client_errors import ClientError, UsageError
-from pliant.client.join_as_account import join_for_account
+from pliant.client.join_for_account import join_for_account
 from pliant.protos.identity import keys
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root joins for other accounts")
@@ -22,7 +22,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root joins for othe
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(join_as_account, "SETTINGS_DIR", tmp_path / "etc")
+    monkeypatch.setattr(account_joining, "SETTINGS_DIR", tmp_path / "etc")
     return tmp_path / "etc"
 
 
@@ -61,7 +61,7 @@ def test_a_failed_attempt_writes_nothing(
 
 def test_the_helper_gets_names_and_key(settings: Path, tmp_path: Path) -> None:
     key = write_key(tmp_path)
-    written = join_as_account._set_up_helper(make_record(tmp_path), "pliant")
+    written = account_joining._set_up_helper(make_record(tmp_path), "pliant")
     assert written == [settings / "order.pub", settings / "helper.json"]
     assert (settings / "order.pub").read_text() == key
     found = json.loads((settings / "helper.json").read_text())
@@ -73,7 +73,7 @@ def test_allowed_users_are_kept(settings: Path, tmp_path: Path) -> None:
     write_key(tmp_path)
     settings.mkdir()
     (settings / "helper.json").write_text('{"node": "old", "system_users": [33]}')
-    join_as_account._set_up_helper(make_record(tmp_path), "pliant")
+    account_joining._set_up_helper(make_record(tmp_path), "pliant")
     found = json.loads((settings / "helper.json").read_text())
     assert (found["node"], found["system_users"]) == ("n7", [33])
 
@@ -82,7 +82,7 @@ def test_allowed_users_are_kept(settings: Path, tmp_path: Path) -> None:
 def test_only_a_key_is_copied(content: str, settings: Path, tmp_path: Path) -> None:
     (tmp_path / "order.pub").write_text(content)
     with pytest.raises(ClientError):
-        join_as_account._set_up_helper(make_record(tmp_path), "pliant")
+        account_joining._set_up_helper(make_record(tmp_path), "pliant")
     assert not settings.exists()
 
 
@@ -91,12 +91,12 @@ def test_a_link_is_not_followed(settings: Path, tmp_path: Path) -> None:
     (tmp_path / "order.pub").rename(tmp_path / "other")
     (tmp_path / "order.pub").symlink_to(tmp_path / "other")
     with pytest.raises(ClientError):
-        join_as_account._set_up_helper(make_record(tmp_path), "pliant")
+        account_joining._set_up_helper(make_record(tmp_path), "pliant")
     assert not settings.exists()
 
 
 def test_a_wrong_name_is_refused(settings: Path, tmp_path: Path) -> None:
     write_key(tmp_path)
     with pytest.raises(ClientError, match="node"):
-        join_as_account._set_up_helper(make_record(tmp_path, node="../x"), "pliant")
+        account_joining._set_up_helper(make_record(tmp_path, node="../x"), "pliant")
     assert not settings.exists()

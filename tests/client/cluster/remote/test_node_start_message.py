@@ -2,26 +2,26 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.client.cluster.remote.node_order import (
-    NodeOrder,
-    NodeOrderError,
-    decode_orders,
-    encode_orders,
+from pliant.client.cluster.remote.node_start_message import (
+    NodeStartMessage,
+    NodeStartMessageError,
+    decode_start_messages,
+    encode_start_messages,
 )
 from pliant.client.cluster.remote.remote_cluster import host_of, listen_address
 
 
-def test_orders_come_back_from_their_line() -> None:
-    orders = [NodeOrder("n1", "abc", "secret", "10.0.0.1:7", ("--slots", "2"), "/scratch")]
-    assert decode_orders(encode_orders(orders)) == orders
-    assert orders[0].folder.startswith("/scratch/pliant-")
-    assert orders[0].folder.endswith("-abc-n1")
+def test_messages_come_back_from_their_line() -> None:
+    messages = [NodeStartMessage("n1", "abc", "secret", "10.0.0.1:7", ("--slots", "2"), "/scratch")]
+    assert decode_start_messages(encode_start_messages(messages)) == messages
+    assert messages[0].folder.startswith("/scratch/pliant-")
+    assert messages[0].folder.endswith("-abc-n1")
 
 
 @pytest.mark.parametrize("line", [b"", b"{}x", b'[{"name": "n1"}]', b'[{"new": 1}]'])
 def test_a_line_of_another_version(line: bytes) -> None:
-    with pytest.raises(NodeOrderError, match="same version"):
-        decode_orders(line)
+    with pytest.raises(NodeStartMessageError, match="same version"):
+        decode_start_messages(line)
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,16 @@ import pytest
 
 from pliant.core.values.ids import JobId
 from pliant.core.values.user_limits import UserLimit, UserLimits
-from pliant.server.registry.pending_jobs import PendingJobs
+from pliant.server.registry.submission_limits import SubmissionLimits
 
 
-def limited(**limits: float) -> PendingJobs:
-    jobs = PendingJobs()
+def limited(**limits: float) -> SubmissionLimits:
+    jobs = SubmissionLimits()
     jobs.limits = UserLimits(UserLimit(**limits), {"vip": UserLimit()})  # type: ignore[arg-type]
     return jobs
 
 
-def admit(jobs: PendingJobs, user: str, size: int = 1, now: float = 0.0) -> str:
+def admit(jobs: SubmissionLimits, user: str, size: int = 1, now: float = 0.0) -> str:
     return jobs.admit(user, size, now, exempt=False)
 
 

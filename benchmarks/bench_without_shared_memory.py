@@ -7,7 +7,7 @@ shared memory but not the windows. This measures latency and bandwidth between t
 before and after a growth from 2 to 4 ranks, for both and both transports. ucx picks the outer
 interface unless there is only loopback, so it runs in a network namespace of its own, as root.
 
-    python benchmarks/bench_shared_memory_remedies.py [ofi|ucx]
+    python benchmarks/bench_without_shared_memory.py [ofi|ucx]
 """
 
 from __future__ import annotations
