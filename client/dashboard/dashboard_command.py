@@ -9,7 +9,10 @@ import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 import argparse
 import socket
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from pliant.client.client_errors import ClientError
 from pliant.client.paths import server_dir
@@ -87,12 +90,30 @@ def _serve(options: argparse.Namespace) -> int:
         print_text(f"dashboard: {addresses['operator']}")
     print_text(f"to share, without actions: {addresses['viewer']}")
     sys.stdout.flush()
-    if options.open:
-        import webbrowser
-
-        webbrowser.open(addresses.get("operator", addresses["viewer"]))
-    Server(config).run(sockets=[listener])
+    with ExitStack() as stack:
+        if options.open:
+            stack.enter_context(opened(addresses.get("operator", addresses["viewer"])))
+        Server(config).run(sockets=[listener])
     return 0
+
+
+@contextmanager
+def opened(address: str) -> Iterator[None]:
+    """Open an address in a browser.
+
+    The browser gets the name of a private file that leads to the address, because other accounts of
+    the host can read the arguments of processes, and the address contains a key.
+    """
+    import webbrowser
+
+    with tempfile.TemporaryDirectory(prefix="pliant-dashboard-") as folder:
+        page = Path(folder, "open.html")
+        page.write_text(
+            '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+            f'<meta http-equiv="refresh" content="0;url={address}">\n'
+        )
+        webbrowser.open(page.as_uri())
+        yield
 
 
 def _listen(wanted: int | None) -> socket.socket:

@@ -7,6 +7,7 @@ the machine.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,6 +70,13 @@ class JobTrack:
         if wanted:
             self.segments.append(Segment(time, None, wanted))
 
+    def forget(self, before: float) -> None:
+        """Drop what it held before a time, and marks of that time."""
+        old = itertools.takewhile(lambda s: s.end is not None and s.end < before, self.segments)
+        del self.segments[: sum(1 for _ in old)]
+        old_marks = itertools.takewhile(lambda mark: mark[0] < before, self.marks)
+        del self.marks[: sum(1 for _ in old_marks)]
+
 
 class JobTracks:
     """The tracks of all jobs. Apply events in the order of the history."""
@@ -112,7 +120,12 @@ class JobTracks:
         self._count(track, had)
 
     def drop_ended(self, before: float) -> list[int]:
-        """Forget jobs that ended before a time; return them."""
+        """Forget jobs that ended before a time, and what running ones held then; return the jobs.
+
+        A job may run and be resized for months, and each message about it has all its sizes.
+        """
+        for track in self.by_job.values():
+            track.forget(before)
         old = [t.id for t in self.by_job.values() if t.end is not None and t.end < before]
         for number in old:
             del self.by_job[number]

@@ -3,6 +3,10 @@
 Every account of the host can connect to a port of the loopback interface. So reading needs a
 session, too. A browser gets one with a token from the address that ``pliant dashboard`` prints. The
 token is in the fragment of the address, which browsers do not send and do not log.
+
+A browser sends the cookies of a host to all its ports, so also to a web server of another account.
+So a cookie alone opens nothing: each request needs a key, too, which the page keeps in a storage
+that belongs to this port. Only the answer to the login has the key.
 """
 
 from __future__ import annotations
@@ -16,9 +20,7 @@ from typing import Literal
 
 Role = Literal["operator", "viewer"]
 
-#: The cookie of a session.
-COOKIE = "pliant_session"
-#: The header that requests with effects must carry. Pages of other origins cannot set it.
+#: The header that all requests must carry. Pages of other origins cannot set it.
 CSRF_HEADER = "x-pliant-csrf"
 #: A session ends after this time, seconds.
 LIFETIME_S = 12 * 3600.0
@@ -39,6 +41,7 @@ class Session:
     """A browser that has logged in."""
 
     role: Role
+    #: The key that requests must carry next to the cookie.
     csrf: str
     until: float
 
@@ -50,6 +53,9 @@ class Sessions:
         self, *, read_only: bool = False, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
+        #: The name of the cookie. Dashboards on other ports of the host have others, so that a
+        #: browser can use several.
+        self.cookie = f"pliant_session_{secrets.token_hex(4)}"
         self._tokens: dict[Role, str] = {"viewer": secrets.token_urlsafe(24)}
         if not read_only:
             self._tokens["operator"] = secrets.token_urlsafe(24)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -29,7 +30,6 @@ from pliant.client.dashboard.server_requests import (
     read_output,
 )
 from pliant.client.dashboard.sessions import (
-    COOKIE,
     CSRF_HEADER,
     LIFETIME_S,
     LoginError,
@@ -147,10 +147,12 @@ class Dashboard:
 
         async def checked(request: Request) -> Response:
             try:
-                session = self._sessions.find(request.cookies.get(COOKIE))
+                session = self._sessions.find(request.cookies.get(self._sessions.cookie))
                 if session is None:
                     raise RefusedError(401, "open the address that `pliant dashboard` printed")
-                if request.method != "GET":
+                if request.method == "GET":
+                    self._check_key(request, session, 401)
+                else:
                     self._check_effect(request, session, acts=bool(acts))
                 return await handle(request, session)
             except RefusedError as error:
@@ -166,11 +168,17 @@ class Dashboard:
         return checked
 
     @staticmethod
-    def _check_effect(request: Request, session: Session, *, acts: bool) -> None:
+    def _check_key(request: Request, session: Session, status: int) -> None:
+        given = request.headers.get(CSRF_HEADER, "")
+        if not hmac.compare_digest(given.encode(), session.csrf.encode()):
+            text = "the request has no key: open the address that `pliant dashboard` printed"
+            raise RefusedError(status, text)
+
+    @classmethod
+    def _check_effect(cls, request: Request, session: Session, *, acts: bool) -> None:
         if not is_same_origin(request.headers):
             raise RefusedError(403, "the request comes from another site")
-        if request.headers.get(CSRF_HEADER) != session.csrf:
-            raise RefusedError(403, "the request does not belong to this session: load the page")
+        cls._check_key(request, session, 403)
         if acts and session.role != "operator":
             raise RefusedError(
                 403, "this session may only look: open the address for actions instead"
@@ -186,19 +194,23 @@ class Dashboard:
             return answer({"error": str(error)}, error.status)
         except LoginError as error:
             return answer({"error": str(error)}, 401)
-        response = answer(self._about(session))
+        response = answer({**self._about(session), "csrf": session.csrf})
         response.set_cookie(
-            COOKIE, cookie, max_age=int(LIFETIME_S), httponly=True, samesite="strict", path="/"
+            self._sessions.cookie,
+            cookie,
+            max_age=int(LIFETIME_S),
+            httponly=True,
+            samesite="strict",
+            path="/api",
         )
         return response
 
     async def _logout(self, request: Request, _: Session) -> Response:
-        self._sessions.logout(request.cookies.get(COOKIE))
+        self._sessions.logout(request.cookies.get(self._sessions.cookie))
         return answer({})
 
     def _about(self, session: Session) -> dict[str, Any]:
-        state = self._feed.state
-        return {"role": session.role, "csrf": session.csrf, "user": state.user}
+        return {"role": session.role, "user": self._feed.state.user}
 
     async def _session(self, _: Request, session: Session) -> Response:
         return answer(self._about(session))

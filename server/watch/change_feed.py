@@ -7,6 +7,7 @@ history are read from the database once for all subscribers.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,10 +23,14 @@ from pliant.server.watch.subscription import Line, Subscription
 GATHER_S = 0.1
 #: Time between two looks at progress and memory of running jobs, seconds.
 LIVE_S = 2.0
+#: Time until the history is read again after an error, seconds.
+RETRY_S = 5.0
 #: Lines of the history that are read at once.
 LINES_AT_ONCE = 1000
 
 NodeRow = Mapping[str, Any]
+
+log = logging.getLogger(__name__)
 
 
 class ChangeFeed:
@@ -146,7 +151,15 @@ class ChangeFeed:
                 self._woken = False
             names = self._changed_nodes() if nodes_changed else set()
             first = self._last_line is None
-            lines = await self._new_lines() if lines_stored else []
+            lines: list[Line] = []
+            try:
+                if lines_stored:
+                    lines = await self._new_lines()
+            except Exception:
+                # This task serves all subscribers. Without it they would believe that all is quiet.
+                log.exception("cannot read the history for subscribers; it is tried again")
+                first = False
+                asyncio.get_running_loop().call_later(RETRY_S, self.on_commit)
             if jobs or names or lines or first:
                 for each in self._subscriptions:
                     each.add(jobs=jobs, nodes=names, lines=lines, read_lines=first)

@@ -100,6 +100,18 @@ def test_ended_jobs_outside_the_window_are_dropped() -> None:
     assert list(tracks.by_job) == [2]
 
 
+def test_the_past_of_a_long_job_is_forgotten() -> None:
+    tracks = apply(event(0, "job.started", processors=[0]))
+    for time in range(1, 100):
+        tracks.apply(event(time, "job.resized", direction="grow", processors=range(time % 2 + 1)))
+        tracks.apply(event(time, "offer.expired"))
+    assert tracks.drop_ended(98.5) == []
+    assert held_over_time(tracks) == [(98.0, 99.0, 1), (99.0, None, 2)]
+    assert [time for time, _ in tracks.by_job[1].marks] == [99.0]
+    assert tracks.drop_ended(1000.0) == []
+    assert held_over_time(tracks) == [(99.0, None, 2)]
+
+
 @given(st.frozensets(st.integers(0, 300)))
 def test_ranges_are_read_as_they_are_written(processors: frozenset[int]) -> None:
     assert parse_ranges(format_ranges(processors)) == processors

@@ -12,13 +12,14 @@ import pytest
 from testkit import ROOT
 
 
-def test_the_model_of_the_page() -> None:
+@pytest.mark.parametrize("file", ["model.test.mjs", "live.test.mjs"])
+def test_the_modules_of_the_page(file: str) -> None:
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed")
     page = ROOT / "client/dashboard/static/js"
     done = subprocess.run(
-        [node, "--test", str(Path(__file__).with_name("model.test.mjs"))],
+        [node, "--test", str(Path(__file__).with_name(file))],
         capture_output=True,
         text=True,
         env={**os.environ, "PLIANT_PAGE": str(page)},

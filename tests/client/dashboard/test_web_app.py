@@ -76,8 +76,28 @@ def test_nobody_reads_without_a_session(site: Site, path: str) -> None:
 
 @pytest.mark.parametrize("path", READING)
 def test_a_viewer_reads(site: Site, path: str) -> None:
-    site.login("viewer")
-    assert site.client.get(path).status_code == 200
+    assert site.client.get(path, headers=site.login("viewer")).status_code == 200
+
+
+@pytest.mark.parametrize("path", [*READING, "/api/stream", "/api/jobs/1/output"])
+def test_a_cookie_alone_opens_nothing(site: Site, path: str) -> None:
+    headers = site.login()
+    for given in ([], [(CSRF_HEADER.encode(), b"wrong")], [(CSRF_HEADER.encode(), b"\xe4")]):
+        answer = site.client.get(path, headers=given)
+        assert answer.status_code == 401
+        assert headers[CSRF_HEADER] not in answer.text
+    assert headers[CSRF_HEADER] not in site.client.get("/api/session", headers=headers).text
+
+
+def test_a_browser_can_use_several_dashboards_of_a_host(site: Site) -> None:
+    other = Site()
+    headers = site.login()
+    other.client.cookies.update(site.client.cookies)
+    others = other.login("viewer")
+    site.client.cookies.update(other.client.cookies)
+    assert site.client.get("/api/session", headers=headers).json()["role"] == "operator"
+    assert other.client.get("/api/session", headers=others).json()["role"] == "viewer"
+    other.client.close()
 
 
 def test_a_wrong_token_gives_no_session(site: Site) -> None:
@@ -130,8 +150,8 @@ def test_actions_that_are_refused_do_not_reach_the_daemon(site: Site) -> None:
 
 
 def test_a_foreign_host_name_is_refused(site: Site) -> None:
-    site.login()
-    answer = site.client.get("/api/snapshot", headers={"host": "evil.example:8642"})
+    headers = {**site.login(), "host": "evil.example:8642"}
+    answer = site.client.get("/api/snapshot", headers=headers)
     assert answer.status_code == 421
 
 
@@ -153,23 +173,24 @@ def test_the_page_forbids_foreign_scripts(site: Site) -> None:
 
 
 def test_many_browsers_ask_the_daemon_once_a_second(site: Site) -> None:
-    site.login("viewer")
+    headers = site.login("viewer")
     for _ in range(5):
-        site.client.get("/api/jobs/1/why")
+        site.client.get("/api/jobs/1/why", headers=headers)
     assert len(site.server.asked) == 1
     site.now = 1.0
-    site.client.get("/api/jobs/1/why")
+    site.client.get("/api/jobs/1/why", headers=headers)
     assert len(site.server.asked) == 2
 
 
 def test_output_of_other_users_is_not_read(site: Site, tmp_path: Path) -> None:
-    site.login("viewer")
+    headers = site.login("viewer")
     file = tmp_path / "out"
     file.write_text("secret")
     site.feed.state.rows[1] = {"user": "bob", "stdout": str(file)}
     site.feed.state.rows[2] = {"user": "ann", "stdout": str(file)}
-    assert site.client.get("/api/jobs/1/output").json()["text"] is None
-    assert site.client.get("/api/jobs/2/output").json()["text"] == "secret"
+    for job, text in ((1, None), (2, "secret")):
+        answer = site.client.get(f"/api/jobs/{job}/output", headers=headers)
+        assert answer.json()["text"] == text
 
 
 def test_only_own_regular_files_are_read(tmp_path: Path) -> None:

@@ -192,6 +192,10 @@ def test_without_a_key_the_page_shows_nothing(cluster: Cluster, served: Served) 
         other.open(served.address().partition("#")[0])
         other.until("document.body.textContent.includes('needs a key')")
         assert other.evaluate("pliant.model.loaded") is False
+        # Only the fragment differs, so the browser does not load the page again.
+        other.evaluate(f"location.href = '{served.address()}'")
+        other.until("document.querySelector('#live-text').textContent.startsWith('Live')")
+        assert "login" not in other.evaluate("location.href")
 
 
 def test_the_dashboard_ends_while_a_browser_looks(served: Served, page: Page) -> None:

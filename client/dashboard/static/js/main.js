@@ -31,7 +31,10 @@ class App {
   }
 
   _bind() {
-    addEventListener('hashchange', () => this.route());
+    addEventListener('hashchange', () => {
+      if (location.hash.startsWith('#login=')) this.live.start();  // the page was open already
+      this.route();
+    });
     addEventListener('resize', () => this.draw());
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { readColours(); this.draw(); });
     $('#skip').addEventListener('click', event => { event.preventDefault(); $('#main').focus(); });
