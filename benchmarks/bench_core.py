@@ -55,7 +55,7 @@ class Driver:
         self.calls.clear()
 
     def do(self, event: events.Event | None) -> list[commands.Command]:
-        """Hand over an event (None: only make a view) and book what it cost."""
+        """Hand over an event (None: only make a view), record its cost, return the commands."""
         kind, batch = type(event).__name__ if event else "(view)", (event,) if event else ()
         begin = time.thread_time()
         made = self.core.handle_all(batch, self.now)
@@ -65,11 +65,11 @@ class Driver:
 
     @property
     def cost(self) -> float:
-        """Seconds of all events, less what looking at the clock took."""
+        """Return the seconds of all events, without the time to read the clock."""
         return sum(self.spent.values()) - sum(self.calls.values()) * LOOK_S
 
     def report(self, what: str, units: int) -> float:
-        """Print the costs by event; microseconds per unit."""
+        """Print the costs by event; return the microseconds per unit."""
         total = self.cost * 1e6 / units
         print(f"{what}: {total:.1f} us each")
         for kind, spent in sorted(self.spent.items(), key=lambda pair: -pair[1]):
@@ -80,7 +80,7 @@ class Driver:
 
 
 def best(scene: Callable[[], Driver]) -> Driver:
-    """The cheapest of some runs: others use this machine, too."""
+    """Return the cheapest of several runs, because others use this machine, too."""
     return min((scene() for _ in range(REPEATS)), key=lambda driver: driver.cost)
 
 
@@ -94,7 +94,7 @@ LOOK_S = min(_look() for _ in range(1000))
 
 
 def first_in_line(view: View) -> Plan:
-    """Start from the head of the queue while it fits."""
+    """Return a plan that starts jobs from the head of the queue while they fit."""
     free, starts = view.free, []
     for job in view.waiting:
         if job.sizes.min > count(free):
@@ -106,7 +106,7 @@ def first_in_line(view: View) -> Plan:
 
 
 def run_of(made: Iterable[commands.Command]) -> commands.RunStrategy | None:
-    """The order to plan, if there is one."""
+    """Return the order to plan, or None if there is none."""
     return next((c for c in made if isinstance(c, commands.RunStrategy)), None)
 
 
@@ -199,7 +199,7 @@ class Malleable:
         self.driver.reset()
 
     def plan(self, strategy: object) -> list[commands.Command]:
-        """Answer the standing order to plan."""
+        """Answer the standing order to plan; return the commands that follow."""
         self.driver.core.state.plan_due = True
         order = run_of(self.driver.do(None))
         assert order is not None
@@ -207,7 +207,7 @@ class Malleable:
         return self.driver.do(events.PlanReady(order.cycle, strategy(order.view)))
 
     def resize(self, number: int) -> None:
-        """One resize through the whole transaction."""
+        """Carry out one resize with the whole transaction."""
         driver = self.driver
         driver.now += 1.0
         job = driver.core.jobs[JobId(number)]
@@ -258,7 +258,10 @@ def malleable() -> bool:
 
 
 def large_pass() -> bool:
-    """A pass on a full large machine: a job ends, the view is made, the next one starts."""
+    """Measure a pass on a full large machine; return whether it is within its budget.
+
+    A job ends, the view is made, and the next job starts.
+    """
     what = f"pass, {WAITING} waiting, {RUNNING} running, {MANY} processors"
     total = best(_large_pass).report(what, 100)
     return verdict("pass on a large machine, the core's part", total / 1000, 5, "ms")
@@ -289,7 +292,7 @@ def _large_pass() -> Driver:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the scenes; 1 if one is over budget."""
+    """Run the scenes; return 1 if one is over budget, else 0."""
     jobs = int(next((a for a in arguments if a.isdecimal()), JOBS))
     if "--profile" in arguments:
         scene = Rigid(jobs)

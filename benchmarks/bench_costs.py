@@ -168,7 +168,7 @@ def _list_jobs(run: Path, number: int) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the parts that are named, or all."""
+    """Run the named parts, or all; return the exit code."""
     print(busy())
     parts = {"commands": commands, "nodes": registered, "jobs": jobs}
     for name in words or parts:

@@ -44,7 +44,7 @@ print(time.perf_counter() - start)
 
 
 def floor(volume: int) -> float:
-    """Seconds that two processes need to copy what moves of so many MiB, half each: the median."""
+    """Return the median seconds that two processes need to copy what moves, half each."""
     size = str(int(volume * (1 << 20) * MOVED) // 2)
     took = []
     for _ in range(7):
@@ -67,7 +67,7 @@ def floor(volume: int) -> float:
 
 
 def moves(transport: str, volume: int) -> dict[str, list[float]]:
-    """Seconds of the step "move", by direction."""
+    """Return the seconds of the step "move", by direction."""
     with cluster(4, 2, "--strategy", "fcfs", "--transport", transport) as (client, out):
         stop, log = out / "stop", out / "log"
         program = [sys.executable, str(APPS / "resize_data_check.py"), str(volume), str(stop)]
@@ -92,7 +92,7 @@ def moves(transport: str, volume: int) -> dict[str, list[float]]:
 
 
 def measure_moves(transport: str) -> bool:
-    """Every volume on one transport."""
+    """Measure every volume on one transport; return whether all are within the budget."""
     good = True
     for volume in VOLUMES:
         least = floor(volume)
@@ -108,7 +108,7 @@ def measure_moves(transport: str) -> bool:
 
 
 def measure_idle() -> bool:
-    """The cost of a safe point with nothing to do."""
+    """Measure a safe point with nothing to do; return whether it is within the budget."""
     with cluster(2, 2, "--strategy", "fcfs") as (client, out):
         log = out / "log"
         program = [sys.executable, str(APPS / "looper.py"), "20"]
@@ -124,7 +124,10 @@ def measure_idle() -> bool:
 
 
 def main(names: list[str]) -> int:
-    """Measure all, or those named; ucx in a network namespace of its own."""
+    """Measure everything, or the named parts; return 1 if one is over budget, else 0.
+
+    ucx runs in a network namespace of its own.
+    """
     if os.environ.get("PLIANT_BENCH_INSIDE"):
         return 0 if measure_moves(names[0]) else 1
     codes = []

@@ -25,7 +25,7 @@ APPS = Path(__file__).parent / "apps"
 def cluster(
     nodes: int, slots: int, *options: str, **settings: object
 ) -> Iterator[tuple[Client, Path]]:
-    """A cluster of its own on this machine and a folder for output; both are gone afterwards.
+    """Yield a client of a new cluster on this machine, and a folder for output; remove both.
 
     Args:
         nodes: how many.
@@ -49,7 +49,7 @@ def cluster(
 
 @contextmanager
 def folders() -> Iterator[Path]:
-    """A folder, gone afterwards, with the state and the run folder of a cluster of its own."""
+    """Yield a folder with the state and run folders of a new cluster; remove it."""
     base = Path(tempfile.mkdtemp(prefix="pliant-bench-"))
     env = {"PLIANT_STATE_DIR": str(base / "state"), "PLIANT_RUN_DIR": str(base / "run")}
     # As installed: commands that compile their modules each time take a third longer.
@@ -68,7 +68,7 @@ def folders() -> Iterator[Path]:
 
 
 def answering(client: Client, within_s: float = 60.0) -> float:
-    """Wait until the server answers a request; the moment, on the wall clock, seconds."""
+    """Wait until the server answers a request; return this time in seconds of the wall clock."""
     deadline = time.monotonic() + within_s
     while True:
         try:
@@ -81,7 +81,7 @@ def answering(client: Client, within_s: float = 60.0) -> float:
 
 
 def busy() -> str:
-    """What else this machine was doing, for whoever reads figures: load and processors."""
+    """Return the load and the number of processors of this machine, to print next to figures."""
     load = os.getloadavg()
     return f"load {load[0]:.1f} {load[1]:.1f} {load[2]:.1f} on {os.cpu_count()} processors"
 
@@ -111,7 +111,7 @@ def in_namespace(program: str, transport: str) -> int:
 
 
 def figures(samples: Sequence[float], unit: float = 1e3) -> str:
-    """``p50 p95 [min-max] n`` of samples in seconds, printed in milliseconds."""
+    """Return ``p50 p95 [min-max] n`` of samples in seconds, as a text in milliseconds."""
     scaled = sorted(sample * unit for sample in samples)
     p95 = scaled[min(len(scaled) - 1, int(0.95 * len(scaled)))]
     return (
@@ -121,7 +121,7 @@ def figures(samples: Sequence[float], unit: float = 1e3) -> str:
 
 
 def verdict(name: str, value: float, budget: float, unit: str, *, at_least: bool = False) -> bool:
-    """Print a figure beside its budget; whether it is within."""
+    """Print a figure next to its budget; return whether it is within."""
     good = value >= budget if at_least else value <= budget
     sign = ">=" if at_least else "<="
     print(f"{'ok  ' if good else 'OVER'} {name}: {value:.1f} {unit} (budget {sign} {budget:g})")

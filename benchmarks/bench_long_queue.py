@@ -62,7 +62,7 @@ class Scene:
         self.do(*(self.submission() for _ in range(waiting)))
 
     def submission(self) -> events.Event:
-        """A mixed job: half of them rigid, half with a range of sizes."""
+        """Return the submission of a job. Half of the jobs are rigid, half have several sizes."""
         self.submitted += 1
         least = self.rng.choice((4, 8, 16, 32))
         sizes = Sizes((least,)) if self.rng.random() < 0.5 else Sizes(range(least, 2 * least + 1))
@@ -71,7 +71,7 @@ class Scene:
         return events.JobSubmitted(replace(spec, estimate_s=100.0))
 
     def do(self, *batch: events.Event) -> None:
-        """Hand over events; plan, store and start until nothing more is to be done."""
+        """Hand over events; plan, store and start until there is nothing more to do."""
         made = self.core.handle_all(batch, self.now)
         while made:
             follow: list[events.Event] = []
@@ -94,7 +94,7 @@ class Scene:
             self.records += 1
 
     def turn(self) -> None:
-        """The job that has run longest ends, and another one is submitted."""
+        """End the job that has run longest, and submit another one."""
         self.now += 1.0
         job = next(iter(self.core.state.active.values()))
         exits = tuple(Exit(processor, 0) for processor in job.ranks)
@@ -104,7 +104,7 @@ class Scene:
 
 
 def measure(planner: Planner, waiting: int, turns: int) -> Cost:
-    """Let so many jobs go through a queue."""
+    """Let so many jobs go through a queue; return the cost of one job."""
     scene = Scene(planner, waiting)
     scene.bytes = scene.records = 0
     begin = time.thread_time()
@@ -115,7 +115,7 @@ def measure(planner: Planner, waiting: int, turns: int) -> Cost:
 
 
 def with_texts(text: Callable[[View, WaitingJob], str]) -> Planner:
-    """The default strategy, with a text for each job that waits."""
+    """Return the default strategy with a text for each job that waits."""
     strategy = load_strategy(DEFAULT)
 
     def plan(view: View) -> Plan:
@@ -128,12 +128,12 @@ def with_texts(text: Callable[[View, WaitingJob], str]) -> Planner:
 
 
 def live_text(view: View, job: WaitingJob) -> str:
-    """The sentence of before, with the number of processors within reach now."""
+    """Return the previous sentence with the number of processors within reach now."""
     return processors_needed_text(job, count(view.free))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table; 1 if the default strategy is over budget."""
+    """Print the table; return 1 if the default strategy is over budget, else 0."""
     numbers = [int(word) for word in arguments]
     waiting, turns = (*numbers, *(WAITING, TURNS)[len(numbers) :])
     planners: dict[str, Planner] = {

@@ -29,7 +29,7 @@ ATOM_BYTES = 112
 
 
 def run(edge: int) -> list[dict[str, float]]:
-    """One job that goes from 8 to 4 to 2: the seconds of each step of both shrinks."""
+    """Run a job that shrinks from 8 to 4 to 2; return the seconds of each step of both shrinks."""
     with cluster(4, 2, "--strategy", "fcfs", safe_point_timeout_s=600.0) as (client, out):
         program = [sys.executable, "-m", "pliant.examples.md", "--edge", str(edge)]
         program += ["--steps", "1000000", "--save-every", "1000000"]
@@ -45,7 +45,7 @@ def run(edge: int) -> list[dict[str, float]]:
 
 
 def shrink(client: Client, job: int, size: int) -> dict[str, float]:
-    """Give back processors; the seconds of each step."""
+    """Give back processors; return the seconds of each step."""
     client.resize(job, size)
     resize = max(event.data["resize"] for event in client.history(job) if is_offer(event))
     while "processors.released" not in of_resize(client, job, resize):
@@ -68,12 +68,12 @@ def shrink(client: Client, job: int, size: int) -> dict[str, float]:
 
 
 def is_offer(event: Event) -> bool:
-    """Whether it begins a talk."""
+    """Return whether an event begins a negotiation."""
     return event.kind == "offer.sent"
 
 
 def of_resize(client: Client, job: int, resize: int) -> dict[str, Event]:
-    """The last event of each kind since a resize was offered."""
+    """Return the last event of each kind since a resize was offered."""
     history = client.history(job)
     first = next(
         place
@@ -84,7 +84,7 @@ def of_resize(client: Client, job: int, resize: int) -> dict[str, Event]:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and print the table."""
+    """Measure and print the table; return the exit code."""
     edge = int(arguments[0]) if arguments else EDGE
     found = [step for _ in range(REPEATS) for step in run(edge)]
     atoms = 4 * edge**3

@@ -49,7 +49,7 @@ BUDGET_MS, CYCLE_BUDGET_S, DELAY_MS = 1.5, 0.5, 5.0
 
 
 def until(done: Callable[[], bool], what: str, pause: float = 0.05) -> None:
-    """Look after each pause; a look costs the server time that what is measured would need."""
+    """Wait for a condition; each check costs the server time, so there is a pause before it."""
     deadline = time.monotonic() + 120
     while True:
         time.sleep(pause)
@@ -60,7 +60,7 @@ def until(done: Callable[[], bool], what: str, pause: float = 0.05) -> None:
 
 
 def of_kind(client: Client, kind: str, job: int | None = None) -> list[Event]:
-    """The events of one kind, oldest first."""
+    """Return the events of one kind, oldest first."""
     return [event for event in client.history(job) if event.kind == kind]
 
 
@@ -68,7 +68,7 @@ def of_kind(client: Client, kind: str, job: int | None = None) -> list[Event]:
 
 
 def rounds(client: Client, out: Path, work: str) -> tuple[list[float], list[float]]:
-    """Seconds of the first rounds, and of all others, with a program that does this meanwhile."""
+    """Return the seconds of the first rounds and of all others while a program works."""
     program = [sys.executable, str(APPS / "counter_offer_app.py"), work]
     job = client.submit(*program, sizes="1-4", prefer=1, chdir=str(out), stdout=str(out / work))
     until(lambda: client.job(job).class_ == "malleable", "the program registers")
@@ -93,7 +93,7 @@ def _over(client: Client, job: int, talks: int) -> bool:
 
 
 def echoes(pause: float) -> list[float]:
-    """Seconds of a word and its echo on a bare stream, each after a pause."""
+    """Return the seconds of messages and their echoes on a bare stream, each after a pause."""
     took: list[float] = []
     done = threading.Event()
 
@@ -123,7 +123,7 @@ def echoes(pause: float) -> list[float]:
 
 
 def commits(out: Path) -> list[float]:
-    """Seconds of a small durable commit, with the settings of the server's database."""
+    """Return the seconds of small durable commits with the settings of the server's database."""
     took = []
     with sqlite3.connect(out / "probe.db", isolation_level=None) as database:
         database.execute("PRAGMA journal_mode = WAL")
@@ -138,7 +138,7 @@ def commits(out: Path) -> list[float]:
 
 
 def measure_rounds() -> bool:
-    """One round with each kind of program."""
+    """Measure a round with each kind of program; return whether all are within the budget."""
     good = True
     haggling = {"rounds": ROUNDS, "price": 100.0, "floor": 1.0}
     settings = {"quiet_s": 0.0, "settle_s": 0.0, "negotiation": haggling}
@@ -181,14 +181,17 @@ def _registered(client: Client, jobs: list[int]) -> bool:
 
 
 def sleeper(client: Client, out: Path, sizes: str | int) -> int:
-    """A job whose first process writes down its environment; all sleep until they are ended."""
+    """Submit a job and return its id.
+
+    Its first process writes down its environment; all sleep until they are ended.
+    """
     write = f'env -0 > "{out}/$$" && mv "{out}/$$" "{out}/$PLIANT_JOB.env"'
     script = f'[ "$PMI_RANK" = 0 ] && {write}; exec sleep 100000'
     return client.submit("/bin/sh", "-c", script, sizes=sizes, chdir=str(out), stdout="/dev/null")
 
 
 def cycle(client: Client, out: Path, jobs: list[int]) -> tuple[float, float]:
-    """Seconds from the plan to the last answer, and from the submission to the plan."""
+    """Return the seconds from the plan to the last answer, and from the submission to the plan."""
     before = len(of_kind(client, "offer.answered"))
     wanted = before + len(jobs)
     submitted = time.time()
@@ -203,7 +206,7 @@ def cycle(client: Client, out: Path, jobs: list[int]) -> tuple[float, float]:
 
 
 def measure_cycles() -> bool:
-    """Many applications answer in one cycle."""
+    """Measure cycles that many applications answer; return whether they are within budget."""
     settings = {"quiet_s": 0.1, "settle_s": 0.0, "offer_timeout_s": 60.0}
     slots = APPLICATIONS // 2
     with cluster(4, slots, "--strategy", "equipartition", **settings) as (client, out):
@@ -224,7 +227,7 @@ def measure_cycles() -> bool:
 
 
 def measure_silence() -> bool:
-    """Starts beside a talk in which the application says nothing."""
+    """Measure starts while an application does not answer; return whether they are on time."""
     settings = {"offer_timeout_s": 600.0, "quiet_s": 600.0}
     with cluster(2, 4, "--strategy", "equipartition", **settings) as (client, out):
         silent = sleeper(client, out, "1-4")
@@ -245,7 +248,7 @@ def measure_silence() -> bool:
 
 
 def main(names: list[str]) -> int:
-    """Measure all three, or those named."""
+    """Measure all three, or the named ones; return 1 if one is over budget, else 0."""
     parts = {"rounds": measure_rounds, "cycles": measure_cycles, "silence": measure_silence}
     good = [parts[name]() for name in names or parts]
     return 0 if all(good) else 1

@@ -39,7 +39,7 @@ Samples = dict[str, float]
 
 
 def memory(process: psutil.Process) -> str:
-    """Resident, shared out, in MB; threads; open descriptors."""
+    """Return a text with resident and shared memory in MB, threads and open descriptors."""
     full = process.memory_full_info()
     return (
         f"{full.rss / 2**20:.0f} MB resident, {full.pss / 2**20:.0f} MB shared out, "
@@ -48,7 +48,7 @@ def memory(process: psutil.Process) -> str:
 
 
 def idle(process: psutil.Process) -> float:
-    """Percent of a processor that it uses while nothing happens."""
+    """Return the percentage of a processor that a process uses while nothing happens."""
     time.sleep(2.0)  # what came before has ended
     before, began = used(process), time.monotonic()
     time.sleep(IDLE_S)
@@ -65,7 +65,7 @@ def reached(client: Client, job: int, states: set[str]) -> None:
 
 
 def one_job(client: Client, words: Controllers, process: psutil.Process, number: int) -> Samples:
-    """A job on all nodes, from its submission to its end; seconds of each part of it."""
+    """Run a job on all nodes; return the seconds of each part, from submission to end."""
     before = used(process)
     job = client.submit("/bin/true", sizes=number, type="mpi", stdout="/dev/null")
     submitted = time.time()
@@ -87,7 +87,7 @@ def one_job(client: Client, words: Controllers, process: psutil.Process, number:
 
 
 def measure(number: int, *, tls: bool) -> bool:
-    """One cluster with so many nodes."""
+    """Measure a cluster with so many nodes; return whether it is within the budgets."""
     with ExitStack() as stack:
         base = stack.enter_context(folders())
         if tls:
@@ -112,7 +112,7 @@ def measure(number: int, *, tls: bool) -> bool:
 
 
 def main(words: list[str]) -> int:
-    """Measure with so many nodes each."""
+    """Measure with each number of nodes; return 1 if one is over budget, else 0."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     tls = "--tls" in words
     numbers = [int(word) for word in words if word != "--tls"]

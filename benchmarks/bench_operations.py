@@ -44,7 +44,7 @@ Results = dict[tuple[int, str], str]
 
 
 def listed() -> dict[str, str]:
-    """The group of each operation, by title."""
+    """Return the group of each operation, by title."""
     done = subprocess.run(
         [sys.executable, str(PROGRAM), "--list"], capture_output=True, text=True, check=False
     )
@@ -54,7 +54,7 @@ def listed() -> dict[str, str]:
 
 
 def resize(client: Client, job: int, size: int) -> None:
-    """Order a resize, as soon as the job can take one; none if it has ended."""
+    """Request a resize as soon as the job can take one; do nothing if it has ended."""
     while not client.job(job).final:
         try:
             client.resize(job, size)
@@ -110,7 +110,7 @@ def attempt(client: Client, out: Path, skipped: list[str], env: dict[str, str]) 
 
 
 def measure(layout: str, transport: str, env: dict[str, str]) -> Results:
-    """The results on one layout."""
+    """Return the results on one layout."""
     nodes, slots = map(int, layout.split("x"))
     all_found: Results = {}
     skipped: list[str] = []
@@ -134,7 +134,7 @@ def _cell(result: str) -> str:
 
 
 def table(results: dict[str, Results], groups: dict[str, str], every: bool) -> list[str]:
-    """Lines of Markdown."""
+    """Return the lines of a table in Markdown."""
     columns = [(layout, phase) for layout in results for phase in range(1, len(PHASES))]
     heads = [f"{layout} {PHASES[phase]}" for layout, phase in columns]
     lines = ["| operation | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
@@ -156,7 +156,7 @@ def table(results: dict[str, Results], groups: dict[str, str], every: bool) -> l
 
 
 def main() -> int:
-    """Measure and print."""
+    """Measure and print; return the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--transport", default="ofi", choices=("ofi", "ucx"))
     parser.add_argument("--layout", action="append", metavar="NODESxSLOTS")

@@ -21,7 +21,7 @@ TRANSPORTS = ("ofi", "ucx")
 
 
 def resized(client: Client, job: int) -> list[Event]:
-    """The finished resizes of a job."""
+    """Return the finished resizes of a job."""
     return [event for event in client.history(job) if event.kind == "job.resized"]
 
 
@@ -41,7 +41,7 @@ def cycle(client: Client, job: int, small: int, large: int) -> None:
 def scene(
     transport: str, nodes: int, small: int, large: int
 ) -> tuple[list[Event], list[Event], str]:
-    """Run one scene on nodes with 2 processors each; its resizes, its history, its output."""
+    """Run a scene on nodes with 2 processors each; return its resizes, history and output."""
     with cluster(nodes, 2, "--strategy", "fcfs", "--transport", transport) as (client, out):
         stop, log = out / "stop", out / "log"
         program = [sys.executable, str(APPS / "resizer.py"), str(stop)]
@@ -59,7 +59,7 @@ def scene(
 
 
 def pauses(events: list[Event], direction: str) -> list[float]:
-    """Pauses without the time to move data, seconds."""
+    """Return the pauses in seconds, without the time to move data."""
     return [
         event.data["seconds"]["total"] - event.data["seconds"].get("move", 0.0)
         for event in events
@@ -68,7 +68,7 @@ def pauses(events: list[Event], direction: str) -> list[float]:
 
 
 def start_up(history: list[Event]) -> list[float]:
-    """Seconds from the offer until the joining ranks were ready, in the background."""
+    """Return the seconds from each offer until the joining ranks were ready."""
     return [
         event.data["seconds"]
         for event in history
@@ -77,7 +77,7 @@ def start_up(history: list[Event]) -> list[float]:
 
 
 def latencies(output: str) -> dict[tuple[int, int], list[float]]:
-    """Samples by (size, higher rank of the pair)."""
+    """Return the samples by size and higher rank of the pair."""
     found: dict[tuple[int, int], list[float]] = {}
     for line in output.splitlines():
         if line.startswith("latency "):
@@ -87,7 +87,7 @@ def latencies(output: str) -> dict[tuple[int, int], list[float]]:
 
 
 def measure(transport: str) -> bool:
-    """Both scenes on one transport."""
+    """Measure both scenes on one transport; return whether all pauses are within the budgets."""
     good = True
     for nodes, small, large, budget in ((2, 2, 4, 15.0), (4, 4, 8, 40.0)):
         events, history, output = scene(transport, nodes, small, large)
@@ -105,7 +105,7 @@ def measure(transport: str) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure every transport, ucx in a network namespace of its own."""
+    """Measure every transport, ucx in a network namespace of its own; return the exit code."""
     if arguments:
         return 0 if measure(arguments[0]) else 1
     return max(in_namespace(__file__, transport) for transport in TRANSPORTS)

@@ -37,7 +37,7 @@ PROGRAM = 'echo "$$ $(date +%s.%N)" > new && mv new first; exec sleep 100000'
 
 
 def submit(out: Path, number: int) -> float:
-    """Submit so many jobs; how many a second."""
+    """Submit so many jobs; return how many were submitted per second."""
 
     def some(number: int) -> None:
         with Client() as client:
@@ -51,7 +51,7 @@ def submit(out: Path, number: int) -> float:
 
 
 def said(out: Path) -> tuple[int, float]:
-    """Wait for the word of the job that runs now, and forget it: its process, and when it began."""
+    """Wait for the file of the job that runs now and remove it; return its process and start."""
     file = out / "first"
     deadline = time.monotonic() + 120
     while not file.exists():
@@ -64,7 +64,7 @@ def said(out: Path) -> tuple[int, float]:
 
 
 def kill(server: psutil.Process) -> list[str]:
-    """Kill the server; its command line."""
+    """Kill the server; return its command line."""
     words = server.cmdline()
     server.kill()
     psutil.wait_procs([server], timeout=30)
@@ -83,7 +83,11 @@ class Rounds:
         self.resident: list[float] = []
 
     def one(self, holder: int) -> int:
-        """Do it once, where this process holds the processor; who holds it then."""
+        """Kill the server and ``holder``, the process of the running job; measure the restart.
+
+        Returns:
+            The process of the job that runs afterwards.
+        """
         words = kill(self._server)
         os.kill(holder, signal.SIGKILL)
         began = time.time()
@@ -101,7 +105,7 @@ class Rounds:
         return holder
 
     def _told(self, kind: str, since: float) -> float:
-        """Wait for an event of a kind; its moment."""
+        """Wait for an event of a kind since a time; return when it happened."""
         while True:
             for event in self._client.history():
                 if event.kind == kind and event.time >= since:
@@ -113,7 +117,7 @@ class Rounds:
 
 
 def main(words: list[str]) -> int:
-    """Measure and compare with the budget."""
+    """Measure and compare with the budget; return 1 if it is exceeded, else 0."""
     number = int(words[0]) if words else JOBS
     with cluster(1, 1, "--strategy", "fcfs") as (client, out):
         print(f"{number} jobs, {submit(out, number):.0f} a second; {busy()}", flush=True)

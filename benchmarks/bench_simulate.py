@@ -59,7 +59,7 @@ STRATEGIES = ("fcfs+easy", "fcfs+conservative", "equipartition", "easy-min")
 
 
 def child(name: str) -> None:
-    """One run in this process; its figures as JSON."""
+    """Do one run in this process; print its figures as JSON."""
     strategy, jobs, percent, _, _ = RUNS[name]
     empty = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.process_time()
@@ -86,7 +86,7 @@ def child(name: str) -> None:
 
 
 def run(name: str) -> bool:
-    """Run one of them several times and compare with its budget."""
+    """Run one of them several times; return whether it is within its budget."""
     strategy, _, percent, repeats, budget = RUNS[name]
     command = [sys.executable, __file__, "child", name]
     done = [
@@ -115,7 +115,7 @@ def run(name: str) -> bool:
 
 
 def scene(waiting: int, running: int, machine: int) -> View:
-    """A busy machine: jobs hold nine tenths of it, and none of the waiting ones has run."""
+    """Return a busy machine: jobs hold nine tenths, and none of the waiting ones has run."""
     rng = Random(f"{waiting}:{running}:{machine}")
     share = machine * 9 // 10 // running
     nodes = tuple(
@@ -164,7 +164,7 @@ def _running(number: int, first: int, share: int, rng: Random) -> RunningJob:
 
 
 def passes() -> Iterator[tuple[str, int, int, int, float]]:
-    """(strategy, waiting, running, processors, seconds of the strategy's pass)."""
+    """Yield strategy, waiting, running, processors, and seconds of the strategy's pass."""
     for name in STRATEGIES:
         for waiting, running, machine in PASSES:
             view, times = scene(waiting, running, machine), []
@@ -177,7 +177,7 @@ def passes() -> Iterator[tuple[str, int, int, int, float]]:
 
 
 def table(plot: Path | None) -> bool:
-    """Print what passes cost, and draw it."""
+    """Print the cost of passes, and draw it; return whether all are within the budget."""
     print(f"{'strategy':20}{'waiting':>9}{'running':>9}{'processors':>12}{'ms':>10}")
     good, rows = True, []
     for row in passes():
@@ -192,7 +192,7 @@ def table(plot: Path | None) -> bool:
 
 
 def picture(rows: list[tuple[str, int, int, int, float]]) -> str:
-    """Bars by scene, one colour a strategy, on a logarithmic scale from 0.01 to 1000 ms."""
+    """Return bars by scene as SVG, one colour per strategy; the scale is logarithmic."""
     wide, tall, left, top = 900, 420, 60, 40
     colours = dict(zip(STRATEGIES, ("#3b6ea5", "#c8553d", "#4f8a4c", "#8a6fb0"), strict=True))
     lines = [
@@ -234,7 +234,7 @@ def picture(rows: list[tuple[str, int, int, int, float]]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure what is named, or everything."""
+    """Measure what is named, or everything; return 1 if one is over budget, else 0."""
     if arguments[:1] == ["child"]:
         child(arguments[1])
         return 0

@@ -169,7 +169,7 @@ def pliant_missing_after_kill(client: Client, out: Path) -> int:
 
 
 def main(words: list[str]) -> int:
-    """Measure both, and print one table."""
+    """Measure both, and print one table; return the exit code."""
     if "--install" in words and why_missing():
         subprocess.run(
             _INSTALL, check=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}

@@ -41,7 +41,7 @@ PLAIN = {"FI_TCP_IFACE": "lo", "FI_PROVIDER": "^sockets", **FLAT_COLLECTIVES}
 
 
 def stalls(log: Path) -> list[float]:
-    """Seconds between the last step at the small size and the first at the large one, each time."""
+    """Return the seconds from the last step at the small size to the first at the large one."""
     lines = [line.split() for line in log.read_text().splitlines()]
     steps = [(float(begin), float(end), int(size)) for begin, end, size in lines]
     return [
@@ -95,7 +95,10 @@ class Managed:
         self.steps(size)
 
     def _accepted(self, ask: Callable[..., str], *arguments: int) -> bool:
-        """Ask for something; False: a job that is just starting is not connected yet."""
+        """Send a request; return whether it was accepted.
+
+        A job that is just starting is not connected yet, so its requests are refused.
+        """
         try:
             ask(self.job, *arguments)
         except RequestError:
@@ -111,7 +114,7 @@ class Managed:
         self.steps(LARGE)
 
     def end(self) -> tuple[list[float], list[float]]:
-        """Its stalls, and the pauses as the server reports them."""
+        """End the job; return its stalls, and the pauses that the server reported."""
         events = self._client.history(self.job)
         self._client.cancel(self.job)
         self._client.wait(self.job)
@@ -124,7 +127,7 @@ class Managed:
 
 
 def managed() -> tuple[list[float], list[float], list[float]]:
-    """Stalls of resizes, the same as reported, and stalls of suspensions."""
+    """Return stalls of resizes, the same as reported, and stalls of suspensions."""
     with cluster(2, 2, "--strategy", "fcfs") as (client, out):
         job = Managed(client, out)
         for _ in range(ROUNDS):
@@ -156,7 +159,7 @@ def mpiexec(size: int, log: Path, *words: str, **settings: str) -> None:
 
 
 def restarted(out: Path) -> list[float]:
-    """Stalls of a plain program that is saved and started anew."""
+    """Return the stalls of a plain program that is saved and started again."""
     saved = out / "saved"
     for _ in range(ROUNDS):
         mpiexec(SMALL, out / "restarts", "save", str(saved))
@@ -166,7 +169,7 @@ def restarted(out: Path) -> list[float]:
 
 
 def spawned(out: Path, **settings: str) -> list[float]:
-    """Stalls of a plain program that spawns."""
+    """Return the stalls of a plain program that spawns."""
     log = out / f"spawns-{len(settings)}"
     for _ in range(ROUNDS):
         mpiexec(SMALL, log, "spawn", str(LARGE - SMALL), **settings)
@@ -181,7 +184,7 @@ def table(rows: dict[str, Sequence[float]], ours: float) -> None:
 
 
 def main() -> int:
-    """Measure all ways, one after the other."""
+    """Measure all ways, one after the other; return the exit code."""
     resized, reported, suspended = managed()
     with tempfile.TemporaryDirectory(prefix="pliant-bench-") as folder:
         out = Path(folder)

@@ -21,7 +21,10 @@ ROUNDS, DRAIN, SUBMITTERS = 40, 1000, 4
 
 
 def first_instruction(client: Client, out: Path) -> list[float]:
-    """Seconds from the acknowledgement to what ``date`` sees, one job at a time."""
+    """Return the seconds from each acknowledgement to the time that ``date`` prints.
+
+    One job runs at a time.
+    """
     waits = []
     for _ in range(ROUNDS):
         target = out / "now"
@@ -36,7 +39,7 @@ def first_instruction(client: Client, out: Path) -> list[float]:
 
 
 def jobsub(out: Path) -> list[float]:
-    """Seconds that the whole ``jobsub`` process takes."""
+    """Return the seconds that the whole ``jobsub`` process takes."""
     command = [
         str(Path(sys.executable).parent / "jobsub"),
         "--type",
@@ -55,7 +58,7 @@ def jobsub(out: Path) -> list[float]:
 
 
 def drain(out: Path) -> float:
-    """Jobs per second from the first submission to the last end."""
+    """Return the jobs per second from the first submission to the last end."""
 
     def submit(number: int) -> int:
         with Client() as client:
@@ -75,7 +78,7 @@ def drain(out: Path) -> float:
 
 
 def main() -> int:
-    """Measure on a cluster of 4 nodes with 2 processors each."""
+    """Measure on a cluster of 4 nodes with 2 processors each; return the exit code."""
     with cluster(4, 2, "--strategy", "fcfs") as (client, out):
         waits, processes = first_instruction(client, out), jobsub(out)
         rate = drain(out)

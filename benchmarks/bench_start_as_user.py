@@ -34,7 +34,7 @@ Waits = dict[str, list[float]]
 
 
 def first_instructions(client: Client, out: Path, number: int) -> list[float]:
-    """Seconds from the submission of some jobs at once to what ``date`` sees."""
+    """Submit some jobs at once; return the seconds from submission to what ``date`` prints."""
     targets = [out / str(at) for at in range(number)]
     submitted, jobs = [], []
     for target in targets:
@@ -52,7 +52,7 @@ def first_instructions(client: Client, out: Path, number: int) -> list[float]:
 
 
 def block(client: Client, out: Path) -> Waits:
-    """Measure a block of jobs in each way."""
+    """Measure a block of jobs in each way; return the seconds that they waited."""
     found: Waits = {"back to back": [], "at once": [], "alone": []}
     time.sleep(2 * PAUSE_S)
     for _ in range(JOBS):
@@ -67,7 +67,7 @@ def block(client: Client, out: Path) -> Waits:
 
 
 def main(words: list[str]) -> int:
-    """Measure on both clusters in turn, and compare."""
+    """Measure on both clusters in turn, and compare; return the exit code."""
     if os.geteuid() != 0:
         print("skipped: only root can start processes of other users")
         return 0

@@ -42,7 +42,7 @@ LIMIT_S = 120.0
 
 
 def run(transport: str, settings: dict[str, str]) -> dict[tuple[int, int, int], float]:
-    """Seconds of half a round trip, by size, lower rank and bytes."""
+    """Return the seconds of half a round trip, by size, lower rank and bytes."""
     options = ("--strategy", "fcfs", "--transport", transport)
     with cluster(1, 4, *options) as (client, out):
         log, stop = out / "log", out / "stop"
@@ -90,7 +90,7 @@ def measure(transport: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure every transport, ucx in a network namespace of its own."""
+    """Measure every transport, ucx in a network namespace of its own; return the exit code."""
     if arguments:
         measure(arguments[0])
         return 0

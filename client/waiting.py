@@ -31,9 +31,10 @@ def send_job(
     reconnect_s: float = RECONNECT_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Submit a job and return its id; if the server restarts meanwhile, submit it again.
+    """Submit a job and return its id; submit it again if the server restarts in the meantime.
 
-    The key makes this safe: a server that has already stored the job answers with the same id.
+    The key of the request prevents a second job: a server that has already stored the job answers
+    with the same id.
 
     Raises:
         NoServerError: there is no server, or it left and was not back within ``reconnect_s``.

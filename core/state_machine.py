@@ -260,7 +260,7 @@ class Core:
 
     @strategy.setter
     def strategy(self, name: str) -> None:
-        """Return the name of the strategy."""
+        """Use another strategy from now on, and requeue the jobs that the old one suspended."""
         self._state.strategy = name
         suspension.requeue_suspended_by_strategy(self._state)
         self._state.plan_due = True

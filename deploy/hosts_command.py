@@ -192,7 +192,7 @@ def _check_table(runs: list[HostRun]) -> str:
 
 
 def _clock(facts: HostFacts) -> str:
-    """Return by how much a clock is ahead of that of this machine, as far as that is known."""
+    """Return how far a host's clock is ahead of this machine's, or "good" within the error."""
     if abs(facts.clock_offset_s) <= facts.clock_error_s:
         return "good"
     return f"{facts.clock_offset_s:+.0f} s"

@@ -34,7 +34,7 @@ ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The values of an installation that the files name."""
+    """Paths and addresses of an installation that are written into its unit files."""
 
     #: Path of the command ``pliant``.
     pliant: str

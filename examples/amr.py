@@ -84,7 +84,7 @@ def edges_around(blocks: Blocks, where: Where, comm: MPI.Intracomm) -> Edges:
 
 
 def outside(key: Key, axis: int, step: int, where: Where, edges: Edges) -> Numbers:
-    """Return the 2 N cells behind a side of a block, at the resolution of the finer level."""
+    """Return the cells behind a side of a block: 2 N values at the finer level's resolution."""
     found = [edges[other, axis, -step] for other in across(key, axis, step, where)]
     if len(found) == 2:
         return np.concatenate(found)

@@ -130,7 +130,7 @@ def _create_latch(latch: str) -> bool:
 
 
 def start(text: str) -> Trigger:
-    """Return the trigger of this process; malformed orders end the process."""
+    """Return the trigger of this process; end the process if the orders are malformed."""
     try:
         return Trigger(text, os.environ)
     except FailpointOrderError as error:

@@ -10,7 +10,7 @@ import grpc
 
 
 def same(data: bytes) -> bytes:
-    """Messages are bytes already."""
+    """Return a message as it is, because messages are bytes already."""
     return data
 
 

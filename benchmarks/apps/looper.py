@@ -15,12 +15,12 @@ STEPS, REPEATS = 20_000, 9
 
 
 def work() -> float:
-    """A few microseconds of Python, the same in both loops."""
+    """Compute for a few microseconds, the same in both loops; return the result."""
     return sum(range(40))
 
 
 def timed(comm: MPI.Comm, steps: Callable[[], Iterable[int]]) -> float:
-    """Seconds of the slowest rank for one pass of the loop."""
+    """Return the seconds of the slowest rank for one pass of the loop."""
     comm.Barrier()
     start = time.perf_counter()
     for _ in steps():

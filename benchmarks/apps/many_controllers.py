@@ -46,13 +46,13 @@ class Tally:
         self._orders: dict[str, list[float]] = {}
 
     def welcomed(self) -> None:
-        """One more is in."""
+        """Count one more node that was welcomed."""
         self._welcome += 1
         if self._welcome == self._number:
             print("up", flush=True)
 
     def started(self, order: wire.StartWorld) -> None:
-        """One more has its order."""
+        """Count one more node that got its order."""
         times = self._orders.setdefault(order.world, [])
         times.append(time.time())
         if len(times) == order.world_size:
@@ -69,7 +69,7 @@ class Node:
         self._worlds: dict[str, wire.StartWorld] = {}
 
     async def run(self, address: str, secret: Path, gate: asyncio.Semaphore) -> None:
-        """Be a node until the server ends the stream."""
+        """Act as a node until the server ends the stream."""
         with dial_target(address) as target:
             await self._serve(target, secret, gate)
 
@@ -162,7 +162,7 @@ class Node:
 
 
 async def main() -> None:
-    """Be all of them."""
+    """Act as all nodes."""
     address, secret, number = sys.argv[1:]
     tally, gate = Tally(int(number)), asyncio.Semaphore(AT_ONCE)
     nodes = [Node(f"n{each}", tally) for each in range(1, int(number) + 1)]

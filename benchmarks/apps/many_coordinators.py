@@ -19,7 +19,7 @@ from pliant.protos import app_pb2, app_pb2_grpc
 
 
 def hello(environment: dict[str, str]) -> app_pb2.AppReport:
-    """What the coordinator of a job says first."""
+    """Return the first message of the coordinator of a job."""
     return app_pb2.AppReport(
         hello=app_pb2.Hello(
             job=int(environment["PLIANT_JOB"]),
@@ -34,7 +34,7 @@ def hello(environment: dict[str, str]) -> app_pb2.AppReport:
 
 
 def answer(order: app_pb2.AppOrder) -> app_pb2.AppReport | None:
-    """What a willing application says to an order that never reaches its safe point."""
+    """Return the answer of a willing application that never reaches its safe point."""
     match order.WhichOneof("body"):
         case "offer":
             order.offer.verb = app_pb2.VERB_ACCEPT
@@ -47,7 +47,7 @@ def answer(order: app_pb2.AppOrder) -> app_pb2.AppReport | None:
 
 
 async def session(environment: dict[str, str], silent: bool) -> None:
-    """Be one job's coordinator until the job ends."""
+    """Act as the coordinator of one job until the job ends."""
     outbox: asyncio.Queue[app_pb2.AppReport] = asyncio.Queue()
     outbox.put_nowait(hello(environment))
 
@@ -65,7 +65,7 @@ async def session(environment: dict[str, str], silent: bool) -> None:
 
 
 def read(path: str) -> dict[str, str]:
-    """The environment that a process wrote down, as ``env -0`` does."""
+    """Return the environment that a process wrote with ``env -0``."""
     pairs = Path(path).read_text().split("\0")
     return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
 

@@ -23,7 +23,7 @@ SAMPLES = 30
 
 
 def half_round_trip(comm: MPI.Comm, other: int, first: bool, nbytes: int, trips: int) -> float:
-    """Half of the least time of a round trip, seconds: other work on the machine only adds."""
+    """Return half of the shortest round trip in seconds, because other work only adds time."""
     buffer = np.zeros(nbytes, dtype=np.int8)
     times = []
     for _ in range(trips):

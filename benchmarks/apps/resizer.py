@@ -14,7 +14,10 @@ SAMPLES = 200
 
 
 def latency(comm: MPI.Comm, one: int, other: int) -> float:
-    """Half a round trip of 8 bytes between two ranks, seconds (median); 0 on the other ranks."""
+    """Return half a round trip of 8 bytes between two ranks in seconds; 0 on other ranks.
+
+    It is the median.
+    """
     buffer, times = np.zeros(1), []
     for _ in range(SAMPLES):
         start = time.perf_counter()

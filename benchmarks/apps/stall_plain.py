@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 
 def share(total: int, rank: int, size: int) -> tuple[int, int]:
-    """First and last + 1 of the numbers of a rank."""
+    """Return the first and the last + 1 of the numbers of a rank."""
     return total * rank // size, total * (rank + 1) // size
 
 
@@ -41,7 +41,7 @@ def steps(comm: Any, data: Array, first: int, total: int, log: str) -> None:
 
 
 def save(comm: Any, data: Array, total: int, path: str) -> None:
-    """Each rank writes its part of one file and waits until it is on the disk."""
+    """Write this rank's part of the file, and wait until it is on the disk."""
     start, _ = share(total, comm.rank, comm.size)
     target = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     view = memoryview(data).cast("B")
@@ -54,13 +54,13 @@ def save(comm: Any, data: Array, total: int, path: str) -> None:
 
 
 def load(comm: Any, total: int, path: str) -> Array:
-    """Read the part of this rank."""
+    """Read and return the part of this rank."""
     start, stop = share(total, comm.rank, comm.size)
     return np.fromfile(path, float, stop - start, offset=8 * start)
 
 
 def deal(comm: Any, data: Array, old: int, total: int) -> Array:
-    """Everyone's share among all, when the first ``old`` ranks had all of it before."""
+    """Return this rank's share after the first ``old`` ranks had everything."""
 
     def overlaps(mine: tuple[int, int], sizes: int) -> tuple[list[int], list[int]]:
         counts, places = [], []
@@ -81,7 +81,7 @@ def deal(comm: Any, data: Array, old: int, total: int) -> Array:
 
 
 def main(total: int, log: str, what: str, word: str = "") -> None:
-    """Do what the command line says."""
+    """Do what the arguments of the command say."""
     comm: Any = MPI.COMM_WORLD
     if what == "child":
         comm = MPI.Comm.Get_parent().Merge(high=True)

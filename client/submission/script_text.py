@@ -55,7 +55,8 @@ def check_conditions(dependency: str, signal: str, time_limit_s: float | None) -
     """Check the dependencies of a job, and the signal before its time limit.
 
     Raises:
-        UsageError: a text is not in its grammar; the message names the option.
+        UsageError: a dependency or the signal cannot be read, or a signal has no time limit; the
+            message names the option.
     """
     if dependency:
         from pliant.core.values.dependencies import parse_dependencies

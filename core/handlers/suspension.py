@@ -147,7 +147,7 @@ def on_save_reported(state: CoreState, event: SaveReported) -> None:
 
 
 def _failed(state: CoreState, job: Job, reason: str) -> None:
-    """End a suspension without a checkpoint; a job that is to be requeued ends anyway."""
+    """End a suspension without a checkpoint; requeue the job if that was the purpose."""
     mine = job.saving
     suspend.close_failed(state, job, reason)
     if mine is not None and mine.requeues:
@@ -156,7 +156,7 @@ def _failed(state: CoreState, job: Job, reason: str) -> None:
 
 
 def _by_itself(state: CoreState, job: Job, event: SaveReported) -> None:
-    """Record a checkpoint that the program took on its own initiative."""
+    """Record a checkpoint that the program took on its own, or warn that it failed."""
     if event.word is SaveWord.SAVED:
         suspend.checkpoint_taken(state, job, event, state.now - event.seconds)
     elif event.word is SaveWord.FAILED:

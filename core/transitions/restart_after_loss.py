@@ -129,7 +129,11 @@ def _reserve(state: CoreState, job: Job, processors: ProcessorMap) -> None:
 
 
 def _fit(state: CoreState, job: Job) -> bool:
-    """Reserve processors for the largest size at which a job can restart."""
+    """Reserve processors for the largest size at which a job can restart.
+
+    Returns:
+        Whether there are enough; False if the job cannot restart at any size now.
+    """
     left = _left(state, job)
     size = job.sizes.largest_at_most(count(left))
     if size:

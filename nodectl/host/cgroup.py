@@ -216,7 +216,7 @@ def _alive(name: str) -> bool:
 def group_of(where: Base, shim: ProcessIdentity) -> str:
     """Return the path of a shim's control group below a folder.
 
-    In version 2 the shim is in the group of its job instead, if that has a limit of memory.
+    In version 2, the group of a job that has a memory limit contains the shim's group.
     """
     name = f"{SHIM_PREFIX}{shim.pid}-{shim.start}"
     direct = f"{where.folder}/{name}"

@@ -52,7 +52,12 @@ class CheckpointFolderTest:
 
 
 def read_test(path: Path, *, for_users: bool) -> FolderReport:
-    """Read the test file of the server, and look at the folder in which it is."""
+    """Read the server's test file and check its folder; return the content and any problem.
+
+    Args:
+        path: the test file.
+        for_users: whether users' processes must be able to reach the folder.
+    """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:

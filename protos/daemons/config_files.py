@@ -51,7 +51,7 @@ def parse_config(content: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise ConfigFileError(_why(error)) from None
     try:
-        _check_depth(text)
+        _check_structure(text)
         loader = yaml.SafeLoader(text)
         document = loader.get_single_node()
         if fault := find_duplicate_key(document):
@@ -155,8 +155,8 @@ def _why(error: Exception) -> str:
     return str(error)
 
 
-def _check_depth(text: str) -> None:
-    """Check that a text is not nested deeply, because the YAML reader is recursive."""
+def _check_structure(text: str) -> None:
+    """Refuse aliases, and texts nested so deeply that the recursive YAML reader could fail."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):

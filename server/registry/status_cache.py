@@ -143,7 +143,7 @@ class StatusCache:
             self._usage[node] = usage
 
     def publish_containment(self, node: NodeName, texts: Mapping[str, str]) -> None:
-        """Set the texts in which a node says what keeps jobs within their shares."""
+        """Set the texts that say how a node keeps jobs within their processors and memory."""
         self._nodes.publish_containment(node, texts)
 
     def publish_checkpoint_folder(self, node: NodeName, text: str) -> None:

@@ -1,4 +1,7 @@
-"""The stream of a node controller: registration, beats, barriers, ends in; orders out."""
+"""The stream of a node controller.
+
+The controller sends its registration, heartbeats, barriers and exits; the server sends orders.
+"""
 
 from __future__ import annotations
 

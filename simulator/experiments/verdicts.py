@@ -39,8 +39,10 @@ class Compared:
 def judge(
     metric: Metric, ours: Interval, printed: float | None, theory: Mapping[str, float]
 ) -> str:
-    """Compare a metric with the printed value if there is a tolerance, otherwise with theory.
+    """Return the verdict on a metric, by the printed value or by theory.
 
+    The verdict is "as printed" if our values agree with the printed value within its tolerance. If
+    they do not, or there is no tolerance, they are compared with theory, if there is one.
     A value of theory within the interval is evidence only if the interval is narrow.
     """
     expected, within = theory.get(metric.name), metric.within

@@ -124,7 +124,7 @@ class SharedNode:
             self.computing.append(run)
 
     def _begin_phase(self) -> None:
-        """Calculate the rates from now on, and when they change."""
+        """Calculate the rates from now on, and when they change next."""
         self._since, self._faults_before = self.now, self.faults
         demand = sum([run.demand for run in self.computing])
         demand += sum([run.demand for run in self.arriving])

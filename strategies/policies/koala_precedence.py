@@ -191,7 +191,7 @@ class Round:
         return count(self.placer.free & cluster.part)
 
     def _place(self, job: WaitingJob, among: Iterable[ClusterState]) -> bool:
-        """Start a job in the clusters that the placement policy chooses among these."""
+        """Start a job in the clusters that the placement policy chooses; return whether it fits."""
         idle = {cluster.name: self._free(cluster) for cluster in among}
         rule = self._limits.placement
         # A job that may not be split has one component, even if only its size is fixed.
@@ -220,7 +220,11 @@ class Round:
         return job.sizes.min
 
     def _make_room(self, job: WaitingJob) -> bool:
-        """Shrink running jobs for a waiting one if that suffices for its minimum."""
+        """Shrink running jobs for a waiting one if that suffices for its minimum.
+
+        Returns:
+            Whether the job can start after these shrinks.
+        """
         if len(job.components) > 1:
             return False
         # Sorting is stable, so equal clusters stay in order of name.

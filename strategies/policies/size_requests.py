@@ -17,7 +17,7 @@ give. In both cases a request that cannot get anything stays open. A job that ru
 several clusters grows within this cluster only.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -42,6 +42,8 @@ from pliant.strategies.policies.donors import donors_of
 from pliant.strategies.policies.placement import processors_by_cluster, usable_processors
 
 Turn = Literal["first", "last"]
+#: Plans for a view without the requests in it.
+Planner = Callable[[View], Plan]
 
 
 class WithSizeRequests(Strategy):
@@ -65,17 +67,17 @@ class WithSizeRequests(Strategy):
 
     def allocate_processors(self, view: View) -> Plan:
         """Return the plan of the inner strategy with offers for open requests."""
-        if not view.requests:
-            return _inner_plan(self.inner, view)
-        return self._serve(self.inner, view)
+        return self._plan(view, ())
 
     def revise(self, view: View, outcomes: Sequence[Outcome]) -> Plan:
         """Return the revised plan of the inner strategy with offers for open requests."""
-        if not view.requests:
-            if view.room is None:
-                return self.inner.revise(view, outcomes)
-            return plan_on_nodes(view, lambda shown: self.inner.revise(shown, outcomes))
-        return self._serve(self.inner, view)
+        return self._plan(view, outcomes)
+
+    def _plan(self, view: View, outcomes: Sequence[Outcome]) -> Plan:
+        def plan_inner(shown: View) -> Plan:
+            return _inner_plan(self.inner, shown, outcomes)
+
+        return self._serve(plan_inner, view) if view.requests else plan_inner(view)
 
 
 def with_size_requests(strategy: Strategy) -> Strategy:
@@ -87,28 +89,28 @@ def with_size_requests(strategy: Strategy) -> Strategy:
 served = with_size_requests
 
 
-def _inner_plan(inner: Strategy, view: View) -> Plan:
+def _inner_plan(inner: Strategy, view: View, outcomes: Sequence[Outcome]) -> Plan:
     """Return a strategy's plan, corrected for jobs that do not suit the nodes chosen."""
     if view.room is None:
-        return inner.allocate_processors(view)
-    return plan_on_nodes(view, inner.allocate_processors)
+        return inner.plan(view, outcomes)
+    return plan_on_nodes(view, lambda shown: inner.plan(shown, outcomes))
 
 
-def _serve_first(inner: Strategy, view: View) -> Plan:
+def _serve_first(plan_inner: Planner, view: View) -> Plan:
     allocation = _Allocation(view)
     for job, request in _open_requests(view):
         allocation.serve(job, request)
     if not allocation.changed:
-        return _inner_plan(inner, view)
+        return plan_inner(view)
     return _with_offers(
-        _inner_plan(inner, allocation.remaining_view()),
+        plan_inner(allocation.remaining_view()),
         allocation.shrinks(),
         allocation.expands,
     )
 
 
-def _serve_last(inner: Strategy, view: View) -> Plan:
-    plan = _inner_plan(inner, view)
+def _serve_last(plan_inner: Planner, view: View) -> Plan:
+    plan = plan_inner(view)
     offered = {offer.job for offer in (*plan.shrinks, *plan.expands)}
     offered |= {wish.job for wish in plan.suspends}
     free = view.free

@@ -36,7 +36,7 @@ LIMIT_S = float(os.environ.get("PLIANT_OPERATION_LIMIT_S", "60"))
 
 
 def result_of(operation: Operation, comm: MPI.Intracomm, folder: Path) -> str:
-    """Run one operation; the result, the same on all ranks."""
+    """Run one operation; return the result, which is the same on all ranks."""
     faulthandler.dump_traceback_later(LIMIT_S, exit=True)
     try:
         operation.run(comm, folder)
@@ -89,7 +89,7 @@ def main(job: Job) -> None:
 
 
 def show_list() -> int:
-    """Print the list, and what it does not cover."""
+    """Print the list, and the operations that it does not cover; return the exit code."""
     for title, operation in OPERATIONS.items():
         print(f"{operation.group}\t{title}")
     for name in missing():

@@ -38,19 +38,19 @@ def _uneven(comm: MPI.Intracomm) -> tuple[list[int], list[int]]:
 
 
 def barrier(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """No data."""
+    """Return the arguments and the check of a barrier, without data."""
     return (), lambda: True
 
 
 def bcast(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """From the last rank."""
+    """Return the arguments and the check of a broadcast from the last rank."""
     root = comm.size - 1
     data = _mine(comm, count)
     return (data, root), lambda: (data == root + 1).all()
 
 
 def gather(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """To the last rank."""
+    """Return the arguments and the check of a gather to the last rank."""
     root = comm.size - 1
     got = np.zeros(comm.size * count)
     right = _by_rank(comm, count)
@@ -58,7 +58,7 @@ def gather(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], obj
 
 
 def gatherv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Uneven parts to rank 0."""
+    """Return the arguments and the check of a gather of uneven parts to rank 0."""
     counts, starts = _uneven(comm)
     got = np.zeros(sum(counts))
     right = np.repeat(np.arange(comm.size) + 1.0, counts)
@@ -67,13 +67,13 @@ def gatherv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], ob
 
 
 def scatter(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """From the last rank."""
+    """Return the arguments and the check of a scatter from the last rank."""
     got = np.zeros(count)
     return (_by_rank(comm, count), got, comm.size - 1), lambda: (got == comm.rank + 1).all()
 
 
 def scatterv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Uneven parts from rank 0."""
+    """Return the arguments and the check of a scatter of uneven parts from rank 0."""
     counts, starts = _uneven(comm)
     got = np.zeros(counts[comm.rank])
     sent = np.repeat(np.arange(comm.size) + 1.0, counts)
@@ -81,13 +81,13 @@ def scatterv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], o
 
 
 def allgather(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Even parts."""
+    """Return the arguments and the check of a gather of even parts to all ranks."""
     got = np.zeros(comm.size * count)
     return (_mine(comm, count), got), lambda: (got == _by_rank(comm, count)).all()
 
 
 def allgatherv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Uneven parts."""
+    """Return the arguments and the check of a gather of uneven parts to all ranks."""
     counts, starts = _uneven(comm)
     got = np.zeros(sum(counts))
     right = np.repeat(np.arange(comm.size) + 1.0, counts)
@@ -96,14 +96,17 @@ def allgatherv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[],
 
 
 def alltoall(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Even parts."""
+    """Return the arguments and the check of an exchange of even parts."""
     got = np.zeros(comm.size * count)
     sent = _mine(comm, comm.size * count)
     return (sent, got), lambda: (got == _by_rank(comm, count)).all()
 
 
 def alltoallv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Each part as long as the lower of the two ranks allows."""
+    """Return the arguments and the check of an exchange of parts.
+
+    The lower of the two ranks determines the length of each part.
+    """
     counts = [min(comm.rank, other) + 1 for other in range(comm.size)]
     starts = [sum(counts[:rank]) for rank in range(comm.size)]
     sent, got = _mine(comm, sum(counts)), np.zeros(sum(counts))
@@ -113,7 +116,10 @@ def alltoallv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], 
 
 
 def alltoallw(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """A datatype for each part; displacements in bytes."""
+    """Return the arguments and the check of an exchange with a datatype for each part.
+
+    Displacements are in bytes.
+    """
     counts = [1] * comm.size
     starts = [8 * rank for rank in range(comm.size)]
     types = [MPI.DOUBLE] * comm.size
@@ -123,27 +129,27 @@ def alltoallw(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], 
 
 
 def reduce(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """To the last rank."""
+    """Return the arguments and the check of a sum that the last rank gets."""
     root, got = comm.size - 1, np.zeros(count)
     arguments = (_mine(comm, count), got, MPI.SUM, root)
     return arguments, lambda: comm.rank != root or (got == _total(comm)).all()
 
 
 def allreduce(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """The sum of all."""
+    """Return the arguments and the check of a sum that all ranks get."""
     got = np.zeros(count)
     return (_mine(comm, count), got, MPI.SUM), lambda: (got == _total(comm)).all()
 
 
 def reduce_scatter_block(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Even parts of the sum."""
+    """Return the arguments and the check of a sum of which ranks get even parts."""
     got = np.zeros(count)
     sent = _mine(comm, comm.size * count)
     return (sent, got, MPI.SUM), lambda: (got == _total(comm)).all()
 
 
 def reduce_scatter(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Uneven parts of the sum."""
+    """Return the arguments and the check of a sum of which ranks get uneven parts."""
     counts, _ = _uneven(comm)
     got = np.zeros(counts[comm.rank])
     arguments = (_mine(comm, sum(counts)), got, counts, MPI.SUM)
@@ -151,14 +157,14 @@ def reduce_scatter(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable
 
 
 def scan(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """The sum up to this rank."""
+    """Return the arguments and the check of the sum up to this rank."""
     got = np.zeros(count)
     right = _total(comm, comm.rank + 1)
     return (_mine(comm, count), got, MPI.SUM), lambda: (got == right).all()
 
 
 def exscan(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """The sum of the ranks before this one."""
+    """Return the arguments and the check of the sum of the ranks before this one."""
     got = np.zeros(count)
     right = _total(comm, comm.rank)
     return (_mine(comm, count), got, MPI.SUM), lambda: comm.rank == 0 or (got == right).all()

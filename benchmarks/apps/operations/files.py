@@ -27,7 +27,7 @@ def opened(comm: MPI.Intracomm, folder: Path) -> Iterator[MPI.File]:
 
 
 def mine(comm: MPI.Intracomm) -> np.ndarray:
-    """What this rank writes."""
+    """Return the values that this rank writes."""
     return np.full(COUNT, comm.rank + 1.0)
 
 

@@ -103,7 +103,7 @@ def dist_graph_of_any_edges(comm: MPI.Intracomm, _: Path) -> None:
 
 
 def _arguments(name: str, rank: int) -> tuple[tuple[Any, ...], np.ndarray]:
-    """The arguments of a call among neighbors, and what is received."""
+    """Return the arguments of a call among neighbors, and the values to be received."""
     got = np.zeros(2)
     one, two = np.full(1, rank + 1.0), np.full(2, rank + 1.0)
     uneven = ([1, 1], [0, 1])

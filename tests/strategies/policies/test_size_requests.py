@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,13 +11,21 @@ from hypothesis import strategies as st
 
 from corekit.plans import check, decide, sizes_after, views
 from corekit.views import make_view, running, waiting
-from pliant.core.model.views_and_plans import Offer, OpenRequest, Plan, RunningJob, View
+from pliant.core.model.views_and_plans import (
+    Offer,
+    OpenRequest,
+    Outcome,
+    Plan,
+    RunningJob,
+    View,
+)
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, count, from_indices
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, known_strategies, load_strategy
+from pliant.strategies.interface.base import Strategy
 from pliant.strategies.interface.plan_check import find_fault
-from pliant.strategies.policies.size_requests import WithSizeRequests, with_size_requests
+from pliant.strategies.policies.size_requests import Turn, WithSizeRequests, with_size_requests
 
 
 def asks(job: RunningJob, sizes: str, since: float = 900.0, *, ready: bool = True) -> RunningJob:
@@ -156,3 +165,27 @@ def test_whoever_is_served_already_is_not_served_twice() -> None:
     assert with_size_requests(strategy) is strategy
     with pytest.raises(OptionError, match="option requests: 'never' is not one of first, last"):
         load_strategy("fcfs", {"requests": "never"})
+
+
+@pytest.mark.parametrize("turn", ["first", "last"])
+def test_outcomes_reach_the_inner_strategy_while_requests_are_open(turn: Turn) -> None:
+    class Recording(Strategy):
+        def __init__(self) -> None:
+            self.revised: list[tuple[Outcome, ...]] = []
+
+        def allocate_processors(self, view: View) -> Plan:
+            del view
+            return Plan()
+
+        def revise(self, view: View, outcomes: Sequence[Outcome]) -> Plan:
+            self.revised.append(tuple(outcomes))
+            return self.allocate_processors(view)
+
+    inner = Recording()
+    strategy = WithSizeRequests(inner, requests=turn)
+    view = view_of(8, asks(running(1, 0, 4), "6"))
+    assert strategy.allocate_processors(view).expands
+    assert inner.revised == []
+    refused = Outcome(JobId(1), 4, accepted=False)
+    assert strategy.revise(view, [refused]).expands
+    assert inner.revised == [(refused,)]
