@@ -95,7 +95,7 @@ class RequestError(AppkitError, ValueError):
 
 
 class UnsupportedOperation(AppkitError):
-    """An MPI operation was called that cannot work on the ranks of a job that grows."""
+    """The program called an MPI operation that cannot work on the ranks of a job that grows."""
 
 
 class WorldSizeMismatch(AppkitError):

@@ -48,7 +48,7 @@ _name_as_written(Registration, DataRegistration)
 
 
 class Job(DataRegistration):
-    """What ``@malleable`` passes to ``main``: register data first, then run the loops.
+    """The object that ``@malleable`` passes to ``main``: register data first, then run the loops.
 
     The methods that register data are in the base class `DataRegistration`.
     """

@@ -1,8 +1,8 @@
-"""What the core costs by itself: microseconds of processor time by event, no strategy, no I/O.
+"""Cost of the core alone: microseconds of processor time by event, no strategy, no I/O.
 
 Budgets: a rigid job through all its events <= 60 us, so that the simulator's 6,000 jobs/s (DESIGN
 13) leave room for strategy and simulator; the core's part of a scheduling pass with 1000 waiting
-jobs, 200 running ones and 100k processors is small beside the 50 ms of the whole pass.
+jobs, 200 running ones and 100k processors is small compared with the 50 ms of the whole pass.
 
 ``python benchmarks/bench_core.py [JOBS]``; with ``--profile`` the rigid scene under cProfile.
 """

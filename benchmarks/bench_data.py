@@ -1,13 +1,15 @@
-"""What moving an array to its new owners takes, and what a safe point costs when nothing is due.
+"""Time to move an array to its new owners, and cost of a safe point when nothing is due.
 
-*Moving*: 64 MiB and 1 GiB in rows, 4 -> 8 -> 4 ranks on 4 nodes of 2 processors, by transport; the
-step "move" of each resize as the application reports it, as a multiple of the memory-copy floor.
-The floor is one copy of the bytes that change their process, by two processes at once with no MPI
-rank alive (beside ranks that wait, a copy takes several times as long and flatters the ratio).
+*Moving*: an array of 64 MiB or 1 GiB is moved in rows, 4 -> 8 -> 4 ranks on 4 nodes with 2
+processors, by transport. The time is the step "move" that the application reports for each resize,
+as a multiple of a lower bound, the *floor*. The floor is one copy of the bytes that change their
+process, by two processes at once and without MPI ranks. While ranks wait, a copy takes several
+times as long, which would make the ratio look better.
+
 Budgets: 1 GiB 4 -> 8 at <= 3.5 x the floor on the default transport, <= 2.5 x on the fastest.
 
-*Idle*: the same loop with and without ``job.steps(n, every=20)`` on 4 ranks, in a cluster; the
-difference of the medians. Budget: <= 10 us per iteration.
+*Idle*: the same loop with and without ``job.steps(n, every=20)`` on 4 ranks in a cluster. The cost
+is the difference of the medians. Budget: <= 10 us per iteration.
 
 ``python benchmarks/bench_data.py [ofi] [ucx] [idle]``; ucx runs in a network namespace of its own,
 which needs root.

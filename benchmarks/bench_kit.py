@@ -1,4 +1,4 @@
-"""What the benchmarks share: a private cluster, and figures as medians with their spread."""
+"""Common parts of benchmarks: a private cluster, and figures as medians with their spread."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What a long queue costs for each job that goes through it: processor time and bytes to store.
+"""Cost of a long queue for each job in it: processor time and bytes to store.
 
-In each turn one job ends, others start, and a new one is submitted, while thousands wait. Measured
-is what the execute thread of the server does for that, without the disk: the core, the strategy,
-and the records of the jobs that are stored. One run shows ``fcfs``, the default strategy, the
-default strategy as it was before wait reasons were data (each pass told every waiting job a
+In each turn one job ends, others start, and a new one is submitted, while thousands wait. The
+benchmark measures the work of the server's execute thread for this, without the disk: the core, the
+strategy, and the records of the jobs that are stored. One run shows ``fcfs``, the default strategy,
+the default strategy as it was before wait reasons were data (each pass told every waiting job a
 sentence with a number of that moment), and the default strategy with one text for all jobs, as a
 strategy of a third party may give it.
 

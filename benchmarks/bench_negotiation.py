@@ -1,25 +1,25 @@
-"""What talking costs: one round, 200 applications in one cycle, and one that says nothing.
+"""Cost of negotiations: one round, 200 applications in one cycle, and one that does not answer.
 
-*One round*: the server proposes, the program says what it thinks of it; from the moment the core
-makes the proposal until the core has the answer, on the server's clock. In between: the server's
-threads, gRPC both ways, and appkit's session thread in the program, which sleeps, computes in
-numpy, or loops in Python (reported, without a budget: there the thread waits for the interpreter to
-change over). The program haggles over the price until the server's last word, ten rounds in a talk.
-The first round of a talk finds everybody asleep and is reported apart; it holds the operator's
-request, too. Beside it, in the same run: a word and its echo on a bare gRPC stream between two
-processes, at once and after as long a pause, and the least that a durable commit takes on this
-disk. Budget (DESIGN 13): p50 <= 1.5 ms.
+*One round*: the server makes a proposal, and the program answers. The time is measured on the
+server's clock, from the moment the core makes the proposal until the core has the answer. It
+includes the server's threads, gRPC in both directions, and appkit's session thread in the program.
+The program sleeps, computes in numpy, or loops in Python. The loop has no budget, because there the
+thread waits until the interpreter switches to it. The program bargains over the price until the
+server's last offer, ten rounds in each negotiation. The first round is reported apart: all threads
+sleep before it, and it contains the operator's request. The same run also measures a message and
+its echo on a bare gRPC stream between two processes, at once and after an equal pause, and the
+shortest durable commit on this disk. Budget (DESIGN 13): p50 <= 1.5 ms.
 
-*200 applications*: as many jobs of two processors each, and a job arrives that needs one of each.
-Server, controllers, jobs, their processes, tokens and gRPC sessions are real; what is not is the
-program: the processes sleep, and one other process speaks for all of them (200 ranks with MPI would
-measure this machine's memory). It accepts and never reaches a safe point; the arriving job is
-cancelled and all that was agreed on is taken back, so that it can be done again. Budget: <= 0.5 s
-from the plan to the last answer.
+*200 applications*: a job arrives that needs one processor of each of 200 jobs with two processors.
+Server, controllers, jobs, their processes, tokens and gRPC sessions are real. The programs are not:
+the processes sleep, and one other process answers for all of them, because 200 ranks with MPI would
+measure this machine's memory. It accepts, and never reaches a safe point. The arriving job is then
+cancelled and the agreements are withdrawn, so that the cycle can be repeated. Budget: <= 0.5 s from
+the plan to the last answer.
 
-*Silence*: a job waits for processors of an application that does not answer. Meanwhile others are
-submitted that need none of these: how long until their first instruction, beside the same before
-the talk was opened. Budget: p50 no more than 5 ms later (the offer stands for minutes).
+*Silence*: a job waits for processors of an application that does not answer, and other jobs that
+need none of these are submitted. The time until their first instruction is compared with the time
+before the negotiation began. Budget: p50 at most 5 ms later. The offer stands for minutes.
 """
 
 from __future__ import annotations

@@ -1,17 +1,22 @@
-"""Many nodes: what their controllers cost the server, and a job that is on all of them.
+"""Cost of many nodes to the server: their controllers, and a job on all of them.
 
-The server is the real one, with the settings that it has by itself. One other process speaks the
-protocol of all controllers (`apps/many_controllers.py`): a connection and a stream each,
-registration, a beat every two seconds, readiness and ends; it starts no processes. So what is
-measured is the server.
+The server is real and has its default settings. One other process speaks the protocol of all
+controllers (`apps/many_controllers.py`), with a connection and a stream for each: registration, a
+heartbeat every two seconds, readiness and exits. It starts no processes, so that only the server is
+measured.
 
-*memory*: resident, of the server's process, empty, with all nodes, and after the jobs.
-*idle*: processor time that it uses, in percent of one processor, over a while in which nothing
-happens but beats. *registered*: from the start of the other process, which has to import gRPC, to
-the last welcome. *last order*: one job of as many processors as there are nodes, one on each: from
-the acknowledgement of its submission until the last node has its order; *running*: until the server
-has from all that it was started. *ended*: from the order to cancel it until the server has from all
-that it has ended. Every start is durable before its orders leave, as always.
+*memory*: resident memory of the server's process, without nodes, with all nodes, and after the
+jobs.
+
+*idle*: processor time of the server in percent of one processor, during a period with heartbeats
+only.
+
+*registered*: from the start of the other process, which has to import gRPC, to the last welcome.
+
+*last order*: for a job with one processor on each node, from the acknowledgement of its submission
+until the last node has its order. *running*: until all nodes have told the server that the job was
+started. *ended*: from the order to cancel the job until all nodes have told the server that it has
+ended. As always, each start is durable before its orders are sent.
 
 Budget: 1000 controllers on unix sockets, or 500 over TLS with certificates (``--tls``), in < 200 MB
 and < 20 threads.

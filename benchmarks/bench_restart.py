@@ -1,15 +1,20 @@
-"""A server that is killed while 10,000 jobs wait, and is started again: how long until it is back.
+"""Time until a server answers again after it was killed while 10,000 jobs wait.
 
-The cluster has one node with one processor. One job holds it, all others were submitted like any
-job and wait. In each round the server is killed (SIGKILL), then the process of the job that runs,
-and the server is started anew on its database. Measured, from the start of its process:
+The cluster has one node with one processor. One job holds the processor, and all others wait. In
+each round, the server and then the process of the running job are killed (SIGKILL), and the server
+is started again on its database. These times are measured from the start of its process:
 
-*answer*: until it has answered a request of a user (which nodes are there?). Budget (DESIGN 13):
-< 3 s; beside it the processor time that the server has used by then, which says more of a machine
-that others use, too. *end*: until the server has heard from the controller, which was there all the
-time and looks for a server every two seconds at most, that the former job has ended. *first
-instruction*: until the next of the jobs that wait says that it runs; the first plan after the
-restart lies between these two. *running*: until the server has that from the node.
+*answer*: until the server has answered a request of a user, which asks for the nodes. Budget
+(DESIGN 13): < 3 s. The processor time that the server has used by then is printed, too, because it
+depends less on other work on the machine.
+
+*end*: until the server has heard from the controller that the former job has ended. The controller
+runs all the time, and looks for a server every two seconds at most.
+
+*first instruction*: until the next waiting job says that it runs. The first plan after the restart
+is made between *end* and *first instruction*.
+
+*running*: until the server has received the start of this job from the node.
 
 ``python benchmarks/bench_restart.py [JOBS]``
 """
@@ -72,7 +77,7 @@ def kill(server: psutil.Process) -> list[str]:
 
 
 class Rounds:
-    """What was measured, by name, seconds."""
+    """Measurements of restarts in seconds, by name."""
 
     def __init__(self, client: Client, out: Path) -> None:
         self._client, self._out = client, out

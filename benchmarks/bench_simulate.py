@@ -1,9 +1,11 @@
-"""How fast the simulator is with the whole core in the loop, and what a scheduling pass costs.
+"""Speed of the simulator with the whole core in the loop, and cost of a scheduling pass.
 
-Jobs a second of processor time, from the first event to the last (reading the log is reported by
-itself); each run in a process of its own, the median of several. The logs are those of the Parallel
-Workloads Archive: ``PLIANT_WORKLOADS`` names the folder that holds them; without it only the passes
-are measured. ``python benchmarks/bench_simulate.py pass --plot FILE.svg`` draws the passes.
+Speed is measured in jobs per second of processor time, from the first event to the last. Reading
+the log is reported separately. Each run has its own process, and the median of several runs counts.
+The logs are those of the Parallel Workloads Archive, in the folder that ``PLIANT_WORKLOADS`` names.
+Without this variable, only the passes are measured.
+
+``python benchmarks/bench_simulate.py pass --plot FILE.svg`` draws the passes.
 """
 
 from __future__ import annotations

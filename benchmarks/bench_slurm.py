@@ -1,4 +1,4 @@
-"""Pliant beside Slurm, in turns on this machine: starts, a drain, and jobs after a crash.
+"""Pliant and Slurm in turns on this machine: starts, a drain, and jobs after a crash.
 
 Both have 4 nodes with 2 processors each, all on this machine. Slurm runs with its usual settings,
 as root. Measured are:

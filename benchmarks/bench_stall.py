@@ -1,17 +1,18 @@
-"""How long an application stands still when it grows from 2 to 4 ranks, beside other ways.
+"""Time for which an application stands still when it grows from 2 to 4 ranks, in several ways.
 
-The same steps on the same 64 MiB of numbers, and the same measure for all: from the end of the last
-step at the old size to the beginning of the first one at the new size, as rank 0 writes them down.
-Data are checked in every step.
+All ways do the same steps on the same 64 MiB of numbers. The time is measured from the end of the
+last step at the old size to the beginning of the first step at the new size, as rank 0 records
+them. Data are checked in every step.
 
-- *pliant, resize*: ``jobctl resize`` of a running job; and the pause as the server reports it.
-- *pliant, suspend and resume*: saved at a safe point, resumed at the new size at once.
+- *pliant, resize*: ``jobctl resize`` of a running job, and the pause that the server reports.
+- *pliant, suspend and resume*: the job is saved at a safe point, and resumed at once at the
+  new size.
 - *save and restart*: a plain mpi4py program writes its numbers (fsync), ends, and ``mpiexec``
-  starts it anew at the new size. There is no queue to wait in, and what is read is still in the
-  page cache: the least that such a restart can cost.
+  starts it again at the new size. There is no queue, and the file is still in the page cache, so
+  this is the lowest cost of such a restart.
 - *spawn and merge*: a plain mpi4py program calls MPI_Comm_spawn, merges and redistributes by
-  MPI_Alltoallv; once as MPICH is, and once with MPIR_CVAR_ENABLE_HEAVY_YIELD, with which parents
-  that wait leave the processors to their children.
+  MPI_Alltoallv. It runs once with MPICH's defaults, and once with MPIR_CVAR_ENABLE_HEAVY_YIELD, so
+  that waiting parents leave the processors to their children.
 
 Budget: the pause is at least 5 times smaller than that of each of the others.
 """

@@ -1,4 +1,4 @@
-"""What it costs that ranks of one node do not share memory: both remedies for joined worlds.
+"""Cost of ranks of one node that do not share memory: both remedies for joined worlds.
 
 MPICH takes all ranks of a world that was joined later for one node, so operations that work node by
 node hang on a grown communicator. Two settings make them return: `MPIR_CVAR_NOLOCAL`, with which

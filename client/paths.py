@@ -1,4 +1,4 @@
-"""Where a cluster keeps its state and its sockets."""
+"""Folders for the state and the sockets of a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an administrator has set for all users of this host: the cluster that commands use.
+"""Settings of an administrator for all users of this host: the cluster that commands use.
 
 Each command starts here, so YAML is loaded only if there is a file.
 """

@@ -1,4 +1,4 @@
-"""What users of Slurm should type instead of an option that a command does not have."""
+"""Advice for users of Slurm who type an option that a command does not have."""
 
 from __future__ import annotations
 

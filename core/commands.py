@@ -103,7 +103,7 @@ class OpenStandby:
 
 
 class NodeShare(NamedTuple):
-    """What the processes of a job may use on one node."""
+    """The amounts that the processes of a job may use on one node."""
 
     #: Memory of all processes of the job there, with those that start now. 0 if it asked for none.
     memory_bytes: int

@@ -185,7 +185,7 @@ class NodeDrained:
 
 @dataclass(frozen=True, slots=True)
 class NodeAble:
-    """A node that could not start processes has tested that it can do so again."""
+    """A test on a node that could not start processes showed that it can do so again."""
 
     name: NodeName
 

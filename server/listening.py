@@ -1,4 +1,4 @@
-"""Where the server listens, and which services are there.
+"""Open the server's listeners, each with its services.
 
 Without the identity of a cluster there is one endpoint with both services: a unix-domain socket, or
 a port of a loopback interface. With an identity and an address there are three more, over TLS:

@@ -112,7 +112,7 @@ class Cycle:
         return ""
 
     def force_start(self, job: WaitingJob, value: JobValue) -> bool:
-        """Start a job that was accepted earlier, whatever it costs others; False if impossible."""
+        """Start a job that was accepted earlier, at any cost to others; False if impossible."""
         room = self.valuation.obtainable()
         least = value.min_size_at(self.view.now) or value.sizes.largest_at_most(room)
         if not least or least > room or not self.valuation.admit(value, least, for_profit=False):

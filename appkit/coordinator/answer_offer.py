@@ -1,4 +1,4 @@
-"""How an application answers an offer: yes, no, or a counter-offer with other terms.
+"""Answer an offer for an application: accept, refuse, or make a counter-offer with other terms.
 
 ``on_offer`` of the program decides first; if it returns None, or there is none, the library does.
 """

@@ -52,7 +52,7 @@ class ReportChannel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProgramInfo:
-    """What the coordinator needs to know about the program, and functions to ask it."""
+    """Facts about the program that the coordinator needs, and functions to ask the program."""
 
     environment: Environment
     membership: Membership

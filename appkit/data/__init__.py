@@ -1,4 +1,4 @@
-"""What all registered data have in common: entries, handles, cell types, metadata.
+"""Common parts of all registered data: entries, handles, cell types, metadata.
 
 `kind_base` is the interface that a resize calls. The kinds of data that programs register are
 in `pliant.appkit.kinds`.

@@ -1,4 +1,4 @@
-"""How joining ranks reach the running application: rendezvous listener, handshake, rendezvous.
+"""Connect joining ranks to the running application: rendezvous listener, handshake, rendezvous.
 
 Rank 0 listens; the protocol is in `proof` and `protocol`. The side of the joining rank is
 `pliant.appkit.resize.joiner`. No MPI is called here.

@@ -1,4 +1,4 @@
-"""Where joining ranks wait for the application: a TCP listener of the coordinator.
+"""The rendezvous of joining ranks with the application: a TCP listener of the coordinator.
 
 The messages, each a line of JSON:
 

@@ -23,7 +23,7 @@ class MembershipPhase(Enum):
 
 
 class Membership:
-    """What this process knows of its job: phase, communicator, epoch and processors."""
+    """State of the job in this process: phase, communicator, epoch and processors."""
 
     def __init__(
         self, comm: MPI.Intracomm | None, epoch: int = 0, processors: tuple[int, ...] = ()

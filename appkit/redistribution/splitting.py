@@ -1,4 +1,4 @@
-"""Where the blocks of a distributed array end: even, by given lengths, or by weight. No MPI.
+"""Split a distributed array into blocks: even, by given lengths, or by weight. No MPI.
 
 A ``Split`` decides the blocks of an array at any number of processes. Rows of a matrix and weighted
 items are cut by weight: each process knows only the weights of its own objects. From the totals of

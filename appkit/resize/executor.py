@@ -40,7 +40,7 @@ _MARK = (1 << 62) - 1
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What rank 0 broadcasts before data are moved. The field names are part of the protocol."""
+    """The message that rank 0 broadcasts before data move; its fields are part of the protocol."""
 
     resize: int
     epoch: int

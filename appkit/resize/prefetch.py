@@ -75,7 +75,7 @@ class PrefetchFiles:
 
 
 class PrefetchStep(Enum):
-    """What the processes do next during a prefetch. The values are part of the protocol."""
+    """The next step of the processes during a prefetch. The values are part of the protocol."""
 
     #: Write the files.
     WRITE = "write"
@@ -247,7 +247,7 @@ class Prefetcher:
     # ---------------------------------------------------------------- the steps
 
     def _write(self, order: PrefetchOrder, comm: MPI.Intracomm) -> None:
-        """Start to write this process's present parts; the program may replace them meanwhile."""
+        """Start to write this process's present parts, which the program may replace soon."""
         handles, name = [constant.handle.clone({}) for constant in self._constants], order.folder
         rank, store = comm.rank, self._store
         assert store is not None

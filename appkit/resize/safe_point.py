@@ -1,4 +1,4 @@
-"""What happens at a safe point: rank 0 chooses the next action, and `Job` broadcasts it.
+"""Choose the action at a safe point: rank 0 decides, and `Job` broadcasts it.
 
 `ActionSelector.next_action` is the only place where the order of actions is decided. The runtime of
 each process then carries the broadcast `SafePointMessage` out (`Runtime.handle`).

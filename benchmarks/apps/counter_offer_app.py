@@ -1,4 +1,4 @@
-"""One rank that haggles over every offer and meanwhile does what its first argument says."""
+"""One rank that makes counter-offers while it does what its first argument says."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MATRIX = np.random.default_rng(1).random((400, 400))
 
 
 def compute() -> None:
-    """Some 100 ms in numpy, which lets other threads run meanwhile."""
+    """Compute in numpy for about 100 ms, so that other threads can run."""
     for _ in range(20):
         MATRIX.dot(MATRIX)
 

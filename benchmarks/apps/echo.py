@@ -1,4 +1,4 @@
-"""Says again whatever arrives on one gRPC stream: the least that a word and its answer take."""
+"""Echo each message of a gRPC stream: the shortest time of a message and its answer."""
 
 from __future__ import annotations
 

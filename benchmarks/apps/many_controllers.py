@@ -39,7 +39,7 @@ MEMORY_BYTES = 64 << 30
 
 
 class Tally:
-    """What all nodes have heard, told on stdout."""
+    """Messages that all nodes have received, printed on stdout."""
 
     def __init__(self, number: int) -> None:
         self._number, self._welcome = number, 0

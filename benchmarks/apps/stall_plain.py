@@ -1,4 +1,4 @@
-"""The steps of ``stall_managed.py`` as a plain mpi4py program that changes its size by itself.
+"""The steps of ``stall_managed.py`` as a plain mpi4py program that changes its own size.
 
 Arguments: how many numbers, the log, and what to do: ``save FILE`` steps, saves and ends; ``load
 FILE`` goes on from there; ``spawn N`` steps, starts N more processes with MPI_Comm_spawn, merges,

@@ -1,1 +1,1 @@
-"""What jobs used, and what users did: ``jobacct``, ``pliant stats`` and ``pliant audit``."""
+"""Accounting of jobs and actions of users: ``jobacct``, ``pliant stats`` and ``pliant audit``."""

@@ -422,7 +422,7 @@ class LocalCluster:
         )
 
     def end_reason(self) -> str:
-        """Return why the cluster ends by itself as it should; empty if it does not."""
+        """Return why the cluster ends automatically and without a fault; empty if it does not."""
         return ""
 
     # -- down

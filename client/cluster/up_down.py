@@ -250,7 +250,7 @@ def _up_message(cluster: LocalCluster, options: argparse.Namespace) -> str:
 
 
 def _wait_for_interrupt(cluster: LocalCluster) -> str:
-    """Wait for Ctrl-C, and report daemons that end meanwhile.
+    """Wait for Ctrl-C, and report daemons that end before it.
 
     Returns:
         Why the cluster has ended as it should.

@@ -1,4 +1,4 @@
-"""What each job held over time, computed from the history.
+"""Compute from the history which processors each job held over time.
 
 No input or output. A job holds processors from its start until they are released: after a shrink
 it holds those of the leaving ranks until they have exited, so the sum over all jobs never exceeds

@@ -1,4 +1,4 @@
-"""How many processors were usable over time, computed from the history of the nodes.
+"""Compute the number of usable processors over time from the history of the nodes.
 
 No input or output. The history says when a node changed its state. What a node was before its first
 line follows from that line: a node that registers was not there, and a change to another state than

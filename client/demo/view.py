@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: a live table on a terminal, else a line every 2 seconds."""
+"""Output of the demo while it runs: a live table on a terminal, else a line every 2 seconds."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class ProgramRun:
-    """How one run of the program went."""
+    """Result of one run of the program."""
 
     #: Number of processes, and how it was resized, as shown to the user.
     what: str

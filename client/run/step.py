@@ -31,7 +31,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class StepEnd:
-    """How the program of a step ended: exit code, signal, and the reason of a failure."""
+    """End of the program of a step: exit code, signal, and the reason of a failure."""
 
     code: int
     #: The signal that ended it; 0 if none did.

@@ -40,7 +40,7 @@ class HostError(ClientError, code="host-failed"):
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """How a command on a host ended, and its outputs."""
+    """Exit status and outputs of a command on a host."""
 
     code: int
     stdout: bytes

@@ -1,4 +1,4 @@
-"""Where and as which user to connect over SSH: ``[USER@]HOST[:PORT]`` and ``~/.ssh/config``."""
+"""Destinations of SSH: ``[USER@]HOST[:PORT]`` and ``~/.ssh/config``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `jobsub`, `pliant run` and the Python client submit: the job of a ``submit`` request.
+"""Make the job of a ``submit`` request for `jobsub`, `pliant run` and the Python client.
 
 `directives` reads the options in a job script, `build_job` makes the job of the options,
 `option_checks` and `file_checks` find errors before the server is asked, and `export_option`

@@ -1,4 +1,4 @@
-"""Options of ``jobsub`` beside the command line: ``#JOB`` directives of scripts, and defaults."""
+"""Options of ``jobsub`` outside the command line: ``#JOB`` directives of scripts, and defaults."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def _smaller(one: Amounts, other: Amounts) -> Amounts:
 
 
 def _without(left: Amounts, needs: NodeNeeds, processes: int) -> Amounts:
-    """Return what is left after so many processes have got what they need."""
+    """Return what is left after some processes have got what they need."""
     if not processes or not needs.amounts:
         return left
     rest = dict(left)

@@ -1,4 +1,4 @@
-"""How many processor-seconds each user has used, with exponential decay.
+"""Processor-seconds that each user has used, with exponential decay.
 
 The usage of a user with p processors follows ``dU/dt = p - U ln 2 / h``, where h is the half-life.
 The solution over a time in which p is constant is exact::

@@ -1,4 +1,4 @@
-"""Who has used how much: the usage of each user, and the phases of jobs that have ended.
+"""Accounting: the usage of each user, and the phases of jobs that have ended.
 
 A job is charged for the processors of its committed allocation, from its start until its last
 process has exited. A job that shrinks is charged less from the commit of the resize on. Processors

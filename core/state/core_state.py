@@ -117,7 +117,7 @@ class CoreState:
         self._commands.append(command)
 
     def touch(self, job: Job) -> None:
-        """Mark a job as changed, so that it is stored and strategies see it anew."""
+        """Mark a job as changed, so that it is stored and strategies see the change."""
         if not self.silent:
             self._dirty_jobs.add(job.id)
         self.rows.stale[job.id] = None
@@ -323,7 +323,7 @@ class CoreState:
         self._store_reason(job)
 
     def _store_reason(self, job: Job) -> None:
-        """Mark a job to be stored whose change no strategy can see."""
+        """Mark a job to be stored after a change that no strategy can see."""
         if not self.silent:
             self._dirty_jobs.add(job.id)
 

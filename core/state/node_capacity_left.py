@@ -1,4 +1,4 @@
-"""What is left of the memory and generic resources of each node, and for which jobs it suffices.
+"""Compute the memory and generic resources left on each node, and the jobs that fit there.
 
 As with named resources, use is not counted anywhere: it follows from the processors that jobs
 occupy or have reserved. A processor that one job occupies and another one has reserved counts with

@@ -122,7 +122,7 @@ class ProcessorLedger:
         self._busy_changed(processors)
 
     def orphan(self, processors: ProcessorMap) -> None:
-        """Mark processors on which processes run that belong to no known job."""
+        """Mark processors that are occupied by processes of no known job."""
         self.orphaned |= processors
         self._busy_changed(processors)
 

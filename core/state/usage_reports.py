@@ -1,4 +1,4 @@
-"""What the server shows of the usage that it counts."""
+"""Reports of the usage that the server counts."""
 
 import math
 

@@ -21,7 +21,7 @@ class PliantError(Exception):
         cls.code = code or "-".join(words).lower()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let errors be copied and pickled whose constructors make the text of several arguments.
+        """Let errors with several constructor arguments be copied and pickled.
 
         By default Python would call the constructor again, with the finished text.
         """

@@ -19,7 +19,7 @@ _AFTER = "after the resize"
 
 
 def processors_with_leftovers(job: Job) -> ProcessorMap:
-    """Return the processors on which processes run that no longer belong to a running job."""
+    """Return the processors occupied by processes that no longer belong to a running job."""
     if job.state not in (JobState.RUNNING, JobState.ADAPTING) or job.saving is not None:
         return NONE
     resize = job.resize

@@ -121,7 +121,7 @@ def checkpoint_taken(state: CoreState, job: Job, event: SaveReported, until: flo
 
 
 def processes_gone(state: CoreState, job: Job, processors: ProcessorMap) -> None:
-    """Free processors of a saved job whose processes have exited, with whatever status."""
+    """Free processors of a saved job whose processes have exited, with any status."""
     resize_open_close.free_processors(state, job, processors)
     saving = job.saving
     if saving is None or job.occupied or job.isolated:

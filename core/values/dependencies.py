@@ -1,4 +1,4 @@
-"""What a job waits for in other jobs: ``afterok:17:18,singleton``, as in Slurm.
+"""Dependencies on other jobs: ``afterok:17:18,singleton``, as in Slurm.
 
 A dependency is *met* when the other job has reached what it names, *impossible* when the other job
 has ended otherwise, and *open* until then.

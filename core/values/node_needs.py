@@ -1,4 +1,4 @@
-"""What the processes of a job need of their nodes: memory, devices, properties, certain nodes.
+"""Needs of a job's processes on each node: memory, devices, properties, certain nodes.
 
 An *amount* is something that a node has a number of and that processes share out among them: bytes
 of memory, or generic resources such as GPUs. An amount that a job needs is for each process, so it
@@ -31,7 +31,7 @@ Amounts = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class NodeNeeds:
-    """What a job needs of its nodes.
+    """Memory, devices and properties that a job needs on its nodes.
 
     Raises:
         ValueError: an amount is below 1, or a list of nodes is not in its grammar.

@@ -1,1 +1,1 @@
-"""What is to be done on each host, decided without connections: facts in, steps out."""
+"""Plan the steps on each host from facts about it, without connections."""

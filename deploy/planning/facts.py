@@ -1,4 +1,4 @@
-"""What the probe found on a host."""
+"""Facts that the probe found on a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens on one host in one run: connect, probe, check, and carry out steps."""
+"""One run on one host: connect, probe, check, and carry out steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How applications on a node with a certificate connect to the server: its address and its roots.
+"""The address and roots with which applications on a node with a certificate connect.
 
 Both are in files of the folder of each world, because they may change while the world runs.
 """

@@ -20,7 +20,7 @@ _FOR_ALL = 0o1777
 
 
 class FolderReport(NamedTuple):
-    """What this node finds in the place of the folder."""
+    """State of the checkpoint folder on this node."""
 
     content: bytes
     #: Why jobs here cannot use the folder; empty if they can.

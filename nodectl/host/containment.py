@@ -1,4 +1,4 @@
-"""What keeps the processes of a job within its share of this node, found out once at the start."""
+"""Find out once, at the start, how this node can keep jobs within their shares."""
 
 from __future__ import annotations
 

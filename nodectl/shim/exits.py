@@ -1,4 +1,4 @@
-"""What happens after a rank has ended: its leftovers are ended, and its exit is saved and reported.
+"""Handle the end of a rank: end its remaining processes, save and report its exit.
 
 Leftovers are processes that a rank started and that are still running. The exit of a rank is
 reported only when it has no leftovers, because its processor counts as free from then on.

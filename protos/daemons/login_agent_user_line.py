@@ -20,7 +20,7 @@ _MAX_UID = (1 << 32) - 2
 
 
 class UserAssertionError(PliantError):
-    """A login agent speaks for a user for whom it may not speak, or its line cannot be read."""
+    """A login agent may not speak for this user, or its line cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

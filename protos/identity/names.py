@@ -1,4 +1,4 @@
-"""Who a certificate belongs to: cluster, role and name, as a URI; and addresses of servers."""
+"""Names in certificates: cluster, role and name as a URI, and addresses of servers."""
 
 from __future__ import annotations
 

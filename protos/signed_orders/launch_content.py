@@ -1,4 +1,4 @@
-"""What a launch order covers: everything of a start that the server decides.
+"""Content of a launch order: everything of a start that the server decides.
 
 The server computes the digest from its order to the controller. The node computes it again from the
 request with which it starts the processes. Both leave out the variables that the node adds, such as

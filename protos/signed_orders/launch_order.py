@@ -202,5 +202,5 @@ def decode(text: bytes) -> LaunchOrder:
 
 
 def _to_bytes(text: str) -> bytes:
-    """Return the bytes of a text, whatever encoding the locale of this process names."""
+    """Return the bytes of a text, independent of the locale of this process."""
     return text.encode("utf-8", "surrogateescape")

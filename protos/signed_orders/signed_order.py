@@ -1,4 +1,4 @@
-"""What all signed orders have in common: addressee, user, validity, and the checks of these.
+"""Common parts of signed orders: addressee, user, validity, and their checks.
 
 An order is transmitted as the bytes that were signed, followed by the signature. These bytes are
 unambiguous: they begin with the kind of the order and a version, which fix the fields, their order

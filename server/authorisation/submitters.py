@@ -1,4 +1,4 @@
-"""Who may submit jobs: everybody if jobs run as their user, else only administrators."""
+"""Check who may submit jobs: everybody if jobs run as their user, else only administrators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the execute thread makes its state durable: waiting for the commit, or without waiting.
+"""Make the state of the execute thread durable, with or without waiting for the commit.
 
 Rows that no other process relies on (a proposal, an answer to one, a reason) need not delay the
 next round. They are committed without waiting. The writer keeps the order, so a later commit that

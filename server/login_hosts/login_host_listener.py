@@ -114,7 +114,7 @@ class LoginHosts:
             task.add_done_callback(self._tasks.discard)
 
     async def _close_revoked(self) -> None:
-        """Close the connections of agents whose certificates were revoked meanwhile."""
+        """Close the connections of agents whose certificates have been revoked."""
         seen = self._admission.stamp()
         while True:
             await asyncio.sleep(WATCH_S)

@@ -54,7 +54,7 @@ class _OpenStream:
 
 
 class CertifiedNodes:
-    """Knows which node has opened which stream with which certificate. Used in the gRPC loop."""
+    """Keeps the node and the certificate of each open stream. Used in the gRPC loop."""
 
     def __init__(
         self,

@@ -146,7 +146,7 @@ class ExitCollector:
         self._hand_over(report, event, fresh, is_closed=False)
 
     def processors_emptied(self, report: EndReport) -> ProcessesExited:
-        """Return the event for a report about a run that has ended, or is unknown to this server.
+        """Return the event for a report about a run that has ended or is unknown here.
 
         The event belongs to no run, so it changes no job. The core learns from it that no processes
         are left on these processors.

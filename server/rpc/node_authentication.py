@@ -1,4 +1,4 @@
-"""How a node proves who it is: by the secret of its cluster, or by a certificate."""
+"""Authenticate nodes by the secret of their cluster or by a certificate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logging of the server: each event is one line, whatever control characters it contains."""
+"""Logging of the server: each event is one line, even if it contains control characters."""
 
 from __future__ import annotations
 

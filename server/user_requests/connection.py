@@ -164,7 +164,7 @@ class UserConnection:
             return UserRequestError(str(error), kind="unavailable").answer()
 
     async def _until_disconnected(self) -> None:
-        """Wait until the user closes the connection; keep what the user sends meanwhile."""
+        """Wait until the user closes the connection; keep what the user sends in the meantime."""
         while len(self._buffer) < LINE_BYTES and (data := await self._reader.read(CHUNK_BYTES)):
             self._use.take_bytes(len(data))
             self._buffer += data

@@ -1,4 +1,4 @@
-"""How simulated applications answer offers.
+"""Models of the answers of simulated applications to offers.
 
 A model receives the present size of a job, the offered size, and the job's sizes. It returns the
 size to which the job agrees: the offered one (accept), the present one (reject), or another one in

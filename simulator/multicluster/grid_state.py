@@ -1,4 +1,4 @@
-"""What the parts of the simulation of several clusters share: clock, clusters, jobs, counters."""
+"""Shared state of the simulation of several clusters: clock, clusters, jobs, counters."""
 
 from collections.abc import Callable, Iterable
 from random import Random

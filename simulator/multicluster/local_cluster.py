@@ -16,7 +16,7 @@ WARM_UP = 5
 
 @dataclass(slots=True)
 class LocalWaits:
-    """How long those local jobs waited that were submitted within a time.
+    """Waiting times of the local jobs that were submitted within a period.
 
     The time is the same for all schedulers, so that they are compared by the same local jobs.
     """

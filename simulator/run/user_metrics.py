@@ -1,4 +1,4 @@
-"""What each user got: processor-seconds, jobs and waiting times.
+"""Metrics of each user: processor-seconds, jobs and waiting times.
 
 When all jobs have ended, every user has used as much as the jobs needed, under any order of the
 queue. The order shows while users compete. So the part of each user is taken at the time of the

@@ -1,4 +1,4 @@
-"""What is measured in a run: the times of the jobs, idle memory, skew, and reservations."""
+"""Measurements of a run: the times of the jobs, idle memory, skew, and reservations."""
 
 from __future__ import annotations
 

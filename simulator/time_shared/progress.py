@@ -1,4 +1,4 @@
-"""How fast the jobs of a node progress: one processor and one paging disk for all of them."""
+"""Progress of the jobs of a node, which share one processor and one paging disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long input files take to reach a cluster, for the policy close to files (KOALA 4.1)."""
+"""Transfer times of input files to a cluster, for the policy close to files (KOALA 4.1)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

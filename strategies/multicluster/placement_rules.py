@@ -1,4 +1,4 @@
-"""Where the components of a job go: the placement policies of KOALA (4.1).
+"""Place the components of a job: the placement policies of KOALA (4.1).
 
 All rules place all components of a job or none. Components are placed in order of size, the largest
 first, and equal ones in the order given. Clusters are taken in order of idle processors, most

@@ -1,4 +1,4 @@
-"""How many processors are free over time, by estimates. Backfilling plans with this profile.
+"""The profile of free processors over time, by estimates. Backfilling plans with it.
 
 Times are seconds since the epoch. A job without an estimate ends at infinity.
 """

@@ -47,7 +47,7 @@ GROWING = WaitReason(WaitCode.GROWTH)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where jobs are placed, how large they start, and how far they grow."""
+    """Limits of placement, of initial sizes and of growth."""
 
     #: How many processors of each cluster growth leaves idle.
     threshold: int = 0

@@ -159,7 +159,7 @@ def _growth_area(job: RunningJob, parts: Mapping[str, ProcessorMap]) -> Processo
 
 
 class _Allocation:
-    """What one plan gives to size requests, and what is left for the strategy."""
+    """Processors that a plan gives to size requests, and those left for the strategy."""
 
     def __init__(self, view: View) -> None:
         self._view = view

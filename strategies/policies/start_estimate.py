@@ -56,7 +56,7 @@ def promised_total(view: View) -> int:
 
 
 def beyond_minima(view: View) -> int:
-    """Return how many processors remain beside the minima of running jobs and reservations."""
+    """Return the processors left if running jobs and reservations have their minima."""
     return view.total - sum(job.lo for job in view.running) - promised_total(view)
 
 

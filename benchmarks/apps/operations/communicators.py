@@ -141,7 +141,7 @@ def split_type(comm: MPI.Intracomm, _: Path) -> None:
     "Comm.Get_topology",
 )
 def properties(comm: MPI.Intracomm, _: Path) -> None:
-    """What a communicator knows without asking others."""
+    """Check properties of a communicator that need no communication."""
     new = comm.Dup()
     new.Set_name("mine")
     check(new.Get_name() == "mine")
@@ -185,7 +185,7 @@ def error_handlers(comm: MPI.Intracomm, _: Path) -> None:
     "Intercomm.Merge",
 )
 def intercommunicator(comm: MPI.Intracomm, _: Path) -> None:
-    """Two halves that talk to each other and become one again."""
+    """Split the ranks, connect both halves by an intercommunicator, and merge them again."""
     if comm.size == 1:
         return
     low = comm.rank < comm.size // 2
@@ -273,7 +273,7 @@ def spawn_multiple(comm: MPI.Intracomm, _: Path) -> None:
     "Comm.Is_revoked",
 )
 def fault_tolerance(comm: MPI.Intracomm, _: Path) -> None:
-    """What a program may ask while all ranks are alive."""
+    """Check what a program may ask while all ranks are alive."""
     new = comm.Dup()
     check(new.Get_failed().size == 0)
     new.Ack_failed()

@@ -130,7 +130,7 @@ def packing(comm: MPI.Intracomm, _: Path) -> None:
     "Datatype.Set_name",
 )
 def datatype_properties(comm: MPI.Intracomm, _: Path) -> None:
-    """What a datatype knows of itself. Local."""
+    """Check properties of a datatype. Local."""
     vector = MPI.DOUBLE.Create_vector(2, 1, 2)
     check(vector.Get_envelope()[-1] == MPI.COMBINER_VECTOR)
     vector.Get_contents()

@@ -213,7 +213,7 @@ def atomic(comm: MPI.Intracomm, _: Path) -> None:
     "Win.Call_errhandler",
 )
 def properties(comm: MPI.Intracomm, _: Path) -> None:
-    """What a window knows without asking others."""
+    """Check properties of a window that need no communication."""
     with window(comm) as (win, _memory):
         win.Set_name("mine")
         check(win.Get_name() == "mine")

@@ -30,7 +30,7 @@ _ID_DIGITS = 12
 
 
 class Membership:
-    """Who belongs to the cluster of a state folder."""
+    """The members of the cluster of a state folder."""
 
     def __init__(self, state: str) -> None:
         self._directory = Path(state, IDENTITY)

@@ -1,4 +1,4 @@
-"""What clusters have in common whose nodes are on other hosts; the server is on this machine."""
+"""Common parts of clusters with nodes on other hosts and the server on this machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RemoteCluster(LocalCluster):
         raise NotImplementedError
 
     def check(self, spec: ClusterSpec) -> None:
-        """Have the server check its options, for which it needs an identity."""
+        """Have the server check its options. It needs an identity for this."""
         self._make_directories()
         self.members.ensure_identity()
         super().check(spec)

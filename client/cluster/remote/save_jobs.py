@@ -17,7 +17,7 @@ _HOLDS_PROCESSORS = {"STARTING", "RUNNING", "ADAPTING", "COMPLETING"}
 
 @dataclass
 class SavedJobs:
-    """What became of the jobs that ran."""
+    """The jobs that ran when the cluster was saved, by result."""
 
     #: They wait in the queue, and continue from a checkpoint.
     saved: list[int] = field(default_factory=list)

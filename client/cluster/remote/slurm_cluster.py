@@ -81,7 +81,7 @@ class SlurmCluster(RemoteCluster):
         return [Daemon("allocation", command, slurm_nodes.MODULE, "", pid_file, log, lock)]
 
     def wait_up(self, report: Report, timeout_s: float = START_TIMEOUT_S) -> list[str]:
-        """Wait until the nodes have registered that have not failed."""
+        """Wait until all nodes that have not failed have registered."""
         deadline, reported = time.monotonic() + timeout_s, ""
         names = set(self.spec.node_names)
         while True:

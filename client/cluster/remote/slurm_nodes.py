@@ -57,7 +57,7 @@ _LIMITS = (
 
 @dataclass(frozen=True)
 class SlurmOrder:
-    """What this daemon is told on its command line; it holds no secrets."""
+    """The order on this daemon's command line, which holds no secrets."""
 
     job: str
     hosts: tuple[Host, ...]

@@ -132,7 +132,7 @@ class SshCluster(RemoteCluster):
     # -- down
 
     def has_other_hosts(self) -> bool:
-        """Return whether nodes were started that have not been ended."""
+        """Return whether some started nodes have not been ended."""
         return bool(self._saved_hosts())
 
     def end_started(self) -> None:

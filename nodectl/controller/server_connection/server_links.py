@@ -1,4 +1,4 @@
-"""How a controller reaches its server without a certificate: by the secret that they share.
+"""Connect a controller to its server without a certificate, by the secret that they share.
 
 `pliant.nodectl.certified.tls_link` is the other way, for nodes that have joined a cluster.
 """

@@ -1,1 +1,1 @@
-"""What an experiment is: definitions as data, and how they are read from YAML."""
+"""Definitions of experiments as data, and functions that read them from YAML."""
