@@ -28,7 +28,7 @@ def compute() -> None:
 
 
 def loop() -> None:
-    """Python alone: other threads run when the interpreter changes over, every 5 ms."""
+    """Loop in Python. Other threads run when the interpreter switches, every 5 ms."""
     until = time.monotonic() + 0.2
     while time.monotonic() < until:
         pass
@@ -36,7 +36,7 @@ def loop() -> None:
 
 @malleable(sizes="1-4")
 def main(job):  # type: ignore[no-untyped-def]
-    """Go on until it is cancelled."""
+    """Iterate until the job is cancelled."""
     job.on_offer(lambda _: OfferTerms(price=0.5))  # never enough
     work = {"sleep": sleep, "numpy": compute, "python": loop}[sys.argv[1]]
     for _ in job.steps(10**9, every=1):

@@ -15,7 +15,7 @@ def same(data: bytes) -> bytes:
 
 
 def main(address: str) -> None:
-    """Go on until the server ends the stream."""
+    """Answer until the server ends the stream."""
     outbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def replies() -> Iterator[bytes]:

@@ -39,7 +39,7 @@ def half_round_trip(comm: MPI.Comm, other: int, first: bool, nbytes: int, trips:
 
 
 def asleep(comm: MPI.Comm) -> None:
-    """Wait for all without using a processor."""
+    """Wait for all ranks without using a processor."""
     request = comm.Ibarrier()
     while not request.Test():
         time.sleep(0.002)

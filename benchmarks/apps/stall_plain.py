@@ -26,7 +26,7 @@ def share(total: int, rank: int, size: int) -> tuple[int, int]:
 
 
 def steps(comm: Any, data: Array, first: int, total: int, log: str) -> None:
-    """STEPS steps from number ``first`` on."""
+    """Do STEPS steps from number ``first`` on."""
     start, stop = share(total, comm.rank, comm.size)
     with open(log, "a", buffering=1) as file:
         for it in range(first, first + STEPS):

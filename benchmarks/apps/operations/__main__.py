@@ -55,7 +55,7 @@ def result_of(operation: Operation, comm: MPI.Intracomm, folder: Path) -> str:
 
 
 def run_all(comm: MPI.Intracomm, folder: Path, skipped: set[str], resizes: int) -> None:
-    """Run the list, and say what became of each operation."""
+    """Run the list, and print the result of each operation."""
     results = folder / "results"
     for title, operation in OPERATIONS.items():
         if title in skipped:

@@ -29,7 +29,7 @@ def works(comm: MPI.Comm) -> None:
 
 @operation(GROUP, "Comm.Dup", "Comm.Clone", "Comm.Free", "Comm.Compare")
 def dup(comm: MPI.Intracomm, _: Path) -> None:
-    """Copies, one after the other."""
+    """Make copies, one after the other."""
     for make in (comm.Dup, comm.Clone):
         new = make()
         works(new)
@@ -39,7 +39,7 @@ def dup(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Comm.Dup_with_info", "Comm.Get_info", "Comm.Set_info")
 def dup_with_info(comm: MPI.Intracomm, _: Path) -> None:
-    """A copy with hints."""
+    """Make a copy with hints."""
     info = MPI.Info.Create()
     new = comm.Dup_with_info(info)
     new.Set_info(info)
@@ -51,7 +51,7 @@ def dup_with_info(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Comm.Idup", "Comm.Idup_with_info")
 def idup(comm: MPI.Intracomm, _: Path) -> None:
-    """Copies without waiting."""
+    """Make copies without waiting."""
     info = MPI.Info.Create()
     new, request = comm.Idup()
     request.Wait()
@@ -66,7 +66,7 @@ def idup(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Comm.Split")
 def split(comm: MPI.Intracomm, _: Path) -> None:
-    """Even and odd ranks, in reverse order."""
+    """Split even and odd ranks, in reverse order."""
     new = comm.Split(comm.rank % 2, -comm.rank)
     check(new.size == len(range(comm.rank % 2, comm.size, 2)))
     works(new)
@@ -75,7 +75,7 @@ def split(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Comm.Create")
 def create(comm: MPI.Intracomm, _: Path) -> None:
-    """All ranks but the first, collective over all."""
+    """Create one of all ranks but the first, collective over all."""
     every = comm.Get_group()
     group = every.Excl([0]) if comm.size > 1 else every.Dup()
     new = comm.Create(group)
@@ -88,7 +88,7 @@ def create(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Intracomm.Create_group")
 def create_group(comm: MPI.Intracomm, _: Path) -> None:
-    """All ranks but the first, collective over these."""
+    """Create one of all ranks but the first, collective over these."""
     every = comm.Get_group()
     group = every.Excl([0]) if comm.size > 1 else every.Dup()
     if group.rank != MPI.UNDEFINED:
@@ -101,7 +101,7 @@ def create_group(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Intracomm.Create_from_group")
 def create_from_group(comm: MPI.Intracomm, _: Path) -> None:
-    """A communicator from a group alone."""
+    """Create a communicator from a group alone."""
     group = comm.Get_group()
     with errors_of_appkit():
         new = MPI.Intracomm.Create_from_group(group, "pliant.operations")
@@ -112,7 +112,7 @@ def create_from_group(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Comm.Split_type")
 def split_type(comm: MPI.Intracomm, _: Path) -> None:
-    """The ranks with which this one can share memory: all of them agree on who they are."""
+    """Find the ranks that can share memory; all of them must find the same ones."""
     new = comm.Split_type(MPI.COMM_TYPE_SHARED)
     works(new)
     members = comm.allgather(tuple(new.allgather(comm.rank)))
@@ -164,7 +164,7 @@ def properties(comm: MPI.Intracomm, _: Path) -> None:
     "Errhandler.Free",
 )
 def error_handlers(comm: MPI.Intracomm, _: Path) -> None:
-    """A handler that is called."""
+    """Install an error handler, and check that it is called."""
     called: list[int] = []
     new = comm.Dup()
     handler = MPI.Comm.Create_errhandler(lambda _comm, code: called.append(code))
@@ -210,7 +210,7 @@ def intercommunicator(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation("Intercommunicators", "Intercomm.Create_from_groups")
 def intercommunicator_from_groups(comm: MPI.Intracomm, _: Path) -> None:
-    """Two groups, without a communicator over both."""
+    """Connect two groups, without a communicator over both."""
     if comm.size == 1:
         return
     every = comm.Get_group()
@@ -228,7 +228,7 @@ def intercommunicator_from_groups(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation("Intercommunicators", "Intracomm.Accept", "Intracomm.Connect", "Comm.Disconnect")
 def accept_connect(comm: MPI.Intracomm, _: Path) -> None:
-    """Two halves meet at a port."""
+    """Connect two halves at a port."""
     if comm.size == 1:
         return
     low = comm.rank < comm.size // 2
@@ -252,13 +252,13 @@ def _spawns(spawn: Callable[[], MPI.Intercomm]) -> None:
 
 @operation("Intercommunicators", "Intracomm.Spawn")
 def spawn(comm: MPI.Intracomm, _: Path) -> None:
-    """Processes that the job has no processors for: an error on all ranks."""
+    """Spawn processes for which the job has no processors: an error on all ranks."""
     _spawns(lambda: comm.Spawn(sys.executable, ["-c", ""], 1))
 
 
 @operation("Intercommunicators", "Intracomm.Spawn_multiple")
 def spawn_multiple(comm: MPI.Intracomm, _: Path) -> None:
-    """Processes of two programs: an error on all ranks."""
+    """Spawn processes of two programs: an error on all ranks."""
     _spawns(lambda: comm.Spawn_multiple([sys.executable] * 2, [["-c", ""]] * 2, [1, 1]))
 
 
@@ -324,7 +324,7 @@ def revoke(comm: MPI.Intracomm, _: Path) -> None:
     "Comm.Get_group",
 )
 def groups(comm: MPI.Intracomm, _: Path) -> None:
-    """The algebra of groups."""
+    """Check the algebra of groups."""
     every = comm.Get_group()
     check((every.Get_size(), every.Get_rank()) == (comm.size, comm.rank))
     first, rest = every.Incl([0]), every.Excl([0])
@@ -361,7 +361,7 @@ def groups(comm: MPI.Intracomm, _: Path) -> None:
     "Group.Create_from_session_pset",
 )
 def sessions(comm: MPI.Intracomm, _: Path) -> None:
-    """A session and its process sets: those of the world in which this process was started."""
+    """Use a session and its process sets: those of the world that started this process."""
     session = MPI.Session.Init()
     names = [session.Get_nth_pset(number) for number in range(session.Get_num_psets())]
     check("mpi://WORLD" in names)

@@ -17,7 +17,7 @@ _MODE = MPI.MODE_CREATE | MPI.MODE_RDWR | MPI.MODE_DELETE_ON_CLOSE
 
 @contextmanager
 def opened(comm: MPI.Intracomm, folder: Path) -> Iterator[MPI.File]:
-    """A file that is gone afterwards, seen as doubles."""
+    """Yield a file of doubles that is removed afterwards."""
     file = MPI.File.Open(comm, str(folder / "operations.data"), _MODE)
     file.Set_view(0, MPI.DOUBLE)
     try:
@@ -33,7 +33,7 @@ def mine(comm: MPI.Intracomm) -> np.ndarray:
 
 @operation(GROUP, "File.Write_at", "File.Read_at", "File.Open", "File.Close", "File.Sync")
 def at(comm: MPI.Intracomm, folder: Path) -> None:
-    """At explicit offsets, each rank alone."""
+    """Access explicit offsets, each rank alone."""
     with opened(comm, folder) as file:
         file.Write_at(comm.rank * COUNT, mine(comm))
         file.Sync()
@@ -51,7 +51,7 @@ def _transfer(file: MPI.File, method: str, *arguments: object) -> None:
 
 
 def _pair(write: str, read: str) -> None:
-    """A write and a read at explicit offsets."""
+    """Register a write and a read at explicit offsets."""
 
     @operation(GROUP, f"File.{write}", f"File.{read}")
     def run(comm: MPI.Intracomm, folder: Path) -> None:
@@ -66,7 +66,7 @@ def _pair(write: str, read: str) -> None:
 
 
 def _individual(write: str, read: str, *more: str) -> None:
-    """A write and a read at the individual file pointer."""
+    """Register a write and a read at the individual file pointer."""
 
     @operation(GROUP, f"File.{write}", f"File.{read}", *more)
     def run(comm: MPI.Intracomm, folder: Path) -> None:
@@ -85,7 +85,7 @@ def _individual(write: str, read: str, *more: str) -> None:
 
 
 def _shared(write: str, read: str, *more: str) -> None:
-    """A write and a read at the shared file pointer, in any order of the ranks."""
+    """Register a write and a read at the shared file pointer, in any order of the ranks."""
 
     @operation(GROUP, f"File.{write}", f"File.{read}", *more)
     def run(comm: MPI.Intracomm, folder: Path) -> None:
@@ -135,7 +135,7 @@ for _write, _read in (("Iwrite_shared", "Iread_shared"), ("Write_ordered", "Read
     "File.Read_ordered_end",
 )
 def split_collective(comm: MPI.Intracomm, folder: Path) -> None:
-    """Collective calls in two halves."""
+    """Make collective calls in two halves."""
     for kind in ("at_all", "all", "ordered"):
         with opened(comm, folder) as file:
             got = np.zeros(COUNT)
@@ -173,7 +173,7 @@ def split_collective(comm: MPI.Intracomm, folder: Path) -> None:
     "File.Call_errhandler",
 )
 def properties(comm: MPI.Intracomm, folder: Path) -> None:
-    """Size, view, hints, atomicity; a file that is deleted."""
+    """Check size, view, hints and atomicity, and delete a file."""
     path = str(folder / "operations.deleted")
     file = MPI.File.Open(comm, path, MPI.MODE_CREATE | MPI.MODE_RDWR)
     file.Set_size(1024)

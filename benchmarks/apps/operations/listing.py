@@ -53,7 +53,7 @@ class NotSupported(Exception):
 
 @contextmanager
 def errors_of_appkit() -> Iterator[None]:
-    """Take the error with which appkit refuses an operation for what it is: documented."""
+    """Raise NotSupported if appkit refuses an operation, because this is documented."""
     try:
         yield
     except UnsupportedOperation as error:

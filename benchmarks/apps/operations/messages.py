@@ -25,12 +25,12 @@ def buffers(comm: MPI.Intracomm, count: int = 8) -> tuple[np.ndarray, np.ndarray
 
 
 def attach_buffer(nbytes: int) -> None:
-    """Attach a buffer for so many bytes of messages."""
+    """Attach a buffer for messages with this number of bytes."""
     MPI.Attach_buffer(bytearray(nbytes + 4 * MPI.BSEND_OVERHEAD))
 
 
 def _blocking(name: str, count: int) -> None:
-    """One kind of send to the next rank; the receive is posted before."""
+    """Register one kind of send to the next rank; the receive is posted before."""
 
     @operation(GROUP, f"Comm.{name}", *(["Comm.Irecv", "Request.Wait"] if name == "Send" else []))
     def run(comm: MPI.Intracomm, _: Path) -> None:
@@ -166,7 +166,7 @@ def mprobe(comm: MPI.Intracomm, _: Path) -> None:
     "Prequest.Startall",
 )
 def persistent(comm: MPI.Intracomm, _: Path) -> None:
-    """Persistent requests, each kind of send started twice."""
+    """Start persistent requests of each kind of send twice."""
     after, before = ring(comm)
     out, got, expected = buffers(comm)
     receive = comm.Recv_init(got, before, 13)
@@ -195,7 +195,7 @@ def persistent(comm: MPI.Intracomm, _: Path) -> None:
     "Prequest.Parrived",
 )
 def partitioned(comm: MPI.Intracomm, _: Path) -> None:
-    """Partitioned communication in four parts."""
+    """Communicate in four partitions."""
     after, before = ring(comm)
     out, got, expected = buffers(comm)
     send = comm.Psend_init(out, 4, after, 14)
@@ -231,7 +231,7 @@ def partitioned(comm: MPI.Intracomm, _: Path) -> None:
     "Request.Get_status_some",
 )
 def completion(comm: MPI.Intracomm, _: Path) -> None:
-    """Every way to wait for requests or to test them."""
+    """Wait for requests, and test them, in every way."""
     after, before = ring(comm)
     out, _got, expected = buffers(comm)
 
@@ -269,7 +269,7 @@ def completion(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Request.Cancel", "Request.Free", "Status.Is_cancelled")
 def cancel(comm: MPI.Intracomm, _: Path) -> None:
-    """Cancel a receive for which nothing is sent; free a request that completes."""
+    """Cancel a receive for which nothing is sent, and free a request that completes."""
     request = comm.Irecv(np.zeros(1), comm.rank, 30)
     request.Cancel()
     status = MPI.Status()
@@ -288,7 +288,7 @@ def cancel(comm: MPI.Intracomm, _: Path) -> None:
     GROUP, "Comm.Attach_buffer", "Comm.Detach_buffer", "Comm.Flush_buffer", "Comm.Iflush_buffer"
 )
 def communicator_buffer(comm: MPI.Intracomm, _: Path) -> None:
-    """The buffer that belongs to a communicator."""
+    """Use the buffer that belongs to a communicator."""
     after, before = ring(comm)
     out, got, expected = buffers(comm)
     comm.Attach_buffer(bytearray(out.nbytes + 4 * MPI.BSEND_OVERHEAD))

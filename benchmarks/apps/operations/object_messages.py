@@ -13,7 +13,7 @@ from mpi4py import MPI
     GROUP, "Comm.send", "Comm.bsend", "Comm.ssend", "Comm.recv", "Comm.sendrecv", "Comm.irecv"
 )
 def objects(comm: MPI.Intracomm, _: Path) -> None:
-    """Pickled objects, blocking."""
+    """Exchange pickled objects, blocking."""
     after, before = ring(comm)
     attach_buffer(1000)
     for send in (comm.send, comm.bsend, comm.ssend):
@@ -47,7 +47,7 @@ def objects(comm: MPI.Intracomm, _: Path) -> None:
     "Request.cancel",
 )
 def object_requests(comm: MPI.Intracomm, _: Path) -> None:
-    """Pickled objects, nonblocking, and every way to wait for them."""
+    """Exchange pickled objects, nonblocking, and wait for them in every way."""
     after, before = ring(comm)
     attach_buffer(1000)
     for send in (comm.isend, comm.ibsend, comm.issend):
@@ -96,7 +96,7 @@ def object_requests(comm: MPI.Intracomm, _: Path) -> None:
     "Message.iprobe",
 )
 def object_probe(comm: MPI.Intracomm, _: Path) -> None:
-    """Look for pickled objects."""
+    """Probe for pickled objects."""
     after, before = ring(comm)
     for tag in (46, 47, 48, 49):
         request = comm.isend(tag, after, tag)

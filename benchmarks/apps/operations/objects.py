@@ -17,7 +17,7 @@ GROUP = "Datatypes and objects"
 
 
 def _send(comm: MPI.Intracomm, datatype: MPI.Datatype, count: int = 1) -> None:
-    """Send the elements of a datatype around the ring; exactly these arrive."""
+    """Send the elements of a datatype around the ring, and check that exactly these arrive."""
     after, before = ring(comm)
     size = max(datatype.Get_true_extent()[1], datatype.Get_extent()[1]) * count // 8 + 8
     out, got = np.arange(size) + 100.0 * comm.rank, np.full(size, -1.0)
@@ -50,7 +50,7 @@ def _send(comm: MPI.Intracomm, datatype: MPI.Datatype, count: int = 1) -> None:
     "Datatype.Get_true_extent",
 )
 def datatypes(comm: MPI.Intracomm, _: Path) -> None:
-    """A message of every derived datatype."""
+    """Send a message of every derived datatype."""
     base = MPI.DOUBLE
     made = [
         base.Create_contiguous(3),
@@ -81,7 +81,7 @@ def datatypes(comm: MPI.Intracomm, _: Path) -> None:
     "Datatype.Create_f90_complex",
 )
 def fortran_datatypes(comm: MPI.Intracomm, _: Path) -> None:
-    """Types by their precision in Fortran."""
+    """Use types by their precision in Fortran."""
     check(MPI.Datatype.Create_f90_integer(9).Get_size() == 4)
     check(MPI.Datatype.Create_f90_complex(6, 30).Get_size() == 8)
     _send(comm, MPI.Datatype.Create_f90_real(15, 300))
@@ -97,7 +97,7 @@ def fortran_datatypes(comm: MPI.Intracomm, _: Path) -> None:
     "Datatype.Pack_external_size",
 )
 def packing(comm: MPI.Intracomm, _: Path) -> None:
-    """Packed data, sent around the ring."""
+    """Send packed data around the ring."""
     after, before = ring(comm)
     data, got = np.arange(5.0) + comm.rank, np.zeros(5)
     packed = bytearray(MPI.DOUBLE.Pack_size(5, comm))
@@ -150,7 +150,7 @@ def datatype_properties(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Op.Create", "Op.Free", "Op.Is_commutative", "Op.Reduce_local")
 def reduction_operations(comm: MPI.Intracomm, _: Path) -> None:
-    """An operation of the program that depends on the order, and all of MPI's own."""
+    """Use all of MPI's reductions, and one of the program that depends on the order."""
 
     def last(given: MPI.memory, place: MPI.memory, _datatype: MPI.Datatype) -> None:
         result = np.frombuffer(place, dtype=float)
@@ -174,7 +174,7 @@ def reduction_operations(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Grequest.Start", "Grequest.Complete", "Grequest.complete")
 def generalized_requests(comm: MPI.Intracomm, _: Path) -> None:
-    """Requests that the program completes."""
+    """Make requests that the program completes."""
     for name in ("Complete", "complete"):
         request = MPI.Grequest.Start()
         arguments = () if name == "Complete" else (None,)
@@ -205,7 +205,7 @@ def generalized_requests(comm: MPI.Intracomm, _: Path) -> None:
     "Info.clear",
 )
 def hints(comm: MPI.Intracomm, _: Path) -> None:
-    """Hints. Local."""
+    """Set and read hints. Local."""
     info = MPI.Info.Create()
     info.Set("a", "1")
     info.update(b="2")
@@ -233,7 +233,7 @@ def hints(comm: MPI.Intracomm, _: Path) -> None:
     "Status.Set_cancelled",
 )
 def statuses(comm: MPI.Intracomm, _: Path) -> None:
-    """A status that the program fills. Local."""
+    """Fill a status in the program. Local."""
     status = MPI.Status()
     status.Set_source(1)
     status.Set_tag(2)

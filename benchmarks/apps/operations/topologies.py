@@ -26,7 +26,7 @@ GROUP = "Topologies"
     "Intracomm.Cart_map",
 )
 def cart(comm: MPI.Intracomm, _: Path) -> None:
-    """A grid of all ranks, also reordered."""
+    """Make a grid of all ranks, also reordered."""
     dims = MPI.Compute_dims(comm.size, 2)
     for reorder in (False, True):
         grid = comm.Create_cart(dims, periods=[True, False], reorder=reorder)
@@ -61,7 +61,7 @@ def _ring_graph(size: int) -> tuple[list[int], list[int]]:
     "Intracomm.Graph_map",
 )
 def graph(comm: MPI.Intracomm, _: Path) -> None:
-    """A ring as a graph that all know."""
+    """Make a ring as a graph that all ranks know."""
     index, edges = _ring_graph(comm.size)
     made = comm.Create_graph(index, edges)
     check(made.Get_dims() == (comm.size, len(edges)))
@@ -84,7 +84,7 @@ def _adjacent(comm: MPI.Intracomm) -> tuple[MPI.Distgraphcomm, list[int]]:
     "Distgraphcomm.Get_dist_neighbors",
 )
 def dist_graph(comm: MPI.Intracomm, _: Path) -> None:
-    """A ring of which each rank knows its part."""
+    """Make a ring of which each rank knows its part."""
     made, around = _adjacent(comm)
     check(made.Get_dist_neighbors_count()[:2] == (2, 2))
     check(list(made.Get_dist_neighbors()[0]) == around)
@@ -94,7 +94,7 @@ def dist_graph(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Intracomm.Create_dist_graph")
 def dist_graph_of_any_edges(comm: MPI.Intracomm, _: Path) -> None:
-    """A ring of which each rank names some edges, not only its own."""
+    """Make a ring of which each rank names some edges, not only its own."""
     with errors_of_appkit():
         made = comm.Create_dist_graph([comm.rank], [1], [(comm.rank + 1) % comm.size])
     check(made.Get_dist_neighbors_count()[:2] == (1, 1))
@@ -159,7 +159,7 @@ for _name in ("allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw"):
 
 @operation("Neighbor collectives", "Topocomm.neighbor_allgather", "Topocomm.neighbor_alltoall")
 def neighbor_objects(comm: MPI.Intracomm, _: Path) -> None:
-    """Pickled objects."""
+    """Exchange pickled objects with neighbors."""
     made, around = _adjacent(comm)
     check(made.neighbor_allgather(comm.rank) == around)
     check(made.neighbor_alltoall([comm.rank] * 2) == around)

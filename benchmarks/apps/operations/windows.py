@@ -18,7 +18,7 @@ COUNT = 16
 
 @contextmanager
 def window(comm: MPI.Intracomm) -> Iterator[tuple[MPI.Win, np.ndarray]]:
-    """A window over memory of the program, filled with the rank."""
+    """Yield a window over memory of the program, filled with the rank."""
     memory = np.full(COUNT, float(comm.rank))
     win = MPI.Win.Create(memory, memory.itemsize, comm=comm)
     try:
@@ -28,7 +28,7 @@ def window(comm: MPI.Intracomm) -> Iterator[tuple[MPI.Win, np.ndarray]]:
 
 
 def _use(comm: MPI.Intracomm, win: MPI.Win, memory: np.ndarray, place: int = 0) -> None:
-    """Put this rank's number into the next rank's memory, and look what is in one's own."""
+    """Put this rank's number into the next rank's memory, and check the own memory."""
     after, before = ring(comm)
     win.Fence()
     win.Put(np.full(1, comm.rank + 100.0), after, place)
@@ -42,14 +42,14 @@ def _use(comm: MPI.Intracomm, win: MPI.Win, memory: np.ndarray, place: int = 0) 
 
 @operation(GROUP, "Win.Create", "Win.Fence", "Win.Free")
 def create(comm: MPI.Intracomm, _: Path) -> None:
-    """Over memory of the program."""
+    """Make a window over memory of the program."""
     with window(comm) as (win, memory):
         _use(comm, win, memory)
 
 
 @operation(GROUP, "Win.Allocate")
 def allocate(comm: MPI.Intracomm, _: Path) -> None:
-    """Memory from MPI, also much of it."""
+    """Make windows over memory from MPI, a large one, too."""
     for nbytes in (8 * COUNT, 1 << 20):
         win = MPI.Win.Allocate(nbytes, 8, comm=comm)
         _use(comm, win, np.frombuffer(win.tomemory(), dtype=float))
@@ -58,7 +58,7 @@ def allocate(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Win.Create_dynamic", "Win.Attach", "Win.Detach")
 def dynamic(comm: MPI.Intracomm, _: Path) -> None:
-    """Memory that is attached later."""
+    """Make a window to which memory is attached later."""
     win = MPI.Win.Create_dynamic(comm=comm)
     memory = np.zeros(COUNT)
     win.Attach(memory)
@@ -71,7 +71,7 @@ def dynamic(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Win.Allocate_shared", "Win.Shared_query")
 def shared(comm: MPI.Intracomm, _: Path) -> None:
-    """Memory that the ranks of `Split_type` share; over all ranks, an error where they do not."""
+    """Share memory between the ranks of `Split_type`; over other ranks this is an error."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     win = MPI.Win.Allocate_shared(8 * COUNT, 8, comm=node)
     np.frombuffer(win.tomemory(), dtype=float)[:] = node.rank
@@ -91,7 +91,7 @@ def shared(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Win.Put", "Win.Get", "Win.Lock", "Win.Unlock", "Win.Flush", "Win.Flush_local")
 def passive(comm: MPI.Intracomm, _: Path) -> None:
-    """One rank locks another one's memory."""
+    """Let one rank lock the memory of another one."""
     after, before = ring(comm)
     with window(comm) as (win, memory):
         comm.Barrier()
@@ -123,7 +123,7 @@ def passive(comm: MPI.Intracomm, _: Path) -> None:
     "Win.Rget_accumulate",
 )
 def lock_all(comm: MPI.Intracomm, _: Path) -> None:
-    """All memory at once, by requests."""
+    """Lock all memory at once, and access it by requests."""
     with window(comm) as (win, memory):
         comm.Barrier()
         win.Lock_all()
@@ -148,7 +148,7 @@ def lock_all(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Win.Start", "Win.Complete", "Win.Post", "Win.Wait", "Win.Test", "Win.Get_group")
 def generalized(comm: MPI.Intracomm, _: Path) -> None:
-    """Only those synchronize that exchange something."""
+    """Synchronize only the ranks that exchange data."""
     after, before = ring(comm)
     with window(comm) as (win, memory):
         every = win.Get_group()
@@ -172,7 +172,7 @@ def generalized(comm: MPI.Intracomm, _: Path) -> None:
     GROUP, "Win.Accumulate", "Win.Get_accumulate", "Win.Fetch_and_op", "Win.Compare_and_swap"
 )
 def atomic(comm: MPI.Intracomm, _: Path) -> None:
-    """All ranks change the memory of the last one."""
+    """Change the memory of the last rank from all ranks."""
     target = comm.size - 1
     memory = np.zeros(4, dtype=np.int64)
     win = MPI.Win.Create(memory, 8, comm=comm)
