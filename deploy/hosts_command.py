@@ -113,7 +113,11 @@ def _confirm(options: argparse.Namespace, cluster: Cluster, hosts: int) -> None:
         f"This removes Pliant from {hosts} hosts of cluster {cluster.name}, with the job database "
         "and the keys of the cluster if the server's host is among them."
     )
-    if input("Type the name of the cluster to go on: ").strip() != cluster.name:
+    try:
+        typed = input("Type the name of the cluster to go on: ").strip()
+    except EOFError:  # Ctrl-D
+        typed = ""
+    if typed != cluster.name:
         raise ClientError("nothing was removed")
 
 

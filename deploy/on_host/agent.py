@@ -69,6 +69,8 @@ def main() -> None:
 def answer(request: dict[str, Any], payload: BinaryIO) -> dict[str, Any]:
     """Carry out a request; return ``result``, or ``error`` and ``remedy``."""
     os.environ["PATH"] = PATH
+    # Hosts may have a strict umask for root, but the daemons must enter folders that root makes.
+    os.umask(0o022)
     try:
         return {"result": OPERATIONS[request["operation"]](request["arguments"], payload)}
     except HostError as error:

@@ -38,7 +38,15 @@ def start_daemon(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any
         process = _start(arguments, "@" + ready.getsockname()[1:].decode("ascii"))
         _wait_until_ready(arguments, process, ready)
     process.returncode = 0  # it outlives this process, so `subprocess` must not warn
+    _note_started(arguments)
     return {"pid": process.pid}
+
+
+def _note_started(arguments: dict[str, Any]) -> None:
+    """Note that a daemon has read the files that were written before."""
+    with changed_manifest(arguments["prefix"]) as record:
+        if arguments["daemon"] in record["to_restart"]:
+            record["to_restart"].remove(arguments["daemon"])
 
 
 def _start(arguments: dict[str, Any], socket_name: str) -> subprocess.Popen[bytes]:
@@ -147,6 +155,8 @@ def start_unit(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
     with changed_manifest(arguments["prefix"]) as record:
         if unit not in record["units"]:
             record["units"].append(unit)
+    # An earlier run may have failed between writing the unit and reading it.
+    check(["systemctl", "daemon-reload"])
     check(["systemctl", "enable", "pliant.target", unit])
     # After a unit failed too often, systemd refuses to start it.
     subprocess.run(["systemctl", "reset-failed", unit], check=False, capture_output=True)
@@ -161,6 +171,7 @@ def start_unit(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
         )
         lines = " | ".join(done.stdout.splitlines())
         raise HostError(f"{error}: {lines}", f"see `journalctl -u {unit}` on the host") from None
+    _note_started(arguments)
     return {}
 
 

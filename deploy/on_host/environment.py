@@ -20,9 +20,9 @@ import zipfile
 from typing import Any, BinaryIO
 
 from pliant.deploy.on_host.host_error import HostError
-from pliant.deploy.on_host.manifest import changed_manifest, replace_file
+from pliant.deploy.on_host.manifest import changed_manifest, locked, replace_file
 from pliant.deploy.on_host.probe import COMPLETE
-from pliant.deploy.on_host.processes import find_processes
+from pliant.deploy.on_host.processes import find_processes, is_environment
 from pliant.deploy.on_host.wheels import WheelInstaller
 
 #: Name of the archive of compiled modules among the wheels.
@@ -37,10 +37,16 @@ def install_environment(arguments: dict[str, Any], payload: BinaryIO) -> dict[st
             wheel by its name.
         payload: the archive.
     """
+    with locked(arguments["prefix"]):
+        _install(arguments, payload)
+    return {}
+
+
+def _install(arguments: dict[str, Any], payload: BinaryIO) -> None:
     prefix, name = arguments["prefix"], arguments["environment"]
     folder = os.path.join(prefix, name)
     if os.path.exists(os.path.join(folder, COMPLETE)):
-        return {}
+        return
     if any(each.environment == folder for each in find_processes(prefix)):
         raise HostError(f"processes run from {folder}, which is not complete", "end them")
     shutil.rmtree(folder, ignore_errors=True)
@@ -49,11 +55,9 @@ def install_environment(arguments: dict[str, Any], payload: BinaryIO) -> dict[st
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return {}
 
 
 def _make(folder: str, wheels: dict[str, str], payload: BinaryIO) -> None:
-    os.umask(0o022)  # users run the programs of this folder
     # Clear of symbolic links to `python` of another environment.
     venv.EnvBuilder(with_pip=False, symlinks=True).create(folder)
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -110,6 +114,6 @@ def switch_environment(arguments: dict[str, Any], _payload: BinaryIO) -> dict[st
         kept = {record["environment"], record["previous"]}
     used = {os.path.basename(each.environment) for each in find_processes(prefix)}
     for each in os.listdir(prefix):
-        if each.startswith("env-") and each not in kept | used:
+        if is_environment(each) and each not in kept | used:
             shutil.rmtree(os.path.join(prefix, each), ignore_errors=True)
     return {}

@@ -22,10 +22,15 @@ def make_folders(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any
             is_new = not os.path.isdir(path)
             for parent in _missing(path):
                 os.mkdir(parent, 0o755)
-                record["folders"].append(parent)
+                if parent not in record["folders"]:  # as after a reboot: those in /run are gone
+                    record["folders"].append(parent)
             if is_new:
-                os.chmod(path, folder["mode"])
-                _give(path, folder["owner"])
+                try:
+                    os.chmod(path, folder["mode"])
+                    _give(path, folder["owner"])
+                except BaseException:
+                    os.rmdir(path)  # so that the next run makes it with its owner
+                    raise
         if arguments["prefix"] not in record["folders"] and not record["environment"]:
             record["folders"].insert(0, arguments["prefix"])
     return {}
@@ -47,12 +52,13 @@ def _give(path: str, account: str) -> None:
 
 
 def write_file(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Write one file, and remember its digest."""
+    """Write one file; remember its digest, and which daemons must read it."""
     path, text = arguments["path"], arguments["text"]
     with changed_manifest(arguments["prefix"]) as record:
         for parent in _missing(os.path.dirname(path)):
             os.mkdir(parent, 0o755)
             record["folders"].append(parent)
+        record["to_restart"] = sorted({*record["to_restart"], *arguments["daemons"]})
         record["files"][path] = hashlib.sha256(text.encode("utf-8")).hexdigest()
         replace_file(path, text)
     return {}

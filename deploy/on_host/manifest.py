@@ -6,8 +6,10 @@ deployment that failed half-way.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +17,10 @@ from typing import Any
 from pliant.deploy.on_host.host_error import HostError
 
 FILE = "deployment.json"
+LOCK = "deployment.lock"
+#: The longest operation that another administrator may have started is an installation.
+LOCK_TIMEOUT_S = 300.0
+_POLL_S = 0.1
 #: Version of the form of the record.
 VERSION = 1
 #: What a new record holds. `environment` and `previous` are names of folders.
@@ -31,6 +37,8 @@ EMPTY: dict[str, Any] = {
     "account": "",
     #: Units of systemd that were enabled.
     "units": [],
+    #: Daemons whose files were written since their start.
+    "to_restart": [],
 }
 
 
@@ -59,16 +67,49 @@ def read_manifest(prefix: str) -> dict[str, Any] | None:
 
 
 @contextmanager
+def locked(prefix: str) -> Iterator[None]:
+    """Keep out operations that another administrator starts on this host at the same time.
+
+    The first operation of all makes the folder, and has no lock.
+
+    Raises:
+        HostError: another operation did not end in time.
+    """
+    if not os.path.isdir(prefix):
+        yield
+        return
+    path = os.path.join(prefix, LOCK)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + LOCK_TIMEOUT_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise HostError(
+                        "another `pliant deploy` is changing this host",
+                        "wait until it has ended, and run the command again",
+                    ) from None
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
 def changed_manifest(prefix: str) -> Iterator[dict[str, Any]]:
     """Yield the record of this host, and save it afterwards, also if the change failed."""
-    record = read_manifest(prefix)
-    if record is None:
-        record = json.loads(json.dumps(EMPTY))
-    try:
-        yield record
-    finally:
-        os.makedirs(prefix, mode=0o755, exist_ok=True)
-        replace_file(os.path.join(prefix, FILE), json.dumps(record, indent=1) + "\n")
+    with locked(prefix):
+        record = read_manifest(prefix)
+        if record is None:
+            record = json.loads(json.dumps(EMPTY))
+        try:
+            yield record
+        finally:
+            os.makedirs(prefix, mode=0o755, exist_ok=True)
+            replace_file(os.path.join(prefix, FILE), json.dumps(record, indent=1) + "\n")
 
 
 def replace_file(path: str, text: str, mode: int = 0o644) -> None:

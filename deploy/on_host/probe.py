@@ -17,7 +17,7 @@ import time
 from typing import Any, BinaryIO
 
 from pliant.deploy.on_host.manifest import read_manifest
-from pliant.deploy.on_host.processes import find_daemons, find_processes
+from pliant.deploy.on_host.processes import find_daemons, find_processes, is_environment
 
 #: Written into an environment when it is complete.
 COMPLETE = "installed.json"
@@ -31,8 +31,9 @@ def probe(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
     """Return the facts of this host.
 
     Args:
-        arguments: ``prefix``, ``state`` and ``run`` folders, ``accounts`` and ``files`` to look at,
-            ``writable`` folders that will grow, and ``server``, the address of the server.
+        arguments: ``prefix``, ``state`` and ``run`` folders, ``accounts``, ``files`` and
+            ``folders`` to look at, ``writable`` folders that will grow, and ``server``, the address
+            of the server.
     """
     prefix, state = arguments["prefix"], arguments["state"]
     return {
@@ -51,6 +52,7 @@ def probe(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
         "route": _source_address(arguments["server"]),
         "accounts": {name: _account(name) for name in arguments["accounts"]},
         "files": {path: _digest(path) for path in arguments["files"]},
+        "folders": [path for path in arguments["folders"] if os.path.isdir(path)],
         "environments": _environments(prefix),
         "current": _link(os.path.join(prefix, "current")),
         "manifest": read_manifest(prefix),
@@ -121,7 +123,7 @@ def _environments(prefix: str) -> list[str]:
     return [
         name
         for name in names
-        if name.startswith("env-") and os.path.exists(os.path.join(prefix, name, COMPLETE))
+        if is_environment(name) and os.path.exists(os.path.join(prefix, name, COMPLETE))
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from typing import NamedTuple
@@ -10,6 +11,12 @@ from typing import NamedTuple
 #: What a daemon is called in hosts.yaml and in plans, by its subcommand of `pliant`.
 _SUBCOMMANDS = {"server": "server", "nodectl": "node", "login-agent": "login"}
 _HELPER = "pliant.nodectl.root_helper"
+_LAUNCHER_MODULE = "pliant.nodectl.launcher"
+#: A process of the controller that starts shims; it also runs on a node without jobs.
+LAUNCHER = "launcher"
+#: Version and digest of a release. The folder of environments may hold other folders of its owner,
+#: such as `env-py311` in a home folder, which are never touched.
+_ENVIRONMENT = re.compile(r"env-[^/]+-[0-9a-f]{8}", re.ASCII)
 _POLL_S = 0.05
 
 
@@ -18,15 +25,20 @@ class Process(NamedTuple):
 
     pid: int
     parent: int
-    #: ``server``, ``node``, ``login``, ``helper``, or empty for any other.
+    #: ``server``, ``node``, ``login``, ``helper``, ``launcher``, or empty for any other.
     daemon: str
     #: The folder of its environment.
     environment: str
 
 
+def is_environment(name: str) -> bool:
+    """Return whether a folder has the name of an environment of a release."""
+    return _ENVIRONMENT.fullmatch(name) is not None
+
+
 def find_processes(prefix: str) -> list[Process]:
     """Return the processes that run from environments below a folder."""
-    start = os.path.join(prefix, "env-")
+    start = os.path.join(prefix, "")
     found = []
     for name in os.listdir("/proc"):
         if not name.isdecimal():
@@ -38,15 +50,16 @@ def find_processes(prefix: str) -> list[Process]:
                 state, parent = file.read().rpartition(")")[2].split()[:2]
         except OSError:
             continue  # it has ended
-        if words[0].startswith(start) and state != "Z":
-            path = os.path.join(prefix, words[0][len(prefix) :].strip("/").partition("/")[0])
+        folder = words[0].removeprefix(start).partition("/")[0]
+        if words[0].startswith(start) and is_environment(folder) and state != "Z":
+            path = os.path.join(prefix, folder)
             found.append(Process(int(name), int(parent), _daemon(words, path), path))
     return found
 
 
 def find_daemons(prefix: str) -> dict[str, Process]:
     """Return the daemons by name. A fork of a daemon has the same command line and is left out."""
-    found = [each for each in find_processes(prefix) if each.daemon]
+    found = [each for each in find_processes(prefix) if each.daemon not in ("", LAUNCHER)]
     pids = {each.pid: each.daemon for each in found}
     return {each.daemon: each for each in found if pids.get(each.parent) != each.daemon}
 
@@ -54,6 +67,8 @@ def find_daemons(prefix: str) -> dict[str, Process]:
 def _daemon(words: list[str], environment: str) -> str:
     if _HELPER in words[1:5]:
         return "helper"
+    if _LAUNCHER_MODULE in words[1:5]:
+        return LAUNCHER
     if words[1:2] == [f"{environment}/bin/pliant"] and len(words) > 2:
         return _SUBCOMMANDS.get(words[2], "")
     return ""

@@ -10,8 +10,13 @@ from typing import Any, BinaryIO
 from pliant.deploy.on_host.accounts import PATH, check
 from pliant.deploy.on_host.daemons import STOP_TIMEOUT_S
 from pliant.deploy.on_host.host_error import HostError
-from pliant.deploy.on_host.manifest import FILE, read_manifest
-from pliant.deploy.on_host.processes import end_process, find_daemons, find_processes
+from pliant.deploy.on_host.manifest import FILE, LOCK, locked, read_manifest
+from pliant.deploy.on_host.processes import (
+    end_process,
+    find_daemons,
+    find_processes,
+    is_environment,
+)
 
 #: In which order daemons are stopped.
 _ORDER = ("login", "node", "helper", "server")
@@ -23,10 +28,13 @@ def remove_all(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
     Args:
         arguments: ``prefix``, and the folders ``own`` that only Pliant uses, with all they hold.
     """
+    with locked(arguments["prefix"]):
+        record = read_manifest(arguments["prefix"])
+        return {} if record is None else _remove(arguments, record)
+
+
+def _remove(arguments: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
     prefix = arguments["prefix"]
-    record = read_manifest(prefix)
-    if record is None:
-        return {}
     daemons = find_daemons(prefix)
     for name in _ORDER:
         if name in daemons:
@@ -56,9 +64,9 @@ def remove_all(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
 def _remove_environments(prefix: str) -> None:
     for name in os.listdir(prefix):
         path = os.path.join(prefix, name)
-        if name.startswith("env-"):
+        if is_environment(name):
             shutil.rmtree(path)
-        elif name in (FILE, "current"):
+        elif name in (FILE, LOCK) or (name == "current" and os.path.islink(path)):
             os.unlink(path)
 
 

@@ -26,6 +26,7 @@ class Manifest(msgspec.Struct, frozen=True):
     folders: list[str] = []
     account: str = ""
     units: list[str] = []
+    to_restart: list[str] = []
 
 
 class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +54,8 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
     accounts: Mapping[str, tuple[int, int] | None]
     #: SHA-256 of files; None if a file cannot be read.
     files: Mapping[str, str | None]
+    #: Those of the asked folders that exist.
+    folders: list[str]
     #: Names of complete environments.
     environments: list[str]
     #: Environment to which the link ``current`` points.

@@ -49,7 +49,7 @@ def start_step(
     text = f"{'restart' if is_restart else 'start'} {name} from {environment}"
     base = account_arguments(cluster, host)
     if systemd:
-        arguments = {**base, "unit": UNITS[name]}
+        arguments = {**base, "daemon": name, "unit": UNITS[name]}
         return Step(text, "start-unit", arguments, phase=Phase.START, is_restart=is_restart)
     arguments = {
         **base,

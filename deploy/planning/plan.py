@@ -42,6 +42,7 @@ def probe_arguments(cluster: Cluster, host: Host) -> dict[str, object]:
         "run": host.folders.run,
         "accounts": sorted({cluster.account, *cluster.users}),
         "files": [file.path for file in files],
+        "folders": [path for path, _, _ in _wanted_folders(cluster, host, "")],
         "writable": [host.folders.prefix, host.folders.state],
         "server": cluster.server_address,
     }
@@ -110,7 +111,8 @@ class _Planner:
         self._systemd = uses_systemd(cluster, facts)
         self._base = account_arguments(cluster, host)
         self._notes: list[str] = []
-        self._changed: set[str] = set()
+        #: Daemons whose files have changed since their start, also if an earlier run failed.
+        self._changed: set[str] = set(facts.manifest.to_restart if facts.manifest else ())
 
     def plan(self) -> Plan:
         files = list(self._files())
@@ -138,16 +140,13 @@ class _Planner:
 
     def _folders(self) -> Iterator[Step]:
         """Make the folders. With systemd, units and tmpfiles make those of the daemons."""
-        if self._facts.manifest is not None and self._facts.manifest.folders:
+        wanted = _wanted_folders(self._cluster, self._host, self._facts.user)
+        if self._systemd:
+            wanted = wanted[:_COMMON_FOLDERS]
+        is_recorded = self._facts.manifest is not None and bool(self._facts.manifest.folders)
+        # Those in /run are gone after a reboot, and an earlier run may have failed half-way.
+        if is_recorded and {path for path, _, _ in wanted} <= set(self._facts.folders):
             return
-        folders, owner = self._host.folders, self._facts.user
-        wanted = [(folders.prefix, 0o755, owner), (folders.config, 0o755, owner)]
-        if not self._systemd:
-            account = self._cluster.account
-            wanted += [(folders.state, 0o700, account), (folders.run, 0o700, account)]
-            if self._cluster.has_helper:
-                wanted += [(HELPER_RUN, 0o755, owner), (HELPER_STATE, 0o700, owner)]
-                wanted.append((USERS_DIR, 0o755, account))
         records = [{"path": path, "mode": mode, "owner": own} for path, mode, own in wanted]
         arguments = {**self._base, "cluster": self._cluster.name, "folders": records}
         yield Step(
@@ -178,7 +177,12 @@ class _Planner:
             if self._must_write(file):
                 self._changed |= set(file.daemons)
                 is_unit_changed |= not file.is_setting
-                arguments = {**self._base, "path": file.path, "text": file.text}
+                arguments = {
+                    **self._base,
+                    "path": file.path,
+                    "text": file.text,
+                    "daemons": list(file.daemons),
+                }
                 yield Step(
                     f"write {file.path}",
                     "write-file",
@@ -186,7 +190,8 @@ class _Planner:
                     # A unit of the new release must not start before the release is there.
                     phase=Phase.PREPARE,
                 )
-        if is_unit_changed:
+        has_account = self._facts.accounts.get(self._cluster.account) is not None
+        if is_unit_changed or (self._systemd and not has_account):
             yield Step("let systemd read its files", "use-systemd", self._base)
 
     def _must_write(self, file: ExpectedFile) -> bool:
@@ -239,6 +244,21 @@ class _Planner:
         arguments = {**self._base, "environment": self._environment}
         text = f"point {self._host.folders.prefix}/current to {self._environment}"
         return Step(text, "switch-environment", arguments, phase=Phase.START)
+
+
+#: The first folders are those that systemd does not make.
+_COMMON_FOLDERS = 2
+
+
+def _wanted_folders(cluster: Cluster, host: Host, owner: str) -> list[tuple[str, int, str]]:
+    """Return path, mode and owner of the folders of a host without systemd."""
+    folders, account = host.folders, cluster.account
+    wanted = [(folders.prefix, 0o755, owner), (folders.config, 0o755, owner)]
+    wanted += [(folders.state, 0o700, account), (folders.run, 0o700, account)]
+    if cluster.has_helper:
+        wanted += [(HELPER_RUN, 0o755, owner), (HELPER_STATE, 0o700, owner)]
+        wanted.append((USERS_DIR, 0o755, account))
+    return wanted
 
 
 def describe(steps: Sequence[Step]) -> list[str]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from pliant.deploy.planning.cluster import Cluster, Host, Role
+from pliant.deploy.planning.cluster import Cluster, Folders, Host, Role
 from pliant.deploy.planning.facts import HostFacts
 from pliant.deploy.planning.host_daemons import account_arguments, daemon_names, stop_steps
 from pliant.deploy.planning.plan import PlanError
@@ -68,15 +68,45 @@ def plan_removal(
         busy = sorted(name for name, use in nodes.items() if use.used)
     else:
         busy = [host.name] if host.name in nodes and nodes[host.name].used else []
+        if host.name not in nodes and facts.job_processes and not end_jobs:
+            raise PlanError(
+                f"the server does not answer, and {facts.job_processes} processes of jobs run "
+                "here: start the server and drain the node, or use --end-jobs"
+            )
     if busy and not end_jobs:
         names = ",".join(busy)
         raise PlanError(
             f"jobs run on {names}: drain and wait (`pliant node drain {names}`), or use --end-jobs"
         )
-    return Plan(tuple(_steps(cluster, host, facts, with_server=with_server)))
+    own, kept = _state_folders(cluster, host, facts)
+    notes = tuple(
+        f"{folder} was there before the deployment and is kept: remove the files of Pliant in it "
+        "by hand"
+        for folder in kept
+    )
+    return Plan(tuple(_steps(cluster, host, facts, own, with_server=with_server)), notes)
 
 
-def _steps(cluster: Cluster, host: Host, facts: HostFacts, *, with_server: bool) -> Iterator[Step]:
+def _state_folders(cluster: Cluster, host: Host, facts: HostFacts) -> tuple[list[str], list[str]]:
+    """Return the folders that are removed with all they hold, and those that are kept.
+
+    The hosts file may have been changed since the deployment, or may name a folder that held
+    other files before. So only folders that the record lists are removed, and those whose usual
+    names belong to Pliant: systemd makes some of these.
+    """
+    assert facts.manifest is not None
+    usual = Folders()
+    ours = {*facts.manifest.folders, usual.state, usual.run, HELPER_RUN, HELPER_STATE}
+    folders = [host.folders.state, host.folders.run, *_helper_folders(cluster)]
+    return (
+        [folder for folder in folders if folder in ours],
+        [folder for folder in folders if folder not in ours],
+    )
+
+
+def _steps(
+    cluster: Cluster, host: Host, facts: HostFacts, own: list[str], *, with_server: bool
+) -> Iterator[Step]:
     manifest = facts.manifest
     assert manifest is not None
     base = account_arguments(cluster, host)
@@ -111,7 +141,7 @@ def _steps(cluster: Cluster, host: Host, facts: HostFacts, *, with_server: bool)
         "remove-all",
         {
             **base,
-            "own": [host.folders.state, host.folders.run, *_helper_folders(cluster)],
+            "own": own,
             "helper_files": [settings_path(host, name) for name in HELPER_FILES],
         },
         phase=Phase.START,

@@ -194,6 +194,7 @@ class Deployment:
         others = [run for run in runs if run is not self._server]
         if self._orders.mode is Mode.REMOVE:
             self._each(others, lambda run: self._do(run, Phase.START))
+            self._keep_server_of_failed_hosts()
             self._start_server()
             return
         self._start_server()
@@ -201,6 +202,19 @@ class Deployment:
         self._each([run for run in others if run not in rolling], self._start)
         for run in rolling:
             self._start(run)
+
+    def _keep_server_of_failed_hosts(self) -> None:
+        """Do not remove the server if daemons of other hosts may still need it."""
+        failed = [run.name for run in self.runs[1:] if run.has_failed]
+        if failed and not self._server.has_failed:
+            self._server.fail(
+                HostError(
+                    self._server.name,
+                    "remove",
+                    f"{', '.join(failed)} could not be removed and may need the server",
+                    "correct these hosts and run the command again, or leave them out with --limit",
+                )
+            )
 
     def _start_server(self) -> None:
         if self._server.is_selected:

@@ -154,9 +154,14 @@ def take_down(folder: str, *, keep_jobs: bool = False) -> list[str]:
 
     Returns:
         What is left.
+
+    Raises:
+        UntrustedPathError: another user could have changed the folder.
     """
     if not os.path.exists(os.path.join(folder, _MARK)):
         return []
+    # Anybody can make a folder of this name among temporary files, with process ids in it.
+    os.close(open_private(folder))
     node, silent = _local(folder), _ignore
     stop(node, silent, keep_jobs=keep_jobs)
     pids = end_leftovers(node, keep_jobs=keep_jobs)

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from pliant.deploy.on_host import MODULES
+from pliant.deploy.on_host import MODULES, manifest
 from pliant.deploy.on_host.agent import OPERATIONS, answer
 from pliant.deploy.on_host.host_error import HostError
-from pliant.deploy.on_host.manifest import changed_manifest, read_manifest
+from pliant.deploy.on_host.manifest import changed_manifest, locked, read_manifest
 from pliant.deploy.on_host.processes import find_daemons, find_processes
 from pliant.deploy.rollout.agent_session import BOOTSTRAP, agent_sources
 from testkit import ROOT, wait_until
@@ -43,7 +43,7 @@ def test_all_modules_are_sent_in_the_order_of_their_imports() -> None:
 
 def test_an_error_of_the_system_names_the_file_and_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    found = ask("write-file", prefix=str(tmp_path / "file"), path="/x", text="")
+    found = ask("write-file", prefix=str(tmp_path / "file"), path="/x", text="", daemons=[])
     assert str(tmp_path / "file") in found["error"]
     assert ask("make-marker", shared=["/nowhere"], marker="m")["remedy"]
 
@@ -92,7 +92,7 @@ def test_a_record_that_is_not_understood_is_refused(text: str, tmp_path: Path) -
 
 
 def test_daemons_are_found_by_their_environment(tmp_path: Path) -> None:
-    programs = tmp_path / "env-1" / "bin"
+    programs = tmp_path / "env-1.0-aaaaaaaa" / "bin"
     programs.mkdir(parents=True)
     python = programs / "python"
     python.symlink_to(sys.executable)
@@ -104,7 +104,7 @@ def test_daemons_are_found_by_their_environment(tmp_path: Path) -> None:
         wait_until(lambda: len(find_processes(str(tmp_path))) == 2, what="both processes")
         found = find_daemons(str(tmp_path))
         assert {name: each.pid for name, each in found.items()} == {"node": processes[0].pid}
-        assert found["node"].environment == str(tmp_path / "env-1")
+        assert found["node"].environment == str(tmp_path / "env-1.0-aaaaaaaa")
     finally:
         for process in processes:
             process.kill()
@@ -122,11 +122,79 @@ def test_folders_and_files_are_removed_again(tmp_path: Path) -> None:
         {"path": str(path), "mode": 0o700, "owner": getpass.getuser()} for path in (prefix, state)
     ]
     assert ask("make-folders", folders=wanted, **base) == {"result": {}}
-    assert ask("write-file", path=str(own / "c/file"), text="x", **base) == {"result": {}}
+    assert ask("write-file", path=str(own / "c/file"), text="x", daemons=[], **base) == {
+        "result": {}
+    }
     (state / "database").write_text("x")
     found = ask("remove-all", own=[str(state)], helper_files=[], **base)
     assert found == {"result": {"kept": []}}
     assert list(own.iterdir()) == []
+
+
+def test_folders_of_others_next_to_environments_are_kept(tmp_path: Path) -> None:
+    for name in ("env-py311", "env-1.0-aaaaaaaa"):
+        (tmp_path / name / "bin").mkdir(parents=True)
+    (tmp_path / "current").mkdir()
+    base = {"prefix": str(tmp_path), "cluster": "blue"}
+    ask("make-folders", folders=[], **base)
+    script = tmp_path / "env-py311/bin/python"
+    script.symlink_to(sys.executable)
+    with subprocess.Popen([script, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        try:
+            assert find_processes(str(tmp_path)) == []
+            found = ask("remove-all", own=[], helper_files=[], **base)
+            assert process.poll() is None
+        finally:
+            process.kill()
+    assert found == {"result": {"kept": [str(tmp_path)]}}
+    assert {each.name for each in tmp_path.iterdir()} == {"env-py311", "current"}
+
+
+def test_only_environments_of_releases_are_removed_by_a_switch(tmp_path: Path) -> None:
+    for name in ("env-py311", "env-1.0-aaaaaaaa", "env-2.0-bbbbbbbb"):
+        (tmp_path / name).mkdir()
+    ask("switch-environment", prefix=str(tmp_path), environment="env-2.0-bbbbbbbb")
+    left = {each.name for each in tmp_path.glob("env-*")}
+    assert left == {"env-py311", "env-2.0-bbbbbbbb"}
+
+
+def test_folders_can_be_entered_although_the_host_has_a_strict_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        path = str(tmp_path / "etc/node.yaml")
+        ask("write-file", prefix=str(tmp_path / "prefix"), path=path, text="", daemons=["node"])
+    finally:
+        os.umask(before)
+    for folder in ("etc", "prefix"):
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o755
+
+
+def test_a_folder_without_its_owner_is_made_again(tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {"prefix": str(tmp_path / "prefix"), "cluster": "blue"}
+    state = {"path": str(tmp_path / "state"), "mode": 0o700, "owner": "nobody-of-this-name"}
+    assert "error" in ask("make-folders", folders=[state], **arguments)
+    assert not (tmp_path / "state").exists()
+
+
+def test_two_administrators_do_not_change_a_host_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = str(tmp_path)
+    monkeypatch.setattr(manifest, "LOCK_TIMEOUT_S", 0.0)
+    with locked(prefix):
+        found = ask("install-environment", prefix=prefix, environment="env-1.0-aaaaaaaa", wheels={})
+        assert found["remedy"]
+        assert "error" in ask("make-folders", prefix=prefix, cluster="blue", folders=[])
+    assert ask("make-folders", prefix=prefix, cluster="blue", folders=[]) == {"result": {}}
+
+
+def test_daemons_whose_files_changed_are_recorded(tmp_path: Path) -> None:
+    path = str(tmp_path / "node.yaml")
+    for _ in range(2):
+        ask("write-file", prefix=str(tmp_path), path=path, text="", daemons=["node"])
+    record = read_manifest(str(tmp_path))
+    assert record is not None
+    assert record["to_restart"] == ["node"]
 
 
 def test_a_shared_folder_is_recognised_by_its_marker(tmp_path: Path) -> None:

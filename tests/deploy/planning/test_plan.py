@@ -48,6 +48,12 @@ def deployed(
     return msgspec.structs.replace(
         facts,
         files={**facts.files, **files},
+        folders=[
+            each["path"]
+            for step in first.steps
+            if step.operation == "make-folders"
+            for each in step.arguments["folders"]
+        ],
         environments=[environment],
         current=environment,
         manifest=Manifest(
@@ -158,6 +164,33 @@ def test_a_changed_setting_restarts_its_daemon(tmp_path: Path) -> None:
     assert found.is_rolling
 
 
+def test_folders_that_are_gone_after_a_reboot_are_made_again(tmp_path: Path) -> None:
+    cluster = make_cluster(tmp_path)
+    facts = deployed(cluster, "n1")
+    left = [folder for folder in facts.folders if not folder.startswith("/run/")]
+    found = plan(cluster, msgspec.structs.replace(facts, folders=left, daemons={}))
+    assert operations(found)[0] == "make-folders"
+
+
+def test_a_daemon_restarts_although_its_settings_were_written_by_a_run_that_failed(
+    tmp_path: Path,
+) -> None:
+    cluster = make_cluster(tmp_path, PLAIN)
+    facts = deployed(cluster, "n1")
+    assert facts.manifest is not None
+    manifest = msgspec.structs.replace(facts.manifest, to_restart=["node"])
+    found = plan(cluster, msgspec.structs.replace(facts, manifest=manifest))
+    assert operations(found) == ["start-daemon", "wait-connected", "wait-node"]
+    assert found.is_rolling
+
+
+def test_systemd_makes_an_account_that_an_earlier_run_did_not_make(tmp_path: Path) -> None:
+    cluster = make_cluster(tmp_path)
+    facts = deployed(cluster, "n1", systemd=True)
+    found = plan(cluster, msgspec.structs.replace(facts, accounts={"pliant": None}, daemons={}))
+    assert operations(found)[0] == "use-systemd"
+
+
 def test_a_setting_that_was_edited_on_the_host_is_kept(tmp_path: Path) -> None:
     cluster = make_cluster(tmp_path, PLAIN)
     facts = deployed(cluster, "n1")
@@ -236,6 +269,25 @@ def test_a_host_with_jobs_is_removed_only_if_that_is_wanted(tmp_path: Path) -> N
         removal(facts, cluster, nodes=nodes)
     assert removal(facts, cluster, nodes=nodes, end_jobs=True).steps
     assert removal(facts, cluster, nodes={"n2": NodeUse("UP", 3)}).steps
+
+
+def test_a_host_with_jobs_is_kept_also_if_the_server_does_not_answer(tmp_path: Path) -> None:
+    cluster = make_cluster(tmp_path, PLAIN)
+    facts = msgspec.structs.replace(deployed(cluster, "n1"), job_processes=2)
+    with pytest.raises(PlanError, match="--end-jobs"):
+        removal(facts, cluster)
+    assert removal(facts, cluster, end_jobs=True).steps
+    assert removal(facts, cluster, nodes={"n1": NodeUse("UP", 0)}).steps
+
+
+def test_folders_that_the_deployment_did_not_make_are_not_removed(tmp_path: Path) -> None:
+    cluster = make_cluster(tmp_path, f"{PLAIN}\nfolders: {{state: /home/alice, run: /srv/run}}")
+    facts = deployed(cluster, "n1")
+    assert facts.manifest is not None
+    manifest = msgspec.structs.replace(facts.manifest, folders=["/opt/pliant", "/srv/run"])
+    found = removal(msgspec.structs.replace(facts, manifest=manifest), cluster)
+    assert found.steps[-1].arguments["own"] == ["/srv/run"]
+    assert "/home/alice" in "".join(found.notes)
 
 
 def test_the_server_is_not_removed_before_its_nodes_and_their_jobs(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def bare_facts(cluster: Cluster, name: str, **changes: Any) -> HostFacts:
         route=f"10.0.0.{number}",
         accounts=dict.fromkeys(looked_at["accounts"], (900, 900)),
         files=dict.fromkeys(looked_at["files"]),
+        folders=[],
         environments=[],
         current="",
         manifest=None,
