@@ -14,6 +14,8 @@ from pliant.deploy.on_host.manifest import changed_manifest
 
 _COMMAND_TIMEOUT_S = 300.0
 _RETRY_S = 0.5
+#: Of the output of a command that failed.
+_MAX_SHOWN_BYTES = 4096
 #: sshd passes a short PATH on, without the folders of administration commands.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -100,7 +102,7 @@ def run_command(arguments: dict[str, Any], payload: BinaryIO) -> dict[str, Any]:
             break
         time.sleep(_RETRY_S)
     if done.returncode != 0 and not arguments.get("may_fail", False):
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
+        said = _end_of(done.stderr or done.stdout)
         raise HostError(f"`{_shown(arguments['argv'])}` ended with {done.returncode}: {said}")
     return {"code": done.returncode, "stdout": done.stdout.decode("utf-8", "replace")}
 
@@ -117,8 +119,13 @@ def check(argv: list[str]) -> None:
         timeout=180,
     )
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
+        said = _end_of(done.stderr or done.stdout)
         raise HostError(f"`{_shown(argv)}` ended with {done.returncode}: {said}")
+
+
+def _end_of(output: bytes) -> str:
+    """Return the end of an output, where its error is."""
+    return output[-_MAX_SHOWN_BYTES:].decode("utf-8", "replace").strip()
 
 
 def _shown(argv: list[str]) -> str:

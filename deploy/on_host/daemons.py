@@ -20,6 +20,8 @@ _POLL_S = 0.05
 #: The daemon replaces the shell, which opens the log with the rights of the account.
 _SHELL = 'exec "$@" >>"$0" 2>&1 </dev/null'
 _TAIL_LINES = 8
+#: Logs may be large.
+_TAIL_BYTES = 4096
 
 
 def start_daemon(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
@@ -124,8 +126,10 @@ def _is_connected(pid: int, port: int) -> bool:
 
 def _tail(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return " | ".join(file.read().splitlines()[-_TAIL_LINES:])
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            text = file.read(_TAIL_BYTES).decode("utf-8", "replace")
+        return " | ".join(text.splitlines()[-_TAIL_LINES:])
     except OSError as error:
         return f"{path}: {error.strerror}"
 

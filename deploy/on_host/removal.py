@@ -20,6 +20,7 @@ from pliant.deploy.on_host.processes import (
 
 #: In which order daemons are stopped.
 _ORDER = ("login", "node", "helper", "server")
+_TARGET = "/etc/systemd/system/pliant.target"
 
 
 def remove_all(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
@@ -41,7 +42,8 @@ def _remove(arguments: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]
             end_process(daemons[name].pid, STOP_TIMEOUT_S)
     for process in find_processes(prefix):
         end_process(process.pid, STOP_TIMEOUT_S)
-    if record["units"]:
+    # An earlier removal may have failed after it removed the units.
+    if record["units"] and os.path.exists(_TARGET):
         check(["systemctl", "disable", "--now", "pliant.target"])
     for path in record["files"]:
         _unlink(path)
@@ -62,7 +64,8 @@ def _remove(arguments: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]
 
 
 def _remove_environments(prefix: str) -> None:
-    for name in os.listdir(prefix):
+    # The record last: without it, the next run would not find what is left after a failure.
+    for name in sorted(os.listdir(prefix), key=lambda name: name in (FILE, LOCK)):
         path = os.path.join(prefix, name)
         if is_environment(name):
             shutil.rmtree(path)

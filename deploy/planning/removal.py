@@ -117,7 +117,7 @@ def _steps(
             yield Step(f"stop {unit}", "stop-unit", {**base, "unit": unit}, phase=Phase.START)
     if not manifest.units:
         yield from stop_steps(cluster, host, first)
-    if Role.NODE in host.roles and facts.node_roots and manifest.environment:
+    if Role.NODE in host.roles and facts.node_roots and manifest.environment in facts.environments:
         program = os.path.join(host.folders.environment(manifest.environment), "bin", "pliant")
         argv = [program, "nodectl", "--config", settings_path(host, "node.yaml"), "--end-jobs"]
         yield Step(

@@ -93,6 +93,9 @@ class AgentSession:
             answer = json.loads(done.stdout.decode("utf-8", "replace").splitlines()[-1])
         except (IndexError, ValueError):
             raise self._no_answer(name, done.last_line, done.code) from None
+        # A start-up file of the shell may print, for example, a number.
+        if not isinstance(answer, dict) or not {"result", "error"} & answer.keys():
+            raise self._no_answer(name, done.last_line, done.code)
         if "error" in answer:
             remedy = str(answer.get("remedy", ""))
             raise HostError(self._host.name, name, str(answer["error"]), remedy)

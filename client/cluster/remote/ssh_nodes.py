@@ -138,8 +138,8 @@ class SshNodes:
             raise HostError(host.name, "python", f"{python} cannot be run there", _SAME_PATH)
         lines = done.stdout.decode("utf-8", "replace").splitlines()
         try:
-            answer = json.loads(lines[-1])
-        except (IndexError, ValueError):
+            answer = dict(json.loads(lines[-1]))
+        except (IndexError, ValueError, TypeError):
             cause = done.last_line or f"{python} ended with {done.code}"
             step = "python" if "No module named" in cause else action
             raise HostError(
@@ -148,4 +148,4 @@ class SshNodes:
         if answer.get("event") == "failed":
             step = answer["step"]
             raise HostError(host.name, step, answer["error"], _REMEDIES.get(step, ""))
-        return dict(answer)
+        return answer

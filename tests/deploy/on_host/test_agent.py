@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pliant.deploy.on_host import MODULES, manifest
+from pliant.deploy.on_host import MODULES, manifest, removal
 from pliant.deploy.on_host.agent import OPERATIONS, answer
 from pliant.deploy.on_host.host_error import HostError
 from pliant.deploy.on_host.manifest import changed_manifest, locked, read_manifest
@@ -148,6 +148,48 @@ def test_folders_of_others_next_to_environments_are_kept(tmp_path: Path) -> None
             process.kill()
     assert found == {"result": {"kept": [str(tmp_path)]}}
     assert {each.name for each in tmp_path.iterdir()} == {"env-py311", "current"}
+
+
+def test_a_removal_that_failed_half_way_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix, commands = tmp_path / "prefix", list[list[str]]()
+    (prefix / "env-1.0-aaaaaaaa").mkdir(parents=True)
+    with changed_manifest(str(prefix)) as record:
+        record["units"] = ["pliant-server"]
+
+    def fail(path: str, **_more: Any) -> None:
+        raise OSError(f"{path} is busy")
+
+    arguments: dict[str, Any] = {"prefix": str(prefix), "own": [], "helper_files": []}
+    # The units are not there any more, so systemctl would refuse to disable them.
+    monkeypatch.setattr(removal, "_TARGET", str(tmp_path / "pliant.target"))
+    monkeypatch.setattr(removal, "check", commands.append)
+    with monkeypatch.context() as patch:
+        patch.setattr(removal.shutil, "rmtree", fail)
+        assert "error" in ask("remove-all", **arguments)
+    assert read_manifest(str(prefix)) is not None
+    assert "result" in ask("remove-all", **arguments)
+    assert read_manifest(str(prefix)) is None
+    assert not [words for words in commands if "disable" in words]
+
+
+def test_errors_show_the_end_of_a_large_log_only(tmp_path: Path) -> None:
+    user = os.environ.get("USER") or "root"
+    log = tmp_path / "node.log"
+    log.write_text("x" * 100_000 + "\n")
+    found = ask(
+        "start-daemon",
+        prefix=str(tmp_path),
+        daemon="node",
+        argv=["/bin/sh", "-c", "echo the reason; exit 3"],
+        log=str(log),
+        account=user,
+        state=str(tmp_path),
+        run=str(tmp_path),
+    )
+    assert "the reason" in found["error"]
+    assert len(found["error"]) < 10_000
 
 
 def test_only_environments_of_releases_are_removed_by_a_switch(tmp_path: Path) -> None:

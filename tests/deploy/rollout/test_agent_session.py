@@ -104,3 +104,10 @@ def test_an_interpreter_that_does_not_start(sshd: SshDaemon, host: Host, tmp_pat
     broken.write_text("#!/bin/sh\necho no library >&2\nexit 9\n")
     broken.chmod(0o755)
     assert "no library" in failure(dataclasses.replace(host, python=str(broken)), sshd).cause
+
+
+def test_an_output_that_is_no_answer(sshd: SshDaemon, host: Host, tmp_path: Path) -> None:
+    other = tmp_path / "other-program"
+    other.write_text("#!/bin/sh\necho 5\n")
+    other.chmod(0o755)
+    assert failure(dataclasses.replace(host, python=str(other)), sshd).cause == "5"
