@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -166,7 +167,7 @@ def test_a_removal_that_failed_half_way_can_be_repeated(
     monkeypatch.setattr(removal, "_TARGET", str(tmp_path / "pliant.target"))
     monkeypatch.setattr(removal, "check", commands.append)
     with monkeypatch.context() as patch:
-        patch.setattr(removal.shutil, "rmtree", fail)
+        patch.setattr(shutil, "rmtree", fail)
         assert "error" in ask("remove-all", **arguments)
     assert read_manifest(str(prefix)) is not None
     assert "result" in ask("remove-all", **arguments)
