@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,6 +27,9 @@ if TYPE_CHECKING:  # a server for one host needs no certificates, which take lon
 
 log = logging.getLogger(__name__)
 
+#: Orders that a node has at once. A controller carries out as many, and an order that waits there
+#: for the removal of large folders would expire.
+MAX_AT_NODE = 2
 _MAX_TEXT = 300
 
 
@@ -53,8 +57,10 @@ class CheckpointRemovals:
         self._connections, self._signer = connections, signer
         self._path_of, self._uid_of = path_of, uid_of
         self._lock = threading.Lock()
-        #: By job, the node that has the order; None if no node has it.
-        self._jobs: dict[JobId, NodeName | None] = {}
+        #: The jobs for which no node has an order, in the order in which they ended.
+        self._waiting: dict[JobId, None] = {}
+        #: By job, the node that has the order.
+        self._sent: dict[JobId, NodeName] = {}
         #: Nodes that can remove folders of users. The first one gets the next order.
         self._nodes: list[NodeName] = []
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="removals")
@@ -66,7 +72,8 @@ class CheckpointRemovals:
     def add(self, job: JobId) -> None:
         """Have the folder of a job that has ended removed."""
         with self._lock:
-            self._jobs[job] = None
+            self._sent.pop(job, None)
+            self._waiting[job] = None
         self._wake()
 
     def on_node(self, node: NodeName, *, is_able: bool) -> None:
@@ -85,20 +92,21 @@ class CheckpointRemovals:
         """Handle the answer of a node; an answer of another node is ignored."""
         job = JobId(result.job)
         with self._lock:
-            if job not in self._jobs or self._jobs[job] != node:
+            if self._sent.get(job) != node:
                 return
-            del self._jobs[job]
+            del self._sent[job]
+        self._wake()
         if result.problem:
             self._warn(job, f"node {node}: {sanitize_text(result.problem)[:_MAX_TEXT]}")
 
     def _forget(self, node: NodeName) -> None:
         self._nodes = [each for each in self._nodes if each != node]
-        for job, at in self._jobs.items():
-            if at == node:
-                self._jobs[job] = None
+        for job in [job for job, at in self._sent.items() if at == node]:
+            del self._sent[job]
+            self._waiting[job] = None
 
     def _wake(self) -> None:
-        if self._jobs and self._nodes:
+        if self._waiting and self._nodes:
             with suppress(RuntimeError):  # the server stops
                 self._worker.submit(self._send)
 
@@ -106,30 +114,43 @@ class CheckpointRemovals:
         """Send the orders that no node has, to the nodes in turn."""
         while (next_order := self._take()) is not None:
             job, node = next_order
-            uid = self._uid_of(job)
-            signed = (
-                self._signer.sign_removal(node, job, uid, self._path_of(job))
-                if self._signer is not None and uid is not None
-                else None
-            )
-            if signed is None:
-                with self._lock:
-                    self._jobs.pop(job, None)
-                reason = "the job is unknown" if uid is None else f"user {uid} has no account here"
-                self._warn(job, reason)
-                continue
-            order = node_pb2.RemoveCheckpoints(job=job, signed_order=signed)
-            self._connections.send_to_node(node, node_pb2.NodeOrder(remove_checkpoints=order))
+            try:
+                self._send_order(job, node)
+            except Exception as error:  # of the database or the signature: the others are sent
+                log.exception("no order to remove the checkpoints of job %s", job)
+                self._give_up(job, f"{type(error).__name__}: {error}")
+
+    def _send_order(self, job: JobId, node: NodeName) -> None:
+        uid = self._uid_of(job)
+        signed = (
+            self._signer.sign_removal(node, job, uid, self._path_of(job))
+            if self._signer is not None and uid is not None
+            else None
+        )
+        if signed is None:
+            reason = "the job is unknown" if uid is None else f"user {uid} has no account here"
+            self._give_up(job, reason)
+            return
+        order = node_pb2.RemoveCheckpoints(job=job, signed_order=signed)
+        self._connections.send_to_node(node, node_pb2.NodeOrder(remove_checkpoints=order))
 
     def _take(self) -> tuple[JobId, NodeName] | None:
         with self._lock:
-            waiting = next((job for job, at in self._jobs.items() if at is None), None)
-            if waiting is None or not self._nodes:
+            used = Counter(self._sent.values())
+            node = next((each for each in self._nodes if used[each] < MAX_AT_NODE), None)
+            if node is None or not self._waiting:
                 return None
-            node = self._nodes.pop(0)
+            self._nodes.remove(node)
             self._nodes.append(node)
-            self._jobs[waiting] = node
-            return waiting, node
+            job = next(iter(self._waiting))
+            del self._waiting[job]
+            self._sent[job] = node
+            return job, node
+
+    def _give_up(self, job: JobId, reason: str) -> None:
+        with self._lock:
+            self._sent.pop(job, None)
+        self._warn(job, reason)
 
     def _warn(self, job: JobId, reason: str) -> None:
         log.warning("the checkpoints in %s are not removed: %s", self._path_of(job), reason)

@@ -5,7 +5,7 @@ A user sees in them what ``jobs``, ``nodes`` and ``history`` show to the user.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
 from pliant.core.values.ids import JobId
@@ -99,6 +99,8 @@ class Streams:
     async def _changes(self, view: _View, mine: Subscription) -> AsyncIterator[Message]:
         while not mine.closed:
             changes = await mine.take(HEARTBEAT_S)
+            if not view.knows_owners(changes.lines):
+                changes.lines_dropped = True
             for message in view.messages(changes):
                 yield message
             if changes.lines_dropped:
@@ -175,6 +177,16 @@ class _View:
             if self._access.allows("private values", self.peer, entry.uid):
                 found[str(job)] = values
         return found
+
+    def knows_owners(self, lines: Iterable[Line]) -> bool:
+        """Return whether `_shows` can decide about lines; else they are read from the database.
+
+        A job is published after the commit, so lines of a new job may arrive before the job.
+        """
+        if self.job is not None or self._owner is None:
+            return True
+        jobs = {line["job"] for line in lines if line["job"] is not None}
+        return all(self._status.entry(JobId(job)) is not None for job in jobs)
 
     def _shows(self, line: Line) -> bool:
         """Return whether the subscriber may see a line: the same rule as for `Reader.history`."""

@@ -8,18 +8,20 @@ import pytest
 
 from pliant.core.values.ids import JobId, NodeName
 from pliant.protos import node_pb2
-from pliant.server.rpc.checkpoint_removals import CheckpointRemovals
+from pliant.server.rpc.checkpoint_removals import MAX_AT_NODE, CheckpointRemovals
 from testkit import wait_until
 
 N1, N2 = NodeName("n1"), NodeName("n2")
 #: The user of each job that the database knows.
-USERS = {JobId(1): 5001, JobId(2): 5002, JobId(3): 404}
+USERS = {JobId(1): 5001, JobId(2): 5002, JobId(3): 404, JobId(4): 500}
 
 
 class Signer:
     """Signs nothing, but writes down what it is to sign."""
 
     def sign_removal(self, node: str, job: int, uid: int, folder: Path) -> bytes | None:
+        if uid == 500:
+            raise OSError("the database does not answer")
         return None if uid == 404 else f"{node} {job} {uid} {folder}".encode()
 
 
@@ -99,9 +101,29 @@ def test_failures_are_logged_once(
     nodes.wait((N1, "n1 1 5001 /saves/x.j1"))
     removals.on_result(N1, removed(1, "the folder belongs to user 5002\n"))
     removals.on_result(N1, removed(1, "again"))
-    for unknown in (3, 99):
+    for unknown in (3, 4, 99):
         removals.add(JobId(unknown))
-    wait_until(lambda: len(caplog.records) == 3, what="the warnings")
-    texts = [record.getMessage() for record in caplog.records]
-    assert "belongs to user 5002" in texts[0]
-    assert ["404" in texts[1], "unknown" in texts[2]] == [True, True]
+
+    def warnings() -> list[str]:
+        return [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+
+    wait_until(lambda: len(warnings()) == 4, what="the warnings")
+    words = ["belongs to user 5002", "404", "does not answer", "unknown"]
+    assert [word in text for word, text in zip(words, warnings(), strict=True)] == [True] * 4
+    removals.add(JobId(2))  # the failures left no order behind
+    nodes.wait((N1, "n1 2 5002 /saves/x.j2"))
+
+
+def test_orders_do_not_wait_at_a_node_where_they_would_expire(
+    removals: CheckpointRemovals, nodes: Nodes
+) -> None:
+    ended = [JobId(number) for number in range(10, 14 + MAX_AT_NODE)]
+    USERS.update(dict.fromkeys(ended, 5001))
+    for job in ended:
+        removals.add(job)
+    removals.on_node(N1, is_able=True)
+    first, rest = ended[:MAX_AT_NODE], ended[MAX_AT_NODE:]
+    nodes.wait(*((N1, f"n1 {job} 5001 /saves/x.j{job}") for job in first))
+    for done, job in zip(ended, rest, strict=False):
+        removals.on_result(N1, removed(done))
+        nodes.wait((N1, f"n1 {job} 5001 /saves/x.j{job}"))
