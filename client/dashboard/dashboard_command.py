@@ -67,6 +67,8 @@ def _serve(options: argparse.Namespace) -> int:
     sessions, feed = Sessions(read_only=options.read_only), Feed(directory)
     app = Dashboard(feed, ServerRequests(directory), sessions).app()
 
+    stack = ExitStack()
+
     class Server(uvicorn.Server):
         """Ends the streams of browsers when it stops, because it waits for them."""
 
@@ -76,6 +78,7 @@ def _serve(options: argparse.Namespace) -> int:
             return await super().on_tick(counter)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            stack.close()  # after this, the server ends the process with the signal that it got
             feed.close_streams()
             await super().shutdown(sockets)
 
@@ -90,7 +93,7 @@ def _serve(options: argparse.Namespace) -> int:
         print_text(f"dashboard: {addresses['operator']}")
     print_text(f"to share, without actions: {addresses['viewer']}")
     sys.stdout.flush()
-    with ExitStack() as stack:
+    with stack:
         if options.open:
             stack.enter_context(opened(addresses.get("operator", addresses["viewer"])))
         Server(config).run(sockets=[listener])
