@@ -206,7 +206,7 @@ class Deployment:
     def _keep_server_of_failed_hosts(self) -> None:
         """Do not remove the server if daemons of other hosts may still need it."""
         failed = [run.name for run in self.runs[1:] if run.has_failed]
-        if failed and not self._server.has_failed:
+        if failed and self._server.is_selected and not self._server.has_failed:
             self._server.fail(
                 HostError(
                     self._server.name,

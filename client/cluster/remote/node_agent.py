@@ -30,7 +30,7 @@ from pliant.client.cluster.remote.node_start_message import (
 )
 from pliant.client.cluster.shutdown import end_leftovers, end_remaining_worlds, stop
 from pliant.core.support.base_error import PliantError
-from pliant.protos.daemons.private_paths import open_private
+from pliant.protos.daemons.private_paths import UntrustedPathError, open_private
 
 MODULE = "pliant.client.cluster.remote.node_agent"
 #: Marks a folder that was made for a node, and may be removed.
@@ -128,9 +128,23 @@ def _make_folder(folder: Path) -> None:
     if not folder.parent.is_dir():
         folder.parent.mkdir(mode=0o700, parents=True)
     folder.mkdir(mode=0o700, exist_ok=True)
-    os.close(open_private(folder))
+    _check_folder(folder)
     (folder / "run").mkdir(mode=0o700, exist_ok=True)
     (folder / _MARK).touch()
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder that another user could have made or could change.
+
+    Anybody can make a folder of this name among temporary files, with process ids in it, or a link
+    of this name to another private folder of this user.
+
+    Raises:
+        UntrustedPathError, OSError: it is no folder of this user alone.
+    """
+    if folder.is_symlink():
+        raise UntrustedPathError(f"{folder} is a symbolic link: remove it, or use --node-dir")
+    os.close(open_private(folder))
 
 
 def _controller(node: LocalCluster, message: NodeStartMessage) -> Daemon:
@@ -160,8 +174,7 @@ def take_down(folder: str, *, keep_jobs: bool = False) -> list[str]:
     """
     if not os.path.exists(os.path.join(folder, _MARK)):
         return []
-    # Anybody can make a folder of this name among temporary files, with process ids in it.
-    os.close(open_private(folder))
+    _check_folder(Path(folder))
     node, silent = _local(folder), _ignore
     stop(node, silent, keep_jobs=keep_jobs)
     pids = end_leftovers(node, keep_jobs=keep_jobs)

@@ -29,6 +29,14 @@ def test_a_folder_that_another_user_could_change_is_refused(tmp_path: Path) -> N
     assert (tmp_path / "node").exists()
 
 
+def test_a_link_to_a_private_folder_is_refused(tmp_path: Path) -> None:
+    make_folder(tmp_path / "private", 0o700)
+    (tmp_path / "node").symlink_to(tmp_path / "private")
+    with pytest.raises(UntrustedPathError):
+        take_down(str(tmp_path / "node"))
+    assert (tmp_path / "private/run").exists()
+
+
 def test_a_folder_without_the_mark_is_kept(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     assert take_down(str(tmp_path / "other")) == []
