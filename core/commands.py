@@ -36,7 +36,7 @@ class Note(NamedTuple):
 class Store(NamedTuple):
     """Store these jobs and nodes in their present state, and these notes, in one transaction.
 
-    A node that the core no longer knows was removed.
+    A node named here that is no longer among the core's nodes has been removed: delete its row.
     """
 
     jobs: frozenset[JobId] = frozenset()
@@ -141,7 +141,7 @@ class SendGo:
 
 @dataclass(frozen=True, slots=True)
 class SendSuspend:
-    """Send the application an order about its suspension."""
+    """Send the application the next order of its suspension, such as to save or to leave."""
 
     job: JobId
     run: int
@@ -169,7 +169,7 @@ class SignalRanks(NamedTuple):
 
 
 class SetTimer(NamedTuple):
-    """Deliver ``TimerFired`` for a timer at a time, in seconds since the epoch."""
+    """Deliver ``TimerFired`` with this timer at the time ``at``, in seconds since the epoch."""
 
     timer: Timer
     at: float

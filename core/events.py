@@ -185,7 +185,7 @@ class NodeDrained:
 
 @dataclass(frozen=True, slots=True)
 class NodeAble:
-    """A test on a node that could not start processes showed that it can do so again."""
+    """A node that could not start processes has passed a test, so it can start them again."""
 
     name: NodeName
 
@@ -367,7 +367,7 @@ class SaveReported:
 
 @dataclass(frozen=True, slots=True)
 class SuspensionHeld:
-    """A newly connected coordinator reports which suspension it has not begun; 0 if none."""
+    """A newly connected coordinator reports a suspension order not begun yet; number 0 if none."""
 
     job: JobId
     run: int
@@ -388,7 +388,7 @@ class PlanReady:
 
 @dataclass(frozen=True, slots=True)
 class PlanFailed:
-    """The strategy raised an error or exceeded its time."""
+    """The strategy raised an error or exceeded its time limit."""
 
     cycle: CycleId
     reason: str

@@ -278,7 +278,7 @@ class Core:
         """Check that the state does not contradict itself.
 
         Raises:
-            InvariantError: it does, which is a bug.
+            InvariantError: the state contradicts itself, which is a bug.
         """
         check(self._state)
 
@@ -317,7 +317,7 @@ class Core:
         processor_limits.note_excess(self._state)
 
     def recover(self, now: float) -> list[Command]:
-        """Return the commands that continue what was open, after ``restore``."""
+        """Return the commands that continue open starts, resizes and saves after ``restore``."""
         self._state.now = now
         server_restart.recover(self._state)
         size_requests.review_size_requests(

@@ -69,7 +69,10 @@ def _is_former_coordinator(job: Job, event: ApplicationRegistered) -> bool:
 def _settle_open_resize(
     state: CoreState, job: Job, event: ApplicationRegistered, again: bool
 ) -> None:
-    """Decide an open resize by what a coordinator reports when it connects again."""
+    """Continue, commit, roll back or withdraw an open resize by a new coordinator's report.
+
+    ``again`` says whether the coordinator had been connected before.
+    """
     resize = job.resize
     if resize is None:
         return
@@ -106,7 +109,10 @@ def _same_allocation(state: CoreState, job: Job, event: ApplicationRegistered) -
 
 
 def _first_time(state: CoreState, job: Job, event: ApplicationRegistered) -> None:
-    """Restrict a job to the sizes that both its user and its program allow."""
+    """Register the program of a job: keep only sizes that both its user and its program allow.
+
+    If there are none, the job ends.
+    """
     if event.sizes is not None:
         both = job.spec.sizes.intersect(event.sizes)
         if both is None:

@@ -72,7 +72,7 @@ def _review_recipient(state: CoreState, recipient: Job) -> None:
 
 
 def _donors(state: CoreState, recipient: Job) -> Iterator[Job]:
-    """Yield the donors of a recipient whose shrinks have not begun."""
+    """Yield those donors of a recipient that have not begun to shrink for it."""
     for number in sorted(recipient.donors):
         donor = state.negotiating.get(number)
         resize = donor.resize if donor is not None else None
@@ -146,7 +146,10 @@ def link_donors(state: CoreState, donors: Iterable[JobId]) -> None:
 
 
 def reuse_offer(state: CoreState, donor: Job, kept: ProcessorMap) -> bool:
-    """Use an open shrink for a new plan; return False if the application did not name this size."""
+    """Use a donor's open shrink for a new plan, so that the donor keeps the processors ``kept``.
+
+    Return False if their number is not a size that the application agreed to or proposed.
+    """
     resize = _open_resize(donor)
     if count(kept) not in resize.offered_sizes:
         return False
@@ -184,7 +187,7 @@ def _offered(donor: Job, resize: Resize) -> int:
 
 
 def _shortfall(donor: Job, recipient: Job) -> int:
-    """Return how many reserved processors a donor does not want to give up."""
+    """Return how many of the processors reserved for a recipient its donor does not give up."""
     resize = _open_resize(donor)
     return max(0, count(resize.leaving & recipient.reserved) - _offered(donor, resize))
 
@@ -197,7 +200,7 @@ def _accept_best_size(state: CoreState, donor: Job, resize: Resize, counter: Cou
 
 
 def _needed_part(state: CoreState, donor: Job, resize: Resize, most: int) -> ProcessorMap:
-    """Return which of a donor's processors go to recipients if it gives up ``most`` of them.
+    """Return which processors go to recipients if a donor gives up at most ``most`` processors.
 
     The oldest reservation comes first.
     """
@@ -219,7 +222,10 @@ def change_target(state: CoreState, job: Job, resize: Resize, size: int) -> None
 
 
 def largest_covering(job: Job, totals: Sequence[int], need: int) -> int:
-    """Return the largest of ``totals`` that frees at least ``need`` processors; 0 if none does."""
+    """Return the largest size in ``totals`` to which a job can shrink and free ``need`` processors.
+
+    The result is 0 if no size is small enough.
+    """
     return Sizes(totals).largest_at_most(job.size - need)
 
 
@@ -376,7 +382,10 @@ def _give_up(state: CoreState, recipient: Job, donors: list[Job]) -> None:
 
 
 def _review_donor(state: CoreState, number: JobId) -> None:
-    """Keep a donor's shrink for the next plan, or withdraw it, if no job waits for it any more."""
+    """If no job waits for a donor any more, keep its shrink for the next plan or withdraw it.
+
+    A shrink is kept if the donor has agreed to it or has made a counter-offer.
+    """
     donor = state.active.get(number)
     resize = donor.resize if donor is not None else None
     if donor is None or resize is None or not resize.has_recipients or resize.grows:
@@ -399,7 +408,10 @@ def _review_donor(state: CoreState, number: JobId) -> None:
 
 
 def release_unused(state: CoreState) -> None:
-    """End shrinks that the new plan did not use; repeat the offer if the answer was too little."""
+    """End shrinks that the new plan did not use.
+
+    A donor that offered too few processors gets the server's next proposal, if there is one left.
+    """
     for donor in list(state.negotiating.values()):
         resize = donor.resize
         if resize is None or not isinstance(resize.stage, PROPOSED) or not resize.stage.reusable:

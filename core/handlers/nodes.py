@@ -122,7 +122,11 @@ def _known_to_node(state: CoreState, node: Node, world: LiveWorld) -> None:
 
 
 def _unknown_to_node(state: CoreState, node: Node, job: Job, known: set[ResizeId]) -> None:
-    """Start a job's worlds again that a node has never started, or handle their loss."""
+    """Handle a job's processes that should be on a node, but that the node does not report.
+
+    If the node has never received the order to start them, repeat the order. Otherwise they are
+    lost.
+    """
     resize = job.resize
     added = NONE
     if resize and isinstance(resize.stage, BEFORE_GO):

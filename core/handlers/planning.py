@@ -25,9 +25,10 @@ FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
 
 
 def stop_revising(state: CoreState) -> bool:
-    """If a plan was revised as often as the policy allows, drop the results of negotiations.
+    """Drop the results of negotiations if the plan was revised as often as the policy allows.
 
-    Return whether they were dropped. Otherwise, they would lead to another revision.
+    Return whether there were results and they were dropped. Results that are kept lead to another
+    revision.
     """
     if not state.outcomes or state.revisions < state.policy.revisions:
         return False
@@ -63,8 +64,8 @@ def commit(state: CoreState, plan: Plan) -> bool:
     """Carry out a plan, as far as it fits the present state: shrinks, starts, then expansions.
 
     Returns:
-        Whether another plan is due at once, because jobs of this one together need more of a named
-        resource than there is.
+        Whether another plan is due at once, because the jobs of this plan together exceed a named
+        resource or the limit of a user.
     """
     lacks = False
     _enforce_estimates(state, plan)
@@ -196,7 +197,10 @@ def _cause(state: CoreState, plan: Plan, given: ProcessorMap) -> str:
 def _expand(
     state: CoreState, offer: Offer, promised: ProcessorMap, donors: dict[JobId, ProcessorMap]
 ) -> bool:
-    """Offer a job more processors, as planned; return False if it lacks a named resource."""
+    """Offer a job more processors, as planned.
+
+    Return False if other parts of the plan have used up a named resource or the limit of its user.
+    """
     what = f"expansion of job {offer.job}"
     job = _offerable(state, offer, what)
     if job is None:
@@ -232,7 +236,7 @@ def _expand(
 def _taken_by_others(
     state: CoreState, job: Job, processors: ProcessorMap, what: str, lack: str
 ) -> bool:
-    """Return whether other parts of the plan have taken the resource that a job lacks.
+    """Return whether other parts of the plan have taken the resource; else refuse this part.
 
     If so, the next view shows less of the resource, and the strategy can plan again at once. If the
     view already did not allow this size, the plan is wrong. The strategy might then make the same
@@ -245,7 +249,7 @@ def _taken_by_others(
 
 
 def _room_taken(state: CoreState, job: Job, processors: ProcessorMap, what: str) -> bool:
-    """Return whether other parts of the plan used up the limit of the job's user."""
+    """Return whether other parts of the plan used up the user's limit; else refuse this part."""
     if count(processors) <= processor_limits.max_processors(state, job):
         return True
     limit = state.user_limits.of(job.spec.user).running_processors
@@ -289,7 +293,7 @@ def _start(
 ) -> bool:
     """Start a waiting job as planned, or reserve processors for it.
 
-    Return False if it lacks a named resource.
+    Return False if other parts of the plan have used up a named resource or the limit of its user.
     """
     what = f"start of job {start.job}"
     job = state.jobs.get(start.job)

@@ -1,7 +1,7 @@
 """Restart of the server: restore the stored state and continue open work.
 
 Worlds are compared when the nodes register again. Resizes before GO are withdrawn. Resizes after GO
-wait for their coordinator, and then for the deadline (DESIGN section 6).
+wait for their coordinator, and then for the deadline (docs/architecture.md).
 """
 
 from collections.abc import Iterable

@@ -79,9 +79,8 @@ def _replace(state: CoreState, job: Job, number: int, allowed: Sizes | None) -> 
     """Close the open request of a job, because request ``number`` replaces it.
 
     Returns:
-        None, unless a resize for the earlier request continues for the later one, because it leads
-        to
-        one of the ``allowed`` sizes. Then the size of the job before that resize.
+        The size of the job before its open resize, if that resize was caused by the earlier request
+        and leads to one of the ``allowed`` sizes, so that it continues. Otherwise None.
     """
     if job.request is None:
         return None
@@ -203,7 +202,7 @@ def _is_known(state: CoreState, job: Job, number: int) -> bool:
 
 
 def _take_back(state: CoreState, job: Job, reason: str) -> None:
-    """Cancel the open request; also its resize, as long as the server may end that."""
+    """Cancel the open request of a job, and withdraw its resize if no GO was sent for that."""
     resize = _resize_for(job)
     _close(state, job, RequestOutcome.CANCELLED, reason)
     if resize is not None and isinstance(resize.stage, BEFORE_GO):

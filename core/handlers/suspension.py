@@ -4,7 +4,7 @@ A suspended job is saved and ended, and starts again at any allowed size.
 
 A suspension has steps like a resize: ordered, begun at the next safe point, decided by the
 application. The server may withdraw it until it has begun. The server knows that everything is
-saved before it orders the processes to end, so later exits have no other meaning.
+saved before it orders the processes to end, so later exits are never taken for failures.
 """
 
 from pliant.core.commands import AnswerUser, Kill

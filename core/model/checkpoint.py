@@ -36,7 +36,7 @@ class SaveWord(StrEnum):
 
 
 class SaveStep(StrEnum):
-    """The orders of the server to an application that is being suspended."""
+    """An order of the server to an application that is being suspended."""
 
     #: Save at the next safe point, then wait for LEAVE.
     SAVE = "save"

@@ -385,7 +385,11 @@ class Job:
         return self.saving is not None and self.saving.stage is not SaveStage.WITHDRAWING
 
     def can_get_offers(self, now: float) -> bool:
-        """Return whether the server may send an offer now, at least one that the job requested."""
+        """Return whether the server may send an offer now.
+
+        A job that changes its size only at its own request (``evolving_only``) gets only offers
+        for such a request.
+        """
         return (
             self.state in RESIZABLE_STATES
             and self.resize is None

@@ -91,7 +91,7 @@ def _replies(
 ) -> dict[tuple[NegotiationState, Verb, Speaker], NegotiationState]:
     """Return the messages that may follow a proposal, with the states to which they lead.
 
-    With ``open_end`` another proposal may follow, too.
+    With ``open_end`` the other side may also answer with a proposal of its own.
     """
     steps = {
         (state, Verb.ACCEPT, Speaker.RESPONDER): NegotiationState.AGREED,
@@ -194,7 +194,7 @@ class NegotiationError(Exception):
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Negotiation:
-    """A negotiation between two messages: an immutable value.
+    """The state of a negotiation after a message: an immutable value.
 
     ``apply_message`` returns the next one.
     """

@@ -226,7 +226,7 @@ class CoreState:
             self.plan_due = True
 
     def _note_progress(self, job: Job) -> None:
-        """Mark the jobs for review that wait for a job which has just started or ended."""
+        """If a job has just started or ended, mark the jobs that depend on it for review."""
         waiting = self.dependents.get(job.id, {})
         self.dependencies_to_review.update(waiting)
         if not job.final:

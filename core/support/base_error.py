@@ -8,7 +8,7 @@ class PliantError(Exception):
     """Base of every error that a user or a program may have to handle.
 
     The wording of a message may change from one release to the next. The code of its class does
-    not: programs and tests compare ``error.code``. docs/troubleshooting.md lists all codes.
+    not: programs and tests compare ``error.code``. docs/errors.md lists all codes.
     """
 
     #: Stable name of the kind of error, such as "no-server".

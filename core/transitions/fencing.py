@@ -1,4 +1,4 @@
-"""No new run of a job while processes of the old one may be alive on a node without contact.
+"""Prevent a new run of a job while old processes may be alive on a node without contact.
 
 This holds for jobs with ``stop-after`` (see ``values/lost_contact_policy.py``). Such a job stays
 COMPLETING, or ADAPTING if it is saved, until the node is back and has ended the processes, or until
@@ -37,7 +37,7 @@ def _wait(state: CoreState, job: Job, node: Node, entry: Isolation) -> None:
 
 
 def node_reported(state: CoreState, node: Node) -> None:
-    """Record that a lost node is back and ends the processes that it should not have."""
+    """Record that a lost node is back, so that its reports now say when the old processes end."""
     for job in state.isolated.values():
         entry = job.isolated.get(node.name)
         if entry is not None:

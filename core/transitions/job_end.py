@@ -73,7 +73,7 @@ def end(
         final: its state once all processes have exited.
         reason: why, for the user.
         requeue: whether the job is put into the queue instead of being closed.
-        hold: whether it is then held until somebody releases it.
+        hold: whether the requeued job is held until somebody releases it.
     """
     again = job.ending is not None
     _complete(state, job, final, reason, requeue=requeue, hold=hold)
@@ -294,7 +294,7 @@ def _own_exits(state: CoreState, job: Job, exits: Sequence[Exit]) -> None:
 
 
 def _ended_in_isolation(state: CoreState, job: Job, exit: Exit) -> bool:
-    """Handle an exit on a node that was without contact; False if it needs no special action."""
+    """End a job because of an exit on a node without contact; False if it is already ending."""
     return _lost_node(state, job, f"{describe(exit)}, on {state.slot_name(exit.processor)}")
 
 

@@ -85,7 +85,8 @@ def send_proposal(state: CoreState, job: Job, resize: Resize) -> None:
 def close(state: CoreState, job: Job, reason: str, *, quiet: bool = False) -> None:
     """Close a resize that does not change the size of the job.
 
-    Joining ranks are ended and reservations dropped.
+    Joining ranks are ended and reservations dropped. With ``quiet`` the job gets no offers for a
+    while, as after several failed negotiations.
     """
     resize = job.resize
     if resize is None:
@@ -121,9 +122,8 @@ def _failed_too_often(job: Job, resize: Resize) -> bool:
 def _pause_offers(state: CoreState, job: Job, resize: Resize) -> None:
     """Send a job no offers for a while.
 
-    The pause doubles with each consecutive growth that is refused.
-
-    Other jobs may have to shrink for each growth offer.
+    The pause doubles with each consecutive growth that fails, because other jobs may have to shrink
+    for each growth offer.
     """
     job.failed_negotiations = 0
     quiet_s = state.limits.quiet_s
@@ -135,7 +135,10 @@ def _pause_offers(state: CoreState, job: Job, resize: Resize) -> None:
 
 
 def withdraw(state: CoreState, job: Job, reason: str, *, quiet: bool = False) -> None:
-    """Withdraw an offer, which the server may do alone before its GO."""
+    """Withdraw a resize, which the server may do alone before its GO.
+
+    With ``quiet`` the job gets no offers for a while.
+    """
     resize = job.resize
     if resize is None:
         return

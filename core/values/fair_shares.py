@@ -116,7 +116,7 @@ def parse_half_life(value: object) -> float:
     """Return seconds: from a number of seconds, a text such as ``7d``, or ``none`` for no decay.
 
     Raises:
-        ValueError: what is expected.
+        ValueError: the value is not valid. The message says what is expected.
     """
     text = "none" if value is None else str(value).strip().lower()
     if text in ("none", "inf", "infinity"):

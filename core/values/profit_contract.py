@@ -96,7 +96,7 @@ def present_profit(
         contract: of the job.
         state: of the job, such as ``RUNNING``.
         submit: when it was submitted, seconds since the epoch.
-        end: when it ended or is expected to; None: nobody can tell.
+        end: when it ended or is expected to end; None if that is unknown.
         promised: whether the strategy had accepted it.
         now: seconds since the epoch.
     """

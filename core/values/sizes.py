@@ -145,7 +145,7 @@ def parse_sizes(text: str, preferred: int | None = None) -> Sizes:
     """Parse a text in the size grammar.
 
     Raises:
-        SizesError: what is wrong with it, and how to write it.
+        SizesError: the text is not valid. The message says how to write it.
     """
     compact = text.strip()
     sizes = _parse_set(compact) if compact.startswith("{") else _parse_range(compact)

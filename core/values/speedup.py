@@ -207,7 +207,7 @@ def parse_speedup(text: str) -> Speedup:
     """Parse ``linear``, ``none``, ``amdahl:F``, ``downey:A,SIGMA`` or ``table:1=1,2=1.9,...``.
 
     Raises:
-        SpeedupError: what is wrong with it, and how to write it.
+        SpeedupError: the text is not valid. The message says how to write it.
     """
     name, _, rest = text.strip().partition(":")
     make = _READERS.get(name)
