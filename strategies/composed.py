@@ -1,7 +1,7 @@
 """Strategies put together from independent choices: queue order, backfilling, resize policy.
 
-The papers' queueing strategies are presets of this class (``presets``). The machine counts as one:
-jobs may span clusters.
+The papers' queueing strategies are presets of this class (``presets``). Several clusters
+count as one machine, so a job may span clusters.
 """
 
 import math

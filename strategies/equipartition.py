@@ -34,7 +34,7 @@ class Equipartition(Strategy):
         self._most = max_pass_over
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return that the job can start now if its smallest size fits, else an estimated start.
+        """Return "now" if the smallest size of the job fits, otherwise a start by the estimates.
 
         Its smallest size fits if the smallest sizes of all jobs together leave enough processors.
         """

@@ -129,7 +129,10 @@ def _tries(memory: object) -> tuple[dict[JobId, int], float | None]:
 
 
 def _later(job: WaitingJob, view: View) -> Availability:
-    """Return the time, by the estimates, at which one cluster has enough free processors."""
+    """Return a start, by the estimates, at the first time at which a cluster has enough room.
+
+    The start is None if that time is unknown.
+    """
     found: list[tuple[float, int]] = []
     for name, part in processors_by_cluster(view.nodes).items():
         reach = count(part & view.free)

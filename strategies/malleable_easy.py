@@ -48,7 +48,7 @@ class MalleableEasyPolicy(Resizing):
         return job.sizes.min
 
     def before(self, view: View, placer: Placer) -> None:
-        """Start jobs with an agreement (step 1). Under ``direct`` the core starts them."""
+        """Start jobs with an agreement (step 1), unless the core does, as under ``direct``."""
         # Reserved processors are exchanged only if all are equal. Otherwise the core starts the
         # jobs on their own ones.
         if self._agreement != "direct" and placer.room is None:
@@ -244,7 +244,7 @@ class MalleableEasy(Composed):
     """EASY backfilling in order of arrival, combined with one of the three policies."""
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return that the job can start now if running jobs can shrink for it and no job waits.
+        """Return "now" if running jobs can shrink for the job and no other job waits.
 
         Otherwise, return the start by the estimates.
         """

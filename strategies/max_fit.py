@@ -88,7 +88,7 @@ class MaxFit(Strategy):
         self._queue = Composed("fcfs", "none")
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return that the job can start now if it and all jobs before it can.
+        """Return "now" if the job and all jobs before it in the queue can start now.
 
         Otherwise return the start by the estimates, as if no running job shrank.
         """

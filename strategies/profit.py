@@ -99,7 +99,7 @@ class Cycle:
                     self.accept(job, self.view.now)
 
     def try_start(self, job: WaitingJob, value: JobValue) -> str:
-        """Start a job if that pays (rule of 3.2.4); return an empty text, else the reason."""
+        """Start a job if that pays (rule of 3.2.4); return why not, empty if it starts."""
         if job.contract is not None and value.work is None:
             return NO_ESTIMATE
         least = value.min_size_at(self.view.now)

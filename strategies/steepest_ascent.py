@@ -92,7 +92,7 @@ class SteepestAscent(Strategy):
         self._min_improvement = min_improvement
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return that the job can start now if its minimum fits, else an estimated start."""
+        """Return "now" if the smallest size of the job fits, otherwise a start by the estimates."""
         return now_or_later(job, view, beyond_minima(view))
 
     def allocate_processors(self, view: View) -> Plan:

@@ -25,7 +25,7 @@ class Strategy(ABC):
         """Return whether a job could be accepted, when it would start, and on how many processors.
 
         ``jobsub --query`` asks this without submitting anything, so nothing may change. ``job`` is
-        not in ``view.waiting``, except with the option ``order``, which puts it at its place. The
+        not in ``view.waiting``, unless the option ``order`` has inserted it there. The
         default answer is that the strategy does not know.
         """
         del job, view

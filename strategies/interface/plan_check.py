@@ -228,7 +228,7 @@ def _suspension_faults(view: View, plan: Plan) -> Iterator[str]:
 
 
 def _migration_faults(view: View, plan: Plan, free: ProcessorMap) -> Iterator[str]:
-    """Check migrations and reservations.
+    """Yield a message for each migration or reservation of a plan that does not fit the view.
 
     Args:
         view: the cluster.

@@ -89,7 +89,7 @@ def relieve(
 
 
 def move(job: JobMemory, source: NodeRow, goal: NodeRow) -> Migration:
-    """Move a job and correct the values of both nodes."""
+    """Plan the move of a job: update the rows of both nodes and return the migration."""
     source.lose(job)
     reason = f"{source.node.name} is short of memory, {goal.node.name} has enough"
     return Migration(job.job, goal.take(job.demand), reason)

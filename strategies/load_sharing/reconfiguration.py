@@ -167,7 +167,10 @@ class Reconfiguration:
         return sum(row.idle for row in rows) > sum(row.memory for row in rows) / len(rows)
 
     def _reserve(self, blocked: Sequence[Blocked]) -> None:
-        """Reserve the least loaded node, and among different ones one with the most memory."""
+        """Reserve an unreserved node that is not blocked, if there is one.
+
+        The node with the most memory is taken, and among equals the one with the fewest jobs.
+        """
         taken = {each.row.index for each in blocked}
         found = [row for row in self._table.rows if row.flag is None and row.index not in taken]
         if found:

@@ -37,7 +37,7 @@ def start_waiting(view: View, table: NodeTable) -> tuple[list[Start], WaitingJob
 
 
 def _home(job: WaitingJob, accepting: Sequence[NodeRow]) -> ProcessorMap:
-    """Return a processor of a job's home; none if the home does not accept it."""
+    """Return a processor of the job's home node; none if that node does not accept the job."""
     if not job.home or job.sizes.min > 1:
         return NONE
     home = next((row for row in accepting if row.node.name == job.home), None)

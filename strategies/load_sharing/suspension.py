@@ -90,7 +90,10 @@ def _resumed(view: View, shared: Shared, demands: dict[JobId, float]) -> list[St
 
 
 def _place(job: WaitingJob, demand: float, table: NodeTable) -> int:
-    """Take a processor for a job that is resumed; none if no node has a place for it."""
+    """Take a processor for a job that is resumed, and return it as a set.
+
+    The set is empty if no node has a place for the job.
+    """
     if job.sizes.min > 1:
         return 0
     rows = [row for row in table.rows if row.flag is None and row.free]

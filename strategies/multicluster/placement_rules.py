@@ -105,10 +105,10 @@ def _candidates(
 
 
 def _pack(sizes: Sequence[int], left: list[int], *, searches: bool) -> list[int] | None:
-    """Return the place of a cluster for each size, in the order of the sizes; None if impossible.
+    """Return, for each size, the index in ``left`` of the cluster that gets it; None if impossible.
 
-    With ``searches`` all ways are tried. Otherwise one cluster after the other is filled with what
-    fits.
+    ``left`` has the idle processors of each cluster. With ``searches`` all ways are tried.
+    Otherwise one cluster after the other is filled with what fits.
     """
     if not searches:
         homes: dict[int, int] = {}
@@ -151,7 +151,7 @@ def _split(total: int, idle: Mapping[str, int]) -> list[Part] | None:
 
 
 def _largest_first(components: Sequence[int]) -> list[int]:
-    """Return the places of the components, largest first."""
+    """Return the indices of the components, the largest component first."""
     return sorted(range(len(components)), key=lambda place: -components[place])
 
 

@@ -165,8 +165,7 @@ def start_in_order(
 def _now(job: WaitingJob, free: ProcessorMap, left: _Remaining) -> ProcessorMap:
     """Return free processors on which a job can run from now to its planned end.
 
-    Returns:
-        The processors; none if the job has to wait.
+    The set is empty if the job has to wait.
     """
     size = job.sizes.largest_at_most(min(left.wanted(job), count(free)))
     while size:

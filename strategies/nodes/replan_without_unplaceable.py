@@ -81,7 +81,7 @@ def availability(job: WaitingJob, view: View, answer: Availability) -> Availabil
 
 
 def _least_sizes(jobs: Sequence[WaitingJob]) -> dict[NodeNeeds | None, int]:
-    """Return by needs the smallest size that cannot be placed."""
+    """Return, for each kind of node needs, the smallest minimum size among these jobs."""
     least: dict[NodeNeeds | None, int] = {}
     for job in jobs:
         least[job.needs] = min(job.sizes.min, least.get(job.needs, maxsize))
@@ -103,7 +103,7 @@ def _limited(view: View) -> View:
     ]
 
     def limit(job: WaitingJob | RunningJob, own: ProcessorMap) -> int:
-        """Return how many more processors a job may get; many if its nodes do not matter."""
+        """Return how many more processors a job may get; ``maxsize`` if all would suit it."""
         coming = [(given & ~own, needs) for given, needs in surplus if given & ~own]
         free, later = room.fitting_both(job.needs, view.free, coming)
         there = count(view.free) + sum(count(given) for given, _ in coming)

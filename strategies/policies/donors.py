@@ -49,7 +49,7 @@ class DonorLimits:
         return self._above
 
     def forget(self) -> None:
-        """Count again at the next use, because the planned sizes have been replaced."""
+        """Drop the counts, because the planned sizes were replaced; the next use counts again."""
         self._heap = None
 
     def _counted(self, sizes: dict[JobId, int]) -> list[tuple[float, int, int]]:

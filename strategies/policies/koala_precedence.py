@@ -111,7 +111,7 @@ class Round:
             self._waiting_first()
 
     def idle(self, among: Iterable[ClusterState] | None = None) -> int:
-        """Return the free processors of the cluster that has most of them."""
+        """Return the largest number of free processors in one cluster, of all or of ``among``."""
         clusters = self._clusters if among is None else among
         return max((self._free(cluster) for cluster in clusters), default=0)
 
@@ -151,7 +151,7 @@ class Round:
             cluster.growing = cluster.growing or self._growth(cluster)
 
     def _stop_growth(self) -> bool:
-        """Update which clusters have jobs that can grow. Return whether any cluster changed.
+        """Unmark clusters whose jobs cannot grow any more; return whether there were any.
 
         Clusters with an open resize, or with growth offered in this round, are left out, because
         another round follows when the resize has ended.

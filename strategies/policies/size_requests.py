@@ -61,7 +61,7 @@ class WithSizeRequests(Strategy):
         self._serve = _serve_first if requests == "first" else _serve_last
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return the answer of the inner strategy."""
+        """Return the inner strategy's answer, corrected for the job's nodes if nodes differ."""
         answer = self.inner.is_available(job, view)
         return answer if view.room is None else availability(job, view, answer)
 

@@ -46,7 +46,10 @@ def too_few(reach: int) -> WaitReason:
 
 
 def processors_needed_text(job: WaitingJob, reach: int) -> str:
-    """Return a text that says why a job waits. The server stores it whenever the number changes."""
+    """Return a text that says why a job waits: it needs more than ``reach`` processors.
+
+    The server stores the text again whenever ``reach`` changes.
+    """
     return f"needs at least {plural(job.sizes.min, 'processor')}, {reach} can be given to it now"
 
 
@@ -56,7 +59,10 @@ def promised_total(view: View) -> int:
 
 
 def beyond_minima(view: View) -> int:
-    """Return the processors left if running jobs and reservations have their minima."""
+    """Return how many processors are left if running jobs have their minima.
+
+    Processors that are reserved for waiting jobs are not counted as left.
+    """
     return view.total - sum(job.lo for job in view.running) - promised_total(view)
 
 
