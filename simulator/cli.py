@@ -132,7 +132,10 @@ def _print(
 
 
 def _skipped(workload: "Workload") -> str:
-    """Return how many records of a log were skipped, by kinds of reasons with their first lines."""
+    """Return a text with the number of skipped records, and of each kind with its first line.
+
+    The text is empty if no record was skipped.
+    """
     kinds = (
         f"{len(items)} {kind}, line {items[0].line}{' and on' if items[1:] else ''}"
         for kind, items in workload.skipped_by_kind().items()

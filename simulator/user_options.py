@@ -116,7 +116,7 @@ def make_shares(options: argparse.Namespace) -> "Shares":
 
 
 def _option(text: str) -> str:
-    """Return a message about a configuration key as one about the corresponding option."""
+    """Return a message with names of configuration keys replaced by those of options."""
     return text.replace("half_life", "half-life", 1).replace("accounts", "account-shares", 1)
 
 

@@ -10,7 +10,7 @@ from pliant.simulator.multicluster.metric_names import curve_points
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCurves:
-    """The curves of one plot: the points of each line, as its place and its value."""
+    """The curves of one plot: for each line its points, each a place and a value."""
 
     plot: CurvePlot
     lines: Mapping[str, Sequence[tuple[float, Interval]]]

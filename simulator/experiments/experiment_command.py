@@ -155,7 +155,7 @@ def _report(options: argparse.Namespace) -> int:
 def _outcomes(
     experiments: "list[Experiment]", options: argparse.Namespace
 ) -> "list[ExperimentOutcome]":
-    """Run the simulations that have no stored result yet; return what came of each experiment."""
+    """Run the simulations that have no stored result yet; return the outcome of each experiment."""
     from pliant.simulator.experiments.results import conclude
     from pliant.simulator.experiments.running.measuring import (
         ProgressLine,
@@ -175,7 +175,7 @@ def _outcomes(
 
 
 def _report_obsolete(found: Sequence[str]) -> None:
-    """Name results that are not used; of many the first ones."""
+    """Print which stored results are not used: the first five, and how many more there are."""
     few = 5
     for text in found[:few]:
         print(f"{PROG}: not used: {text}", file=sys.stderr)

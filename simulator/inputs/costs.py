@@ -55,7 +55,7 @@ def parse_cost(text: str) -> Cost:
     """Read ``S`` or ``A-B``, in seconds.
 
     Raises:
-        SettingsError: how to write it.
+        SettingsError: the text is not valid. The message says how to write it.
     """
     low, dash, high = text.strip().partition("-")
     try:

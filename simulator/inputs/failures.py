@@ -47,7 +47,7 @@ def parse_failures(text: str) -> Failures:
     """Read ``MTBF/MTTR``, or the name of a CSV file with the columns node, down, up.
 
     Raises:
-        SettingsError: what is wrong, and how to write it.
+        SettingsError: the text or the file is not valid. The message says how to write it.
     """
     between, slash, repair = text.partition("/")
     try:

@@ -30,7 +30,7 @@ def parse_nodes(text: str) -> tuple[NodeGroup, ...]:
     """Read groups of nodes.
 
     Raises:
-        SettingsError: how to write them.
+        SettingsError: the text is not valid. The message says how to write it.
     """
     return tuple(_group(part.strip(), text) for part in text.split("+"))
 

@@ -1,10 +1,10 @@
 """Growth and shrinking of running jobs with the time that they take (KOALA 5.1).
 
 A job grows by stubs: processes of one processor each, which the local manager starts one after the
-other while the application computes. A stub that finds no idle processor is lost. When none is
-outstanding, the application hears of all stubs that run, takes as many as its sizes allow, and the
-others end. In a shrink, the application gives up processes and continues. Only then the processors
-are returned to the cluster.
+other while the application computes. A stub that finds no idle processor is lost. When no stub is
+still starting, the application is told of all stubs that run. It takes as many of them as its sizes
+allow, and the others end. In a shrink, the application gives up processes and continues. Only then
+are the processors returned to the cluster.
 """
 
 from dataclasses import dataclass
@@ -64,13 +64,13 @@ class Adaptations:
             self._hear(growth)
 
     def _active(self, growth: _Growth) -> None:
-        """Note that a stub runs; after the last one, the application hears of all."""
+        """Note that a stub runs; after the last stub, tell the application of all of them."""
         growth.outstanding -= 1
         if not growth.outstanding and not growth.pending:
             self._hear(growth)
 
     def _hear(self, growth: _Growth) -> None:
-        """Tell the application of all stubs. It reacts at its next safe point."""
+        """Tell the application of all running stubs; it takes them at its next safe point."""
         self._state.later(self._state.safe_point(growth.run), lambda: self._take(growth))
 
     def _take(self, growth: _Growth) -> None:
@@ -89,7 +89,7 @@ class Adaptations:
     # ---------------------------------------------------------------- shrinking
 
     def shrink(self, run: GridRun, kept: ProcessorMap) -> None:
-        """Let a job give up all processors except some."""
+        """Let a job give up all its processors except ``kept``, at its next safe point."""
         run.target = count(kept)
         given = from_indices(run.ranks) & ~kept
         ranks = tuple(rank for rank in run.ranks if kept >> rank & 1)
@@ -103,7 +103,10 @@ class Adaptations:
     # ---------------------------------------------------------------- the resize
 
     def _pause(self, run: GridRun, ranks: tuple[int, ...], given: ProcessorMap) -> None:
-        """Let the application stand still, and continue on other processors."""
+        """Stop an application for the time of a resize; then let it continue on ``ranks``.
+
+        The processors ``given`` are returned to their clusters afterwards.
+        """
         state = self._state
         own = run.spec.pause_s
         pause = state.settings.latencies.pause_s if own is None else own

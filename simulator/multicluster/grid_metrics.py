@@ -39,11 +39,11 @@ class GridMetrics:
         self._operations: list[float] = []
 
     def changes(self) -> int:
-        """Return how many jobs were submitted, held other processors, were resized, or ended."""
+        """Return a count of all events so far, which rises whenever anything changes."""
         return self.submitted + len(self._times) + len(self._operations) + len(self.records)
 
     def used(self, now: float, change: int) -> None:
-        """Note that jobs hold more processors, or fewer."""
+        """Note that the number of processors that jobs hold has changed by ``change``."""
         level = (self._levels[-1] if self._levels else 0) + change
         self._times.append(now)
         self._levels.append(level)

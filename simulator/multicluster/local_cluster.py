@@ -1,4 +1,4 @@
-"""A cluster as it is: its processors, its local users, and the queue of its local manager."""
+"""The true state of a cluster: its idle processors, and the local jobs that wait and run."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ WARM_UP = 5
 
 @dataclass(slots=True)
 class LocalWaits:
-    """Waiting times of the local jobs that were submitted within a period.
+    """The number and the total wait of local jobs submitted from ``first`` to ``last``.
 
-    The time is the same for all schedulers, so that they are compared by the same local jobs.
+    The period is the same for all schedulers, so that they are compared by the same local jobs.
     """
 
     first: float = -inf
@@ -27,7 +27,7 @@ class LocalWaits:
     total_s: float = 0.0
 
     def count(self, submit: float, wait: float) -> None:
-        """Count a job if it was submitted within the time."""
+        """Count a job and its wait, both in seconds, if it was submitted within the period."""
         if self.first <= submit <= self.last:
             self.jobs += 1
             self.total_s += wait
@@ -69,7 +69,7 @@ class LocalCluster:
         assert self._idle <= self.processors
 
     def submit(self, job: LocalJob) -> None:
-        """Add a local job to the queue. It is lost while the cluster is down."""
+        """Add a local job to the queue. While the cluster is down, the job is lost instead."""
         if self.is_up:
             self._queue.append(job)
 
@@ -89,7 +89,7 @@ class LocalCluster:
         self._idle = self.processors
 
     def recover(self) -> None:
-        """Be reachable again."""
+        """Make the cluster reachable again."""
         self.is_up = True
 
     def close(self, now: float) -> None:

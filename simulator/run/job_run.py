@@ -130,7 +130,7 @@ class Run:
             self.end = self.time_of(self.work_left)
 
     def finish(self, now: float) -> None:
-        """Record that the run ends now; if its time was up, with no work left."""
+        """Record that the run ends now. No work is left if the expected end has been reached."""
         if not self.ended:
             self._account(now)
             if now >= self.end:

@@ -1,4 +1,4 @@
-"""Jobs of one process, and the account of how each of them spends its life."""
+"""Jobs of one process, and the times that each of them computes, pages, waits and migrates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ class SharedJob:
 
 
 class JobRun:
-    """A job in the simulation. The four times are measured independently of each other.
+    """A job in the simulation, with the times that it has computed, paged, waited and migrated.
+
+    The four times are measured independently of each other.
 
     Args:
         job: the job.

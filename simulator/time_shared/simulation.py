@@ -1,4 +1,4 @@
-"""The simulation of time-shared nodes: the nodes report, the strategy plans, the plan is obeyed."""
+"""Simulate time-shared nodes: the nodes report, the strategy plans, the plan is carried out."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def mapping(place: Place, tree: object, known: Mapping[str, type]) -> Tree:
 
 
 def free_mapping(place: Place, tree: object) -> Tree:
-    """Check that a value is a mapping or empty, with any keys, and return it."""
+    """Check that a value is a mapping with any keys, and return it; None is an empty mapping."""
     if tree is None:
         return {}
     if not isinstance(tree, dict):

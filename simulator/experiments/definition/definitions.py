@@ -93,7 +93,10 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A printed row of differences between two groups of cells, one for each value of an axis."""
+    """A printed row of differences: the cells ``of`` less the cells ``than``.
+
+    There is one difference for each value of ``axis``.
+    """
 
     source: str
     metric: str
@@ -109,7 +112,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Interpolation:
-    """Printed values of a metric at the place where another metric has a certain value."""
+    """Printed values of ``metric``, each read from a curve where ``other`` has the value ``value``.
+
+    The points of a curve are the cells along one axis; there is a curve for each value of ``axis``.
+    """
 
     source: str
     metric: str

@@ -33,7 +33,7 @@ _INTRODUCTION = (
 
 
 def prepare_folder(folder: Path) -> None:
-    """Create the folder of a report, before hours of work for it.
+    """Create the folder of a report, before the simulations, which can take hours.
 
     Raises:
         ExperimentError: the folder cannot be written.

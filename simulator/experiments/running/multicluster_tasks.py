@@ -33,7 +33,7 @@ def run_multicluster(given: Mapping[str, Any], workload: Workload, seed: int) ->
         seed: of local users and of latencies.
 
     Raises:
-        ExperimentError: a key or a word is not known.
+        ExperimentError: a key, or a name given as a value, is not known.
         SettingsError: a value is invalid.
     """
     settings = read_settings(given, seed)

@@ -36,7 +36,7 @@ def make_malleable(
             whose run time on the requested size does not change; None to keep each job's speedup.
 
     Raises:
-        WorkloadError: the share is not between 0 and 100, the machine cannot give such sizes, or
+        WorkloadError: the percentage is not from 0 to 100, the machine cannot give such sizes, or
             its size is not known although it is needed.
     """
     allowed = _allowed(workload, sizes)
@@ -63,7 +63,7 @@ def make_evolving(workload: Workload, percent: float, rng: Random) -> Workload:
     twice as much, up to the size of the machine. A phase can run on half of what it demands.
 
     Raises:
-        WorkloadError: the share is not between 0 and 100.
+        WorkloadError: the percentage is not from 0 to 100.
     """
     chosen = _choose(len(workload.jobs), percent, "random", rng)
     limit = workload.processors

@@ -21,7 +21,7 @@ _SOME_REQUEST = 1 << 10
 
 
 def _put_in(text: str, requested: int) -> str:
-    """Replace `p`, `2p`, `p/2` and so on by numbers."""
+    """Return the text with `p`, `2p`, `p/2` and so on replaced by numbers."""
 
     def number(match: re.Match[str]) -> str:
         times, parts = int(match[1] or 1), int(match[2] or 1)

@@ -1,4 +1,4 @@
-"""Users and accounts for jobs of any workload. Models have no users."""
+"""Users and accounts for jobs of any workload. Most models make jobs without users."""
 
 import dataclasses
 import re
