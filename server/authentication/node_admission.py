@@ -1,7 +1,8 @@
 """Which nodes may connect over TLS: the certificate of a stream, and the list of admitted nodes.
 
 TLS has verified the certificate before a stream opens. Here it is checked that the certificate is
-that of a node, that the node is admitted and not revoked, and that it keeps to its name and slots.
+that of a node, that the node is admitted and not revoked, and that it registers under its own name
+with no more slots than it may offer.
 """
 
 from __future__ import annotations
@@ -125,9 +126,10 @@ class NodeAdmission:
         return _refusal(node, self._admitted().get(node.name))
 
     def has_earlier_certificates(self, node: CertifiedNode) -> bool:
-        """Return whether older certificates of a node, no longer needed, are still accepted.
+        """Return whether the list still accepts certificates older than the one of ``node``.
 
-        The node has connected with its newest one, so the earlier ones are not needed any more.
+        The node has connected with its newest certificate, so it needs no earlier one any more. If
+        the list cannot be read, the answer is False.
         """
         try:
             entry = self._admitted().get(node.name)

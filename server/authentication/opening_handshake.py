@@ -1,4 +1,4 @@
-"""The server's side of the handshake at the start of a stream, and nodes that are not admitted."""
+"""The server's side of the handshake at the start of a stream, and the error for refused nodes."""
 
 from __future__ import annotations
 
