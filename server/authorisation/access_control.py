@@ -93,8 +93,8 @@ class AccessControl:
     def role(self, peer: RequestingUser, owner: int | None = None) -> UserRole:
         """Return the role of a user; ``owner`` is the uid of the owner of the job in question.
 
-        A user of a login host is never an administrator, because root of the login host can take
-        the place of all its users.
+        A user of a login host is never an administrator, because root of the login host can act as
+        any of its users.
         """
         roles = self.roles
         if not peer.agent and (
@@ -106,7 +106,7 @@ class AccessControl:
         return UserRole.OWNER if owner is not None and peer.uid == owner else UserRole.USER
 
     def allows(self, operation: str, peer: RequestingUser, owner: int | None = None) -> bool:
-        """Return whether a user may carry out an operation; False if it is unknown."""
+        """Return whether a user may carry out an operation; False for an unknown operation."""
         needed = REQUIRED_ROLE.get(operation)
         return needed is not None and self.role(peer, owner) >= needed
 

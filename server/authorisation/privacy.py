@@ -42,10 +42,11 @@ PUBLIC = frozenset(
 
 
 def without_private(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a job with only those values that everybody may see.
+    """Return a copy of a job in which the values that not everybody may see are blank.
 
-    Hidden texts are empty, and other hidden values are None. The reason is public while the job
-    waits, because the server then writes it from a code. Other reasons may quote the program.
+    A blank text is empty, and any other blank value is None. The reason of a job is public while
+    the job waits, because the server then writes it from a code. Other reasons may quote the
+    program.
     """
     public = PUBLIC | {"reason"} if info.get("reason_code") else PUBLIC
     return {
