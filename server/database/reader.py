@@ -136,7 +136,7 @@ class Reader:
         return float(rows[0].time) if rows else None
 
     def recent_jobs(self, since: float) -> list[tuple[Job, Summary]]:
-        """Return the jobs that ended after ``since``, in seconds since the epoch."""
+        """Return the jobs that ended at ``since`` or later, in seconds since the epoch."""
         return self._jobs(tables.job.c.state.in_(_FINAL), tables.job.c.end >= since)
 
     def ended_jobs(
@@ -144,7 +144,7 @@ class Reader:
     ) -> list[tuple[Job, Summary]]:
         """Return the newest ``most`` jobs that ended before a time and match a selection.
 
-        Users and states of the selection are compared, names are not.
+        Only the users and the states of the selection are compared; the caller compares the names.
         """
         table = tables.job.c
         wanted = [
@@ -214,7 +214,7 @@ class Reader:
         return {(row.world, row.rank) for row in rows}
 
     def barriers(self, worlds: Sequence[str]) -> dict[tuple[str, int], dict[str, str]]:
-        """Return the pairs of complete barriers of these worlds, by (world, sequence number)."""
+        """Return the key-value pairs of complete barriers, by (world, sequence number)."""
         rows = self._in(select(tables.barrier), tables.barrier.c.world, worlds)
         return {
             (row.world, row.sequence): row_codecs.read_column(
@@ -256,11 +256,12 @@ class Reader:
     ) -> list[dict[str, Any]]:
         """Return events of a job, or of all jobs and nodes if ``job`` is None, oldest first.
 
-        With the uid of an ``owner``, lines of the jobs of others are left out, and all refusals:
-        they are of no job, and name the program and the folder that a user asked for.
+        With the uid of an ``owner``, events of the jobs of other users are left out. Records of
+        refused requests are left out, too: they belong to no job, and name the program and the
+        folder that a user asked for.
 
-        One answer holds ``HISTORY_MOST`` lines at most: those that follow ``after``, or the newest
-        if neither ``after`` nor ``limit`` is given.
+        The result has at most ``limit`` events, and never more than ``MAX_HISTORY_LINES``. They are
+        the first ones after number ``after``, or the newest if neither argument is given.
         """
         table = tables.job_event
         newest = not after and limit is None

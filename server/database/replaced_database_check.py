@@ -47,19 +47,22 @@ class CommitCount(NamedTuple):
 
 
 class LastSeen(NamedTuple):
-    """The content of the file: the last durable transaction, and the last job number then."""
+    """The content of the file next to the database.
+
+    It is the number of the last durable transaction, and the last job number at that time.
+    """
 
     at: CommitCount = CommitCount(0)
     last_job: int = 0
 
 
 def stored_count(meta: Mapping[str, str]) -> CommitCount:
-    """Return the last transaction of a database."""
+    """Return the number of the last transaction, from the values of the table ``meta``."""
     return CommitCount(*map(int, meta.get(KEY, "0").split()))
 
 
 def read_last_seen(path: Path) -> LastSeen:
-    """Return the content of the file, or zeros if it is missing or damaged."""
+    """Return the content of the file next to the database; zeros if it is missing or damaged."""
     try:
         generation, number, last_job = path.read_text(encoding="ascii").split()
         count = CommitCount(
@@ -96,7 +99,7 @@ class CommitGuard:
         self._file = os.open(database.with_name(FILE_NAME), flags, 0o600)
 
     def check(self, connection: Connection) -> None:
-        """Count this commit in the database, unless the database file was replaced or changed.
+        """Increment the counter in the database after checking that nobody else has written to it.
 
         Raises:
             ReplacedError: the file was removed or replaced, or another process changed it.
@@ -130,7 +133,8 @@ class CommitGuard:
     def record_durable(self) -> None:
         """Record in the file that the transaction is durable.
 
-        The next start needs it if this process is killed. The write does not wait for the disk.
+        The next start needs this record if this process is killed. The write does not wait for the
+        disk.
         After a power failure the file may be behind the database. The next start may then accept an
         older copy of the database, but it never refuses the present one.
         """

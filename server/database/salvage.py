@@ -197,7 +197,10 @@ def _next(source: sqlite3.Connection, select: str, last: int) -> tuple[Any, ...]
 
 
 def _next_readable(source: sqlite3.Connection, select: str, last: int) -> int | None:
-    """Return the row number after which rows are readable again; None if none is."""
+    """Return a row number after which the next row is readable again; None if there is none.
+
+    The search starts after row ``last``, whose next row cannot be read.
+    """
     for power in range(MAX_ROWID_BITS):
         if _readable(source, select, last + (1 << power)):
             break

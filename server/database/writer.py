@@ -88,7 +88,7 @@ class Writer:
     def _next_group(self) -> tuple[list[_Item], bool]:
         """Wait for a transaction; return it with all others that are queued, to commit together.
 
-        The second value is False if the writer must end after them.
+        The second value of the result is False if the writer must end after these transactions.
         """
         group: list[_Item] = []
         item = self._queue.get()
