@@ -57,17 +57,17 @@ class CommitBatch:
 
     @property
     def must_commit_first(self) -> bool:
-        """Return whether other processes will rely on it, so that it must be durable first.
+        """Return whether other processes will rely on this batch, so that it must be durable first.
 
-        The end of a job counts because of its command ``Ended``.
+        This is True for a batch in which a job ends, because it contains the command ``Ended``.
         """
         return bool(self.commands or self.changes or self.nodes or self.memory)
 
     def proposals(self) -> list[Command]:
         """Remove and return the proposals in negotiations.
 
-        A proposal stays in the result if an earlier negotiation of the same job is withdrawn in it,
-        because the withdrawal must arrive first.
+        A proposal stays in the batch if the batch also withdraws an earlier negotiation of the same
+        job, because the withdrawal must arrive first.
         """
         withdrawn = {each.job for each in self.commands if isinstance(each, SendWithdraw)}
         found: list[Command] = [

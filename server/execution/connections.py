@@ -199,7 +199,7 @@ class Connections:
         return True
 
     def rendezvous(self, job: JobId, run: int) -> str:
-        """Return the address at which a job's coordinator awaits joining ranks; else empty."""
+        """Return the address at which a job's coordinator awaits joining ranks; empty if none."""
         with self._lock:
             session = self._coordinators.get((job, run))
         return session.rendezvous if session else ""

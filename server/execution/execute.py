@@ -369,10 +369,10 @@ class CoreLoop:
             self._on_jobs_ended(ended)
 
     def _defer_commit(self, result: CommitBatch, entries: list[CoreInput]) -> bool:
-        """Return True if the commit of this round's result is deferred to a later round.
+        """Defer the commit of this round's result if possible; return whether it is deferred.
 
-        Otherwise, add a result that was deferred before to this one. Only a result on which no
-        other process relies may be deferred.
+        If an earlier round was deferred, its result is first added to this one. Only a result on
+        which no other process relies may be deferred.
         """
         deferred, self._deferred = self._deferred, None
         if deferred is not None:

@@ -39,7 +39,7 @@ class OrderSigner:
         self._clock = clock
 
     def sign(self, order: node_pb2.StartWorld, node: NodeName, uid: int) -> bool:
-        """Add a signature to the order for a node; the order must not change afterwards.
+        """Sign the order for a node, if possible; the order must not change afterwards.
 
         Args:
             order: complete except for the signature.

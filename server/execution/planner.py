@@ -81,7 +81,7 @@ class Planner:
         return PlanFailed(cycle, fault)
 
     def _plan(self, order: RunStrategy) -> tuple[object, str | None]:
-        """Return the strategy's plan, and what is wrong with it; None if nothing is."""
+        """Return the strategy's plan, and the reason if it is invalid; None if it is valid."""
         view = order.view
         if self._process is not None:
             plan = self._process.plan(view, self._deadline_s, order.outcomes)
@@ -106,7 +106,7 @@ class Planner:
         """Replace a strategy that failed too often by ``fcfs``.
 
         Returns:
-            A sentence about it, None if the strategy stays.
+            A sentence that reports the replacement; None if the strategy stays.
         """
         if self._faults < FAULTS_ALLOWED or self.name == FALLBACK:
             return None

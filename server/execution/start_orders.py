@@ -119,10 +119,10 @@ def _name_files(order: node_pb2.StartWorld, program: Program, node: str, number:
 
 
 def _truncate_before(world: World) -> float:
-    """Return the modification time from which on an output file is kept.
+    """Return the time before which an output file must have been modified to be emptied.
 
-    Each node empties the files before its ranks start. Ranks on other nodes may have written by
-    then, and what they wrote must not be lost.
+    Each node empties the output files before its ranks start. Ranks on other nodes may have written
+    to a file by then, and what they wrote must not be lost.
     """
     return time.time() - FILE_TIME_GRANULARITY_S if world.spans_nodes else math.inf
 
@@ -130,11 +130,12 @@ def _truncate_before(world: World) -> float:
 def end_when_cut_off(
     orders: Iterable[node_pb2.StartWorld], stop_after_s: float | None, settings: LaunchSettings
 ) -> None:
-    """Tell nodes after how long without contact to the server they must end the processes.
+    """Set in each order how long its processes may run while the node cannot reach the server.
 
     Args:
-        orders: of all nodes.
-        stop_after_s: seconds without contact; None if the processes keep running.
+        orders: the start orders of all nodes of a world.
+        stop_after_s: seconds without contact, after which the node ends the processes; None if
+            they keep running.
         settings: of this server.
     """
     if stop_after_s is not None:

@@ -1,4 +1,4 @@
-"""A strategy in a child process, asked with a deadline and killed if it misses it.
+"""A strategy in a child process, which is killed if its answer comes after the deadline.
 
 After any fault the child is killed and restarted, so that the next plan starts from a clean state.
 Its answers are read as plain data (numbers, texts, lists) and then checked.

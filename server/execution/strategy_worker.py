@@ -74,9 +74,10 @@ def _end_with_the_server() -> None:
 
 
 def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Move the pipes to other descriptors, away from the strategy.
+    """Move the pipes to other descriptors; return the files for requests and for answers.
 
-    Its standard input is then empty, and its standard output goes to the log.
+    Afterwards, the standard input of the strategy is empty, and its standard output goes to the
+    log.
     """
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as nothing:
@@ -107,7 +108,10 @@ def _read(requests: BinaryIO, questions: queue.SimpleQueue[Question]) -> None:
 def _answer(
     strategy: Strategy, view: View, what: tuple[Outcome, ...] | WaitingJob
 ) -> tuple[object, ...]:
-    """Return the strategy's answer as a message: a plan, an availability, or an error."""
+    """Ask the strategy, and return its answer as a message: its kind, then its data.
+
+    The kind is ``plan``, ``availability`` or ``fault``; the data of a fault is the reason as text.
+    """
     try:
         if isinstance(what, WaitingJob):
             found: object = strategy.is_available(what, view)
