@@ -95,7 +95,7 @@ class JobIndex:
 
         Args:
             selection: which jobs are wanted.
-            known: jobs that come into question.
+            known: the jobs to choose from; other numbers in the index are left out.
         """
         sets: list[set[JobId]] = []
         if selection.users:

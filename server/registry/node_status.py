@@ -39,7 +39,13 @@ class NodeStatusCache:
         self._checkpoint_folders: dict[NodeName, str] = {}
 
     def publish_containment(self, node: NodeName, texts: Mapping[str, str]) -> None:
-        """Set the texts that say what keeps jobs on a node within their shares."""
+        """Set what enforces each kind of limit on the jobs of a node.
+
+        Args:
+            node: the node.
+            texts: by kind of limit (``cpus``, ``memory``, ``processes``, ``devices``), the name of
+                the mechanism, such as ``cpuset``, or why the limit is not enforced.
+        """
         with self._lock:
             self._containment[node] = texts
 

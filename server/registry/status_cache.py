@@ -143,7 +143,7 @@ class StatusCache:
             self._usage[node] = usage
 
     def publish_containment(self, node: NodeName, texts: Mapping[str, str]) -> None:
-        """Set the texts that say how a node keeps jobs within their processors and memory."""
+        """Set what enforces each kind of limit on a node; see `NodeStatusCache`."""
         self._nodes.publish_containment(node, texts)
 
     def publish_checkpoint_folder(self, node: NodeName, text: str) -> None:
@@ -243,7 +243,9 @@ class StatusCache:
         }
 
     def entries(self, *, ended_since: float | None) -> list[JobEntry]:
-        """Return the jobs that are open or ended since ``ended_since``, by number.
+        """Return the open jobs and those that ended after ``ended_since``, sorted by number.
+
+        If ``ended_since`` is None, return only the open jobs.
 
         No container is made for each job. Allocating 50,000 of them would trigger a full garbage
         collection, which stops all threads for 0.1 s.
@@ -256,7 +258,7 @@ class StatusCache:
         return [e for e in entries if not e.final or (e.end or 0) > ended_since]
 
     def candidates(self, selection: JobSelection) -> list[JobEntry]:
-        """Return all jobs that may match a selection, by number.
+        """Return all jobs that may match a selection, sorted by number.
 
         They are the jobs with the wanted users or states, whichever are fewer, so that a short
         answer does not take long because there are many other jobs.
@@ -266,7 +268,7 @@ class StatusCache:
             return [known[job] for job in self._index.candidates(selection, known)]
 
     def jobs(self, *, ended_since: float | None) -> list[Info]:
-        """Return the same jobs as `entries`, as users see them."""
+        """Return the jobs that `entries` returns, in the form that users see."""
         return [self.info(entry) for entry in self.entries(ended_since=ended_since)]
 
     def nodes(self) -> list[Info]:
@@ -279,7 +281,7 @@ class StatusCache:
         return [{**row, "root_helper": row["name"] in helpers} for row in rows]
 
     def node_states(self) -> list[Info]:
-        """Return all nodes with their places and states, without their use by jobs."""
+        """Return all nodes with their properties and states, without their use by jobs."""
         hidden = ("used", "jobs", "idle_memory_bytes", "containment")
         rows = self._nodes.rows((), {})
         return [{key: row[key] for key in row if key not in hidden} for row in rows]
@@ -301,7 +303,7 @@ class StatusCache:
         return found
 
     def note_root_helper(self, node: NodeName, has_one: bool) -> None:
-        """Note whether a node starts jobs as their users; it says so when it registers."""
+        """Note whether a node starts jobs as their users, as it reports in its registration."""
         with self._lock:
             if has_one:
                 self._root_helpers.add(node)

@@ -18,7 +18,10 @@ _NOT_STARTED = frozenset({JobState.PENDING.value, JobState.HELD.value})
 
 
 class SubmissionLimits:
-    """Whether a user may submit another job, by the number and bytes of their pending jobs.
+    """Checks whether a user may submit another job.
+
+    The limits are on the number of the user's pending jobs, their size in bytes, and the number of
+    submissions per second.
 
     Every method may be called from any thread.
     """
@@ -47,7 +50,8 @@ class SubmissionLimits:
             user: who submits it.
             size: bytes of its arguments and environment.
             now: seconds on a monotonic clock.
-            exempt: whether only limits hold that are stated for this user by name.
+            exempt: if True, only the limits that the configuration sets for this user by name
+                apply, and not those for all users.
         """
         limits = self.limits
         limit = limits.users.get(user, UserLimit()) if exempt else limits.of(user)
@@ -84,7 +88,7 @@ class SubmissionLimits:
             self._count(job, user)
 
     def update(self, job: JobId, user: str, state: str) -> None:
-        """Count a job while its ``state`` is one before the start; otherwise stop counting it."""
+        """Count a job while its ``state`` is one before its start; stop counting it afterwards."""
         with self._lock:
             if state in _NOT_STARTED:
                 self._count(job, user)
