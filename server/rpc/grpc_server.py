@@ -182,7 +182,7 @@ def application_service(apps: AppService) -> grpc.GenericRpcHandler:
 def _streams(
     service: str, method: str, serve: Callable[..., Any], report: type[Message]
 ) -> grpc.GenericRpcHandler:
-    """Return the handler of a streaming method; it is also told of undecodable messages."""
+    """Return the handler of a streaming method; ``serve`` also learns of undecodable messages."""
 
     def read(data: bytes) -> Message | UnreadableMessage:
         try:

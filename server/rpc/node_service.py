@@ -287,7 +287,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                 self._exits(node, report.ranks_exited)
 
     def _pass_on(self, node: NodeName, message: node_pb2.Relay) -> None:
-        """Send a message from one shim of a world to another; the sender repeats a lost one."""
+        """Send a message from one shim of a world to another; the shim repeats a lost message."""
         target = self._validator.relay_target(node, message)
         if target is not None:
             self._connections.send_to_node(target, node_pb2.NodeOrder(relay=message))
@@ -314,9 +314,10 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
 
 
 def _confirm_beat(beat: node_pb2.Beat, stream: NodeStream) -> None:
-    """Record a heartbeat, and confirm it if the node asks for that.
+    """Record the number of a heartbeat, and confirm the heartbeat if the node asks for that.
 
-    A node needs to know when its lease started if jobs on it stop when it is isolated.
+    A node on which jobs must end when it loses contact needs the confirmation, to know when its
+    lease was last renewed.
     """
     stream.last_beat = beat.sequence
     if beat.confirm:
@@ -345,8 +346,9 @@ def _wrong_version(register: node_pb2.Register) -> node_pb2.NodeOrder | None:
 def _wrong_order_version(register: node_pb2.Register) -> node_pb2.NodeOrder | None:
     """Return the refusal of a node that would not carry out the launch orders of this server.
 
-    Otherwise, each job that is sent there would be held. A node on which jobs run is not refused:
-    if the server was updated first, its jobs would be lost.
+    None if the node carries them out, or if jobs run there. If the node were not refused, each job
+    that is sent to it would be held. A node on which jobs run is not refused, because its jobs
+    would be lost when the server is updated before the node.
     """
     found = register.order_version
     if not register.runs_as_user or found == VERSION or register.worlds:

@@ -147,7 +147,7 @@ class BarrierService:
         self._warnings = RateLimitedLog(log.warning)
 
     def take(self, node: NodeName, message: node_pb2.Fence) -> None:
-        """Record that a node reached a barrier; answer all nodes when all have."""
+        """Record that a node reached a barrier; answer all nodes once all have reached it."""
         world = self._worlds.get(message.world)
         if world is None or node not in world.nodes:
             log.warning("node %s: barrier of unknown world %s", node, message.world)
@@ -185,9 +185,10 @@ class BarrierService:
             self._connections.send_to_node(node, node_pb2.NodeOrder(fence_done=done))
 
     async def _store(self, merged: Merged) -> bool:
-        """Make a barrier durable; return False if the server stops before that.
+        """Make a barrier durable, and return whether its nodes may be answered.
 
-        The nodes then ask the next server.
+        False means that the server stops; the nodes then ask the next server. True is also returned
+        after a permanent error of the database, because ranks wait for the answer.
         """
         while True:
             try:
@@ -209,6 +210,9 @@ class BarrierService:
             await asyncio.sleep(self._retry_s)
 
     def forget(self, jobs: Sequence[int], worlds: Sequence[World]) -> None:
-        """Drop the barriers of worlds that have ended. May be called from any thread."""
+        """Drop the barriers of ``worlds``, which have ended. May be called from any thread.
+
+        The argument ``jobs`` is not used; the caller passes both to all its listeners.
+        """
         with self._lock:
             self._barriers.forget(world.name for world in worlds if world.spans_nodes)

@@ -42,7 +42,7 @@ class ReportValidator:
     def relay_target(self, node: NodeName, message: node_pb2.Relay) -> NodeName | None:
         """Return the node to which a message between shims goes; None if it must be dropped.
 
-        Both ranks must belong to the world, and the first of them to the node of the sender.
+        Both ranks must belong to the world, and the sending rank must run on ``node``.
         """
         world = self._worlds.get(message.world)
         if world is None or max(message.from_rank, message.to_rank) >= len(world.processors):

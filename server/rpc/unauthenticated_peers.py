@@ -23,7 +23,7 @@ class UnreadableMessage:
 
 
 async def readable(messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    """Yield messages as they arrive; raise CodecError at one that cannot be decoded.
+    """Yield messages as they arrive, and end with an error at the first undecodable one.
 
     Raises:
         CodecError: if one of them cannot be decoded.
