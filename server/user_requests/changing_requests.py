@@ -116,7 +116,7 @@ class Commands:
         return await self._ask_of("requeue", job, peer, events.JobRequeued(job, peer.user))
 
     async def resize(self, request: Request, peer: RequestingUser) -> Answer:
-        """Resize job ``id`` to ``size`` processors, or remove it from the places in ``release``."""
+        """Resize job ``id`` to ``size`` processors, or take the slots in ``release`` from it."""
         job = await self._authorise("resize", JobId(read_number(request, "id")), peer)
         release = self._places(request.get("release") or [])
         size = read_number(request, "size", default=0)

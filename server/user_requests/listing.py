@@ -102,7 +102,10 @@ def _texts(request: Mapping[str, Any], field: str) -> frozenset[str]:
 def job_list(jobs: Iterable[Mapping[str, Any]], fields: tuple[str, ...] | None) -> dict[str, Any]:
     """Return the part of an answer that lists jobs; each is encoded only when it is sent.
 
-    A value that this server does not know is None in each row.
+    Args:
+        jobs: the jobs, as users may see them.
+        fields: the values to send of each job, as rows; None for complete objects. A name that
+            this server does not know gets None in each row.
     """
     if fields is None:
         return {"jobs": Objects(jobs)}

@@ -1,8 +1,7 @@
 """The table of operations on the users' socket, and who carries each of them out.
 
 Runs in the event loop of the accept thread. `reading_requests` holds the requests that only look,
-`changing_requests` those that change something, `submissions` the way of a new job into the
-database.
+`changing_requests` those that change something. `submissions` checks and stores new jobs.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ class Operations:
             raise
 
     def _record(self, request: Request, answer: Answer, peer: RequestingUser) -> None:
-        """Record what a request has changed, and which jobs it was refused for."""
+        """Record what a request has changed, and for which jobs the request was refused."""
         if request["op"] != "cancel":
             self._refusals.record_done(request, peer.user, peer.uid)
             return

@@ -98,7 +98,7 @@ class StateQueries:
         return {**answer, **listing.job_list(infos, shown)}
 
     async def starts(self, request: Request, peer: RequestingUser) -> Answer:
-        """Forecast when the first jobs of the queue will start, see `expected_starts`."""
+        """Forecast when the first jobs of the queue will start (`strategies.expected_starts`)."""
         now = self._clock.now()
         view, limits = await asyncio.wrap_future(
             self._core_loop.call(

@@ -1,8 +1,8 @@
 """Records of refused requests, and of those that changed something, in the job database.
 
-A record has the user, the request and the time, and of a refusal the reason. The newest ``KEPT`` of
-each kind are kept. Repeated refusals of one user are recorded a few times a minute; the
-next record has the number of those that were left out.
+A record has the user, the request and the time; that of a refusal also has the reason. The newest
+``KEPT`` records of each kind are kept. Repeated refusals of one user are recorded only a few times
+a minute; the next record has the number of those that were left out.
 """
 
 from __future__ import annotations

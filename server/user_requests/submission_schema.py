@@ -255,7 +255,10 @@ def _from_msgspec(text: str) -> UserRequestError:
 
 
 def _with_half_a_character(raw: object) -> str:
-    """Return the first field with a lone surrogate, escaped for printing; "job" if none has."""
+    """Return the name of the first field that contains a lone surrogate; "job" if none does.
+
+    Characters of the name that are not ASCII are escaped.
+    """
     fields = raw.items() if isinstance(raw, dict) else ()
     for name, value in fields:
         if any("\ud800" <= char <= "\udfff" for char in f"{name}{value}"):

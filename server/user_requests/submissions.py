@@ -100,7 +100,7 @@ class Submissions:
             raw: the submission as the client sent it.
             user: the name of its owner.
             uid: of its owner.
-            exempt: whether the limits for all users do not hold for this one.
+            exempt: if True, the limits that the configuration sets for all users do not apply.
 
         Raises:
             UserRequestError: if it is invalid, exceeds a limit, or cannot be stored.
@@ -150,7 +150,10 @@ class Submissions:
         return await self._reader.in_thread(lambda reader: reader.job_with_key(uid, key))
 
     async def _store_waiting(self) -> None:
-        """Store all waiting submissions together, again until none waits; they share a flush."""
+        """Store the waiting submissions, many in one commit, until none is left.
+
+        Submissions that are stored together share one flush to disk.
+        """
         try:
             while self._waiting:
                 together, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
