@@ -87,7 +87,7 @@ class ChangeFeed:
 
     @contextmanager
     def subscription(self) -> Iterator[Subscription]:
-        """Subscribe to all changes from now on."""
+        """Within this context, subscribe to all changes from now on."""
         mine = Subscription()
         if self._closed:
             mine.close()
@@ -102,7 +102,7 @@ class ChangeFeed:
                 self._end()
 
     def node_rows(self) -> list[NodeRow]:
-        """Return all nodes with their places and states."""
+        """Return all nodes with their properties and states, and whether each is connected."""
         return [
             {**row, "connected": self._connections.node_connected(row["name"])}
             for row in self._status.node_states()

@@ -1,6 +1,7 @@
 """The messages of the operation ``watch``: first the present state, then changes.
 
-A user sees in them what ``jobs``, ``nodes`` and ``history`` show to the user.
+The messages show a user only what the operations ``jobs``, ``nodes`` and ``history`` would show to
+the same user.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class _View:
                 return
 
     def messages(self, changes: Changes) -> list[Message]:
-        """Return messages with changes; one without any if nothing has changed."""
+        """Return the messages that report changes; a single empty one if nothing has changed."""
         message: Message = {"now": self._clock.now(), "strategy": self._status.strategy}
         messages = [message]
         lines = [] if changes.lines_dropped else new_lines(changes.lines, self.sent)
@@ -179,7 +180,9 @@ class _View:
         return found
 
     def knows_owners(self, lines: Iterable[Line]) -> bool:
-        """Return whether `_shows` can decide about lines; else they are read from the database.
+        """Return whether `_shows` can decide about these lines, because it knows their jobs.
+
+        If not, the lines are read from the database.
 
         A job is published after the commit, so lines of a new job may arrive before the job.
         """
