@@ -181,7 +181,10 @@ def run(
 
 
 def _recover(config: Config) -> int:
-    """Replace a damaged database by a new one with all rows that can be read."""
+    """Replace a damaged database by a new one with all readable rows; return the exit status.
+
+    A database that is not damaged is left as it is, and the status is 0.
+    """
     import sqlite3
 
     from pliant.core.state.json_records import NewerRecordError
@@ -208,7 +211,10 @@ def _recover(config: Config) -> int:
 
 
 def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
-    """Run the server until a signal arrives or a thread fails; reload its settings on SIGHUP."""
+    """Run the server until a signal ends it, and return the exit status.
+
+    SIGHUP reloads the settings. If a thread fails, the process exits at once with status 1.
+    """
     manager = ServiceManager.from_environment()
     shutdown = ShutdownPipe()
     shutdown.stop_on(signal.SIGTERM, signal.SIGINT)

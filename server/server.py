@@ -272,7 +272,7 @@ class Server:
         logging.getLogger().setLevel(logging.DEBUG if config.debug else logging.INFO)
 
     def _make_removals(self, signer: OrderSigner | None) -> CheckpointRemovals:
-        """Return what has nodes remove the checkpoints of users."""
+        """Return the object that orders nodes to remove the checkpoints of users' ended jobs."""
         removals = CheckpointRemovals(
             self._connections, signer, self._checkpoint_dirs.path_of, self._uid_of
         )
@@ -281,7 +281,7 @@ class Server:
         return removals
 
     def _uid_of(self, job: JobId) -> int | None:
-        """Return the user of a job that has ended, None if the job is unknown."""
+        """Return the user id of a job that has ended; None if the job is unknown."""
         entry = self._status.entry(job)
         return entry.uid if entry is not None else self._reader.uid_of(job)
 
