@@ -14,8 +14,8 @@ def channel_options(
 ) -> list[tuple[str, int]]:
     """Return the options of a channel with a connection of its own.
 
-    Pings find a host that is gone. A frozen process is found because the kernel goes on
-    acknowledging data, but nobody answers the ping.
+    Pings detect a host that has disappeared. They also detect a frozen process: its kernel still
+    acknowledges data, but nobody answers the ping.
 
     Args:
         keepalive_s: seconds between pings.
@@ -35,5 +35,5 @@ def channel_options(
 
 
 def tls_channel_options() -> list[tuple[str, int | str]]:
-    """Return the options of a channel over TLS, as `channel_options`."""
+    """Return the options of `channel_options`, with the name in the server's TLS certificate."""
     return [*channel_options(), ("grpc.ssl_target_name_override", TLS_SERVER_NAME)]

@@ -97,7 +97,7 @@ def _key_lines(node: yaml.Node | None, place: str) -> Iterator[tuple[str, int]]:
 def with_line(path: str | os.PathLike[str], message: str) -> str:
     """Return a message that begins with a key, preceded by the line of this key in a file.
 
-    It is returned as it is if the file does not have the key.
+    The message is returned unchanged if the file does not have the key.
     """
     lines, key = key_lines(path), re.split(r"[:\s\[]", message, maxsplit=1)[0]
     while key and key not in lines:

@@ -65,6 +65,8 @@ class JournalHandler(LogHandler):
 def make_log_handler(daemon: str, **fields: str) -> LogHandler:
     """Return the log handler of a daemon: for the journal if standard error goes there.
 
+    Otherwise the handler writes to standard error.
+
     Args:
         daemon: its name in the journal, such as ``pliant-server``.
         fields: further fields of each record in the journal, by names in upper case.

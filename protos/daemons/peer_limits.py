@@ -74,7 +74,7 @@ class PeerUse:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Count a subscription to changes.
+        """Within this context, count a subscription to changes.
 
         Raises:
             PeerLimitError: if the user has too many.

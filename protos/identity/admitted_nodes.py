@@ -1,7 +1,7 @@
 """The nodes that a cluster has admitted, in a file of the server.
 
 A valid certificate alone does not admit a node: the node must also be listed here, must not be
-revoked, and the serial number of its certificate must be among those that count. So a node that is
+revoked, and the serial number of its certificate must be listed for this node. So a node that is
 revoked and admitted again gets a new certificate, and the old one stays refused.
 
 The server, and commands of the administrator, read and change the file at the same time, under a
@@ -215,7 +215,7 @@ def serial_of(certificate: x509.Certificate) -> str:
 
 
 def issuer_of(certificate: x509.Certificate) -> str:
-    """Return the key id of the authority that issued a certificate; empty if it names none.
+    """Return the key id of the authority that issued a certificate; empty if none is named.
 
     It is compared with `key_id_of` of an authority.
     """
@@ -257,7 +257,7 @@ def _get_active(nodes: Mapping[str, AdmittedNode], name: str) -> AdmittedNode:
 
 
 def _is_later(node: AdmittedNode | None, serial: str) -> bool:
-    """Return whether a certificate of a node is listed after another one."""
+    """Return whether the certificate ``serial`` is listed for a node, but is not its oldest."""
     return node is not None and serial in node.serials[1:]
 
 

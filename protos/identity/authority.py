@@ -207,8 +207,9 @@ def read_request(pem: bytes) -> ec.EllipticCurvePublicKey:
 def _subject(cluster: str, kind: str, key: ec.EllipticCurvePublicKey) -> x509.Name:
     """Return the name of an authority, which no other one has.
 
-    Members find the issuer of a certificate by its name. Two roots of one name would be confused,
-    and an authority of the name of its issuer would not count for the length of a path.
+    Members find the issuer of a certificate by its name, so two roots of the same name would be
+    confused. An authority with the name of its issuer would not count for the limit on the length
+    of a certificate chain.
     """
     key_id = x509.SubjectKeyIdentifier.from_public_key(key).digest.hex()[:16]
     return x509.Name(

@@ -177,7 +177,11 @@ def finish_roll_over(
 def needing_old_root(
     found: ClusterIdentity, nodes: Mapping[str, AdmittedNode], *, now: float
 ) -> list[str]:
-    """Return the names of nodes whose certificates another issuing authority has issued."""
+    """Return the names of the nodes that still have a certificate under the old root.
+
+    Such a certificate is valid, and was not issued by the present issuing authority. Revoked nodes
+    do not count.
+    """
     issuer = key_id_of(found.issuer)
     return [
         node.name

@@ -174,7 +174,8 @@ def load_node_identity(directory: Path, *, role: Role | None = Role.NODE) -> Nod
 
     Args:
         directory: of the files.
-        role: that of a login agent is in the same files; None for any role.
+        role: the role that the identity must have, because a login agent stores its identity in
+            the same form; None for any role.
 
     Raises:
         StoredIdentityError: a file is missing or damaged, or does not belong to the others.
@@ -339,7 +340,7 @@ def _parse_server(content: bytes) -> ServerAddresses:
 
 
 def parse_server_addresses(servers: Any, slots: Any, protocol: Any) -> ServerAddresses:
-    """Check the values of a file or message, and return them.
+    """Return the server's addresses, slots and protocol from the values of a file or message.
 
     Raises:
         ValueError: one is of a wrong type or out of bounds.

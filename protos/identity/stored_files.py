@@ -33,7 +33,8 @@ _MAX_JOURNAL_BYTES = 1 << 20
 def lock_for(path: Path) -> Iterator[None]:
     """Within this context, lock a file against other threads and processes.
 
-    The lock is a file beside it, ``NAME.lock``, which is never replaced, as ``path`` may be.
+    The lock is a second file in the same folder, ``NAME.lock``. Unlike the file at ``path``, the
+    lock file is never replaced.
 
     Raises:
         UntrustedPathError: another account owns the lock or its directory, or may use it.
