@@ -42,7 +42,7 @@ class Daemon:
     def running(self) -> int:
         """Return the daemon's process id; 0 if it does not run.
 
-        The process that a file names counts only if it is this daemon.
+        A process id in the pid file or the lock counts only if the process is this daemon.
         """
         if self.process is not None and self.process.poll() is None:
             return self.process.pid
@@ -147,7 +147,10 @@ class Daemon:
             pass  # it removed its own
 
     def tail(self, lines: int = 15) -> str:
-        """Return the last lines of the daemon's log, since this process started it if it did."""
+        """Return the last lines of the daemon's log.
+
+        If this process started the daemon, lines from before the start are left out.
+        """
         return tail(self.log, lines, self.log_start)
 
 

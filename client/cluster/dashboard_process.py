@@ -17,12 +17,12 @@ class DashboardProcess:
     """``pliant dashboard`` as a child process."""
 
     def __init__(self, state: str, run: str, *, opens: bool = False) -> None:
-        """Start it.
+        """Start the dashboard.
 
         Args:
             state: the state folder, for its log.
             run: the folder of the server's socket.
-            opens: whether it opens a browser.
+            opens: whether the dashboard opens a browser.
         """
         self._log = os.path.join(state, "dashboard.log")
         command = [sys.executable, "-m", "pliant.client.commands.cli", "dashboard", "--with-server"]
@@ -37,7 +37,7 @@ class DashboardProcess:
             )
 
     def addresses(self) -> list[str]:
-        """Wait until it serves, and return the lines with its addresses.
+        """Wait until the dashboard serves its page, and return the lines with its addresses.
 
         Raises:
             ClientError: it did not start; the text says why.
@@ -52,7 +52,7 @@ class DashboardProcess:
         return [line.rstrip("\n") for line in lines]
 
     def stop(self) -> None:
-        """End it."""
+        """End the dashboard."""
         self._process.terminate()
         try:
             self._process.wait(_STOP_S)

@@ -93,7 +93,10 @@ def _parse_line(words: list[str], where: str) -> Iterable[Host]:
 
 
 def _expand(text: str, where: str) -> list[str]:
-    """Return the targets of a list with ranges. A user or port belongs to its own host only."""
+    """Return the target of each host of a list, with ranges such as ``n[1-3]`` expanded.
+
+    A user or port applies only to the item of the list in which it is written.
+    """
     from pliant.core.values.node_ranges import parse_node_ranges
 
     targets: list[str] = []
@@ -123,10 +126,10 @@ def _host(target: str, where: str = "--hosts") -> Host:
 
 
 def _with_unique_names(hosts: list[Host]) -> tuple[Host, ...]:
-    """Use short names of hosts where they are unique.
+    """Return hosts with their names shortened where the short name is unique.
 
     Raises:
-        UsageError: two hosts have the same name even so.
+        UsageError: two hosts have the same full name.
     """
     short = [_short_name(host.name) if _is_derived(host) else host.name for host in hosts]
     counts = Counter(short)

@@ -108,8 +108,8 @@ class LocalCluster:
         """Use a specification; the caller saves it when the cluster is up.
 
         Raises:
-            ClientError: daemons of another specification run; or daemons run whose files here were
-                removed or moved; or another account could change the directories.
+            ClientError: daemons run with another specification, the files of running daemons were
+                removed from the state directory, or another account could change the directories.
         """
         if process_table.find(self._lost_its_lock):
             raise ClientError(
@@ -225,7 +225,7 @@ class LocalCluster:
         return ["--cpus", ",".join(map(str, cpus[at * each : (at + 1) * each]))]
 
     def node_file(self, node: str, file: str) -> str:
-        """Return the path of a file that a node keeps."""
+        """Return the path of a file in the folder of a node."""
         return os.path.join(self.state, f"node-{node}", file)
 
     def _pid_file(self, name: str) -> str:
@@ -283,10 +283,10 @@ class LocalCluster:
     # -- up
 
     def prepare(self, report: Report) -> None:
-        """Find out what is needed before daemons can be started; the user may interrupt this.
+        """Find out what must be known before daemons can be started; the user may interrupt this.
 
         Raises:
-            ClientError: they cannot be started.
+            ClientError: the daemons cannot be started.
         """
 
     def start_missing(self) -> list[Daemon]:
@@ -326,17 +326,17 @@ class LocalCluster:
         """Wait until every node has registered; call ``report`` with each change.
 
         Returns:
-            Why some nodes are missing.
+            A text for each node that could not be started although the cluster is up.
 
         Raises:
             DaemonDiedError: a daemon has ended.
-            ClientError: some are stopped, or not up in time.
+            ClientError: daemons are stopped (SIGSTOP), or nodes did not register in time.
         """
         self._wait_for_nodes(self.spec.node_names, report, timeout_s)
         return []
 
     def _wait_for_nodes(self, names: Sequence[str], report: Report, timeout_s: float) -> None:
-        """Wait until the server answers and some nodes have registered."""
+        """Wait until the server answers and the nodes with these names have registered."""
         deadline, reported, nodes = time.monotonic() + timeout_s, "", len(names)
         while True:
             for daemon in self.daemons:
@@ -396,7 +396,7 @@ class LocalCluster:
         return kept
 
     def _made(self, node: str) -> bool:
-        """Return whether a node that the server knows may be one of an earlier `pliant up`."""
+        """Return whether the name of a node is one that an earlier `pliant up` may have given."""
         return _OWN_NAME.fullmatch(node) is not None
 
     def registered(self) -> set[str] | None:
@@ -422,7 +422,7 @@ class LocalCluster:
         )
 
     def end_reason(self) -> str:
-        """Return why the cluster ends automatically and without a fault; empty if it does not."""
+        """Return why the cluster has ended on its own as planned; empty if it has not."""
         return ""
 
     # -- down
@@ -432,8 +432,8 @@ class LocalCluster:
         return False
 
     def before_down(self, number: int) -> None:
-        """Do what a signal to `pliant up` asks for before the cluster is taken down."""
+        """Prepare to take the cluster down after `pliant up` got the signal ``number``."""
 
     def stop_nodes(self, report: Report, *, keep_jobs: bool) -> list[str]:
-        """End nodes that are not on this machine; return what failed."""
+        """End nodes that are not on this machine; return a text for each failure."""
         return []

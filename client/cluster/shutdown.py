@@ -49,7 +49,11 @@ class EndedJobs:
 
 
 def stop(cluster: LocalCluster, report: Report, *, keep_jobs: bool = False) -> EndedJobs:
-    """Take a cluster down: cancel its jobs, end its daemons, and clear the run folder."""
+    """Take a cluster down: cancel its jobs, end its daemons, and clear the run folder.
+
+    Returns:
+        The jobs whose processes had to be ended without the server, and failures on other hosts.
+    """
     cancelled = not keep_jobs and _cancel_jobs(cluster, report)
     server, *controllers = cluster.all_daemons()
     _stop_server(cluster, server, report)
@@ -114,7 +118,7 @@ def _end_jobs(cluster: LocalCluster) -> list[int]:
     """End the processes of jobs that could not be cancelled, while controllers record the exits.
 
     The shims get the signal first, so that they record that the jobs did not end by themselves.
-    The shims then clean up and end.
+    The shims then clean up and end. Return the ids of these jobs.
     """
     if jobs := jobs_with_processes(cluster):
         for pid in process_table.find(cluster.is_launcher_or_shim):

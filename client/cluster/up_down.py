@@ -152,7 +152,7 @@ def _up(options: argparse.Namespace) -> int:
 
 
 def _print_addresses(dashboard: DashboardProcess) -> list[str]:
-    """Print where the dashboard is; return a warning if it did not start."""
+    """Print the dashboard's addresses; return a warning if it did not start, else nothing."""
     try:
         lines = dashboard.addresses()
     except ClientError as error:
@@ -168,7 +168,8 @@ def _bring_up(
     """Start the daemons that do not run, and wait until they are up; on failure, end them again.
 
     Returns:
-        Why some nodes are missing, or some of an earlier cluster could not be removed.
+        A text for each missing node, and for each node of an earlier cluster that could not be
+        removed from the server's list.
 
     Raises:
         ClientError: the cluster did not come up, or a directory is unusable.
@@ -250,10 +251,13 @@ def _up_message(cluster: LocalCluster, options: argparse.Namespace) -> str:
 
 
 def _wait_for_interrupt(cluster: LocalCluster) -> str:
-    """Wait for Ctrl-C, and report daemons that end before it.
+    """Wait for Ctrl-C or the end of all daemons, and report daemons that end.
 
     Returns:
-        Why the cluster has ended as it should.
+        Why the cluster has ended as planned, such as the end of its allocation.
+
+    Raises:
+        ClientError: all daemons have ended for another reason.
     """
     reported: set[str] = set()
     while True:
@@ -303,7 +307,7 @@ def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = 
 
 
 def _report_ended_jobs(ended: EndedJobs, state: str) -> None:
-    """Print which jobs had to be ended by their processes, and why."""
+    """Print which jobs were ended by signals to their processes, and why."""
     if not ended.jobs:
         return
     jobs, listed = plural(len(ended.jobs), "job"), _join(ended.jobs)
@@ -362,7 +366,7 @@ def _down(options: argparse.Namespace) -> int:
 
 
 def _saved_remote(state: str) -> RemoteSpec | None:
-    """Return which other hosts the cluster has, None if its specification is damaged."""
+    """Return the other hosts of the saved cluster; None if it has none or cannot be read."""
     try:
         spec = load_spec(state)
     except ClientError:

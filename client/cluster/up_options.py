@@ -117,7 +117,7 @@ def _add_remote_options(parser: Parser) -> None:
 
 
 def requested_spec(options: argparse.Namespace, known: ClusterSpec) -> ClusterSpec:
-    """Return the cluster that options ask for, with the rest as it was before.
+    """Return the cluster that options ask for; settings without an option stay as in ``known``.
 
     Raises:
         UsageError: options contradict each other, or one is wrong.
@@ -145,10 +145,10 @@ def requested_spec(options: argparse.Namespace, known: ClusterSpec) -> ClusterSp
 
 
 def _nodes_and_sites(options: argparse.Namespace, known: ClusterSpec) -> tuple[int, str]:
-    """Return the number of nodes and the sites, which must have this number together.
+    """Return the number of nodes, and the sites, whose nodes must add up to this number.
 
     Raises:
-        UsageError: they contradict each other, or the sites have another form.
+        UsageError: the number and the sites disagree, or the sites are malformed.
     """
     sites = known.sites if options.sites is None else options.sites
     if not sites:
@@ -163,7 +163,7 @@ def _nodes_and_sites(options: argparse.Namespace, known: ClusterSpec) -> tuple[i
 
 
 def _requested_remote(options: argparse.Namespace, known: ClusterSpec) -> RemoteSpec | None:
-    """Return on which other hosts the nodes are to be, None if they are on this machine."""
+    """Return the requested hosts of the nodes; None if the nodes are on this machine."""
     is_new = bool(options.hosts or options.inside_slurm)
     if is_new:
         _refuse(options, _LOCAL_ONLY, "is for nodes on this machine: leave it out")
@@ -242,5 +242,5 @@ def _save_before(options: argparse.Namespace) -> float:
 
 
 def _absolute(path: str) -> str:
-    """Return a path that means the same at the next `pliant up`; none stays none."""
+    """Return a path as an absolute one, for a later `pliant up`; an empty path stays empty."""
     return os.path.abspath(os.path.expanduser(path)) if path else ""

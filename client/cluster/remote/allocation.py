@@ -74,8 +74,8 @@ def read_allocation(env: Mapping[str, str], slots: int | None = None) -> Allocat
 def slots_of_nodes(env: Mapping[str, str]) -> list[int]:
     """Return how many processes may run on each node.
 
-    These are the tasks if the job asked for a number of tasks, else the processors, divided by
-    those of a task.
+    This is the number of tasks on the node if the job asked for tasks. Otherwise it is the number
+    of processors on the node divided by the processors of each task.
 
     Raises:
         ValueError: the variables are missing or wrong.
@@ -150,7 +150,7 @@ def end_of(job: str) -> float | None:
 
 
 def addresses_of(hosts: tuple[Host, ...]) -> list[str]:
-    """Return the addresses or names by which Slurm reaches nodes; none if it does not say."""
+    """Return the addresses or names by which Slurm reaches nodes; empty if it does not say."""
     names = ",".join(host.name for host in hosts)
     text = _query("scontrol", "show", "node", names, "--oneliner")
     return re.findall(r"\bNodeAddr=(\S+)", text)

@@ -67,7 +67,7 @@ class Membership:
         Args:
             node: its name.
             server: where the host reaches the server's port for joining hosts.
-            slots: the most that it may offer; 0 for any number.
+            slots: the most slots that the node may offer; 0 for any number.
         """
         token = TokenStore(self._directory / TOKENS_FILE).create(
             node,

@@ -88,7 +88,7 @@ def _answer(**fields: Any) -> None:
 
 
 def _local(folder: str) -> LocalCluster:
-    """Return the daemons of a node's folder. The server is not among those that run."""
+    """Return the cluster of a node's state folder, whose server does not run on this host."""
     return LocalCluster(folder, os.path.join(folder, "run"), ClusterSpec(nodes=0))
 
 
@@ -167,7 +167,7 @@ def take_down(folder: str, *, keep_jobs: bool = False) -> list[str]:
     With `keep_jobs`, end the controller only.
 
     Returns:
-        What is left.
+        A text for each process, and for each node, of which something could not be ended.
 
     Raises:
         UntrustedPathError: another user could have changed the folder.
@@ -196,7 +196,7 @@ def _ignore(_: str) -> None:
 
 
 def _serve() -> int:
-    """Be the node of this task of Slurm until standard input ends."""
+    """Be the node of this task of Slurm until standard input ends; return the exit code."""
     name = os.environ.get("SLURMD_NODENAME", "")
     wakeup = _SignalPipe(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     process_table.adopt_orphans()
@@ -224,7 +224,11 @@ def _serve() -> int:
 
 
 def _wait(name: str, daemon: Daemon, wakeup: _SignalPipe) -> int:
-    """Wait until standard input ends, the controller ends, or some time after a signal."""
+    """Wait until standard input or the controller ends, or `GRACE_S` has passed after a signal.
+
+    Returns:
+        The exit code: 1 if the controller has ended, else 0.
+    """
     deadline, stdin = float("inf"), sys.stdin.fileno()
     while time.monotonic() < deadline:
         ready = select.select([stdin, wakeup.reading], [], [], _POLL_S)[0]

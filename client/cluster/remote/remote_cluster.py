@@ -26,7 +26,7 @@ class RemoteCluster(LocalCluster):
 
     @property
     def members(self) -> Membership:
-        """Return who belongs to the cluster."""
+        """Return the membership of the cluster, which makes and revokes tokens of hosts."""
         return Membership(self.state)
 
     def _server_options(self, spec: ClusterSpec) -> list[str]:
@@ -34,23 +34,26 @@ class RemoteCluster(LocalCluster):
         return [*super()._server_options(spec), *(["--listen", listen] if listen else [])]
 
     def _listen_address(self, spec: ClusterSpec) -> str:
-        """Return where the server listens, empty if that is not known yet."""
+        """Return HOST:PORT at which the server listens; empty if it is not known yet."""
         raise NotImplementedError
 
     def check(self, spec: ClusterSpec) -> None:
-        """Have the server check its options. It needs an identity for this."""
+        """Have the server check its options; first make the identity that it needs for this."""
         self._make_directories()
         self.members.ensure_identity()
         super().check(spec)
 
     def reload_spec(self) -> None:
-        """Read the specification in the state directory again; new hosts are kept."""
+        """Read the specification in the state directory again.
+
+        If the one that was read has no hosts, those of the present specification stay.
+        """
         saved = load_spec(self.state) or ClusterSpec()
         self.spec = saved if saved.remote else replace(saved, remote=self.remote)
         self._build()
 
     def describe(self) -> str:
-        """Return which nodes are up."""
+        """Return as text how many nodes are up, and which."""
         up, wanted = sorted(self.registered() or ()), len(self.spec.node_names)
         some = f"{len(up)} of " if len(up) < wanted else ""
         return f"{some}{plural(wanted, 'node')} on other hosts ({', '.join(up)})"

@@ -28,14 +28,14 @@ class SavedJobs:
 def save_jobs(
     run: str, save_until: float, cancel_at: float, clock: Callable[[], float] = time.time
 ) -> SavedJobs:
-    """Save malleable jobs, let the others run until a time, and then cancel them.
+    """Save malleable jobs, let other jobs run until ``cancel_at``, and then cancel those.
 
-    No job starts any more, because all nodes are drained.
+    All nodes are drained first, so that no job starts. Return which jobs were saved or cancelled.
 
     Args:
         run: the run folder of the server.
         save_until: when attempts to save jobs end, in seconds since the epoch.
-        cancel_at: when jobs that still run are cancelled.
+        cancel_at: when jobs that still run are cancelled, in seconds since the epoch.
         clock: returns seconds since the epoch.
 
     Raises:
@@ -59,7 +59,10 @@ def save_jobs(
 
 
 def _requeue_suspended(link: Connection, asked: set[int], saved: SavedJobs) -> None:
-    """Put jobs that are saved into the queue, so that the next cluster continues them."""
+    """Put those ``asked`` jobs that are suspended back into the queue, and add them to ``saved``.
+
+    The next cluster continues these jobs.
+    """
     waiting = sorted(asked.difference(saved.saved))
     if not waiting:
         return
@@ -83,7 +86,7 @@ def _active(link: Connection) -> list[int]:
 
 
 def _try(link: Connection, op: str, **fields: Any) -> bool:
-    """Return whether the server did it."""
+    """Send a request; return whether the server carried it out, False if it refused."""
     try:
         link.request(op, **fields)
     except NoServerError:

@@ -32,7 +32,7 @@ class SlurmCluster(RemoteCluster):
     """A cluster whose nodes are those of an allocation of Slurm, in which this process runs."""
 
     def __init__(self, state: str, run: str, spec: ClusterSpec | None = None) -> None:
-        """Name the directories, as for a cluster on this machine."""
+        """Use these directories; without ``spec``, the specification in the state directory."""
         self._address = ""
         super().__init__(state, run, spec)
 
@@ -61,7 +61,10 @@ class SlurmCluster(RemoteCluster):
         return (remote or found).pop()
 
     def is_daemon(self, pid: int) -> bool:
-        """Return whether a process is one of its daemons, that of the allocation included."""
+        """Return whether a process is a daemon of this cluster.
+
+        The daemon of the allocation (`slurm_nodes`) is one of them.
+        """
         return super().is_daemon(pid) or (
             process_table.program(pid) == slurm_nodes.MODULE and self._belongs_here(pid)
         )
@@ -81,7 +84,7 @@ class SlurmCluster(RemoteCluster):
         return [Daemon("allocation", command, slurm_nodes.MODULE, "", pid_file, log, lock)]
 
     def wait_up(self, report: Report, timeout_s: float = START_TIMEOUT_S) -> list[str]:
-        """Wait until all nodes that have not failed have registered."""
+        """Wait until each node has registered or failed; return a text for each failed node."""
         deadline, reported = time.monotonic() + timeout_s, ""
         names = set(self.spec.node_names)
         while True:
@@ -105,11 +108,11 @@ class SlurmCluster(RemoteCluster):
         return warnings
 
     def end_reason(self) -> str:
-        """Return why the daemon of the allocation has ended the cluster."""
+        """Return why the daemon of the allocation has ended the cluster; empty if it has not."""
         return str(self.status().get("ended", ""))
 
     def before_down(self, number: int) -> None:
-        """Save the jobs if Slurm signals this process: the allocation ends."""
+        """Save the jobs if the signal is SIGTERM, by which Slurm says that the allocation ends."""
         if number == signal.SIGTERM:
             self.daemons[1].end(_ALLOCATION_END_S)
 
@@ -117,7 +120,7 @@ class SlurmCluster(RemoteCluster):
         return dict(self.status().get("errors", {}))
 
     def status(self) -> dict[str, Any]:
-        """Return what the daemon of the allocation has written."""
+        """Return the status that the daemon of the allocation has written; empty if none."""
         try:
             path = os.path.join(self.state, slurm_nodes.STATUS_FILE)
             with open(path, encoding="utf-8") as file:
@@ -126,7 +129,14 @@ class SlurmCluster(RemoteCluster):
             return {}
 
     def stop_nodes(self, report: Report, *, keep_jobs: bool) -> list[str]:
-        """Tell the daemon of the allocation to end the nodes, and wait until it has."""
+        """Tell the daemon of the allocation to end the nodes, and wait until it has.
+
+        Returns:
+            An empty list, because failures are not reported one by one.
+
+        Raises:
+            UsageError: ``keep_jobs`` is true, but jobs end with the nodes of an allocation.
+        """
         if keep_jobs:
             raise UsageError(
                 "--keep-jobs: the nodes of an allocation end with `srun`, and their jobs with them"

@@ -80,7 +80,7 @@ class SlurmOrder:
 
 
 def main(argv: list[str]) -> int:
-    """Run until the allocation ends, or this process is told to end."""
+    """Run until the allocation ends or this process is told to end; return the exit code."""
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s allocation %(message)s")
     try:
         return SlurmNodes(SlurmOrder.decode(argv[0]), state_dir(), run_dir()).run()
@@ -100,7 +100,7 @@ class SlurmNodes:
         self._end = math.inf
 
     def run(self) -> int:
-        """Start the nodes, and return when all have ended."""
+        """Start the nodes, wait until all have ended, and return the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, _: self._events.put({"stop": f"signal {number}"}))
         self._write_status()

@@ -37,7 +37,7 @@ class SshCluster(RemoteCluster):
     """A cluster whose nodes are reached over SSH."""
 
     def __init__(self, state: str, run: str, spec: ClusterSpec | None = None) -> None:
-        """Name the directories, as for a cluster on this machine."""
+        """Use these directories; without ``spec``, the specification in the state directory."""
         self._listen = self._own_address = ""
         #: Hosts that failed before their nodes were started.
         self._failed: dict[str, HostError] = {}
@@ -68,7 +68,11 @@ class SshCluster(RemoteCluster):
         self._build()
 
     def wait_up(self, report: Report, timeout_s: float = START_TIMEOUT_S) -> list[str]:
-        """Start the nodes that are not connected, and wait until they have registered."""
+        """Start the nodes that are not connected, and wait until they have registered.
+
+        Returns:
+            A text for each node that failed.
+        """
         self._wait_for_nodes([], report, timeout_s)
         here = self.registered() or set()
         hosts = [
@@ -94,7 +98,10 @@ class SshCluster(RemoteCluster):
     def _wait_registered(
         self, hosts: Sequence[Host], report: Report, timeout_s: float
     ) -> list[HostError]:
-        """Wait for nodes whose controllers run; return why some do not register."""
+        """Wait until nodes have registered; return an error for each that does not.
+
+        The controllers of these nodes were started before.
+        """
         deadline = time.monotonic() + timeout_s
         look_at = time.monotonic() + _EXPLAIN_EVERY_S
         waiting, errors = list(hosts), list[HostError]()
@@ -136,14 +143,14 @@ class SshCluster(RemoteCluster):
         return bool(self._saved_hosts())
 
     def end_started(self) -> None:
-        """End the nodes, too, because not all of the cluster came up."""
+        """End what this process has started, nodes on other hosts included."""
         started = self.daemons[0].process is not None
         super().end_started()
         if started:
             self.stop_nodes(lambda _: None, keep_jobs=False)
 
     def stop_nodes(self, report: Report, *, keep_jobs: bool) -> list[str]:
-        """End the nodes on all hosts on which there may be one."""
+        """End the nodes on all hosts on which there may be one; return a text for each failure."""
         hosts = self._saved_hosts()
         if not hosts or not self.members.exists:
             return []

@@ -92,9 +92,9 @@ class SshNodes:
         return on_hosts({host.name: host for host in hosts}, stop, done=done)[1]
 
     def explain(self, hosts: Sequence[Host], *, all_of_them: bool) -> list[HostError]:
-        """Return why nodes do not come up whose controllers were started.
+        """Return for nodes with started controllers why they do not register.
 
-        Nodes whose controllers still run are left out, unless `all_of_them` are asked for.
+        Without `all_of_them`, only nodes whose controllers have ended are explained.
         """
 
         def explain(host: Host) -> None:
@@ -114,7 +114,7 @@ class SshNodes:
         return on_hosts({host.name: host for host in hosts}, explain)[1]
 
     def _place(self, host: Host) -> list[str]:
-        """Return the words that name the folder of a node."""
+        """Return the arguments that name a node to its agent: folder of nodes, cluster, name."""
         return [self._spec.node_dir, self._cluster_id, host.name]
 
     def _connect(self, host: Host) -> SshSession:
