@@ -294,7 +294,8 @@ class Client:
             priority: jobs with a higher priority start first. Only an operator may raise it.
 
         Raises:
-            RequestError: it has ended, or the priority may not be raised, or is out of bounds.
+            RequestError: the job has ended, or you may not raise its priority, or the new priority
+            is out of bounds.
         """
         return str(self._link.request("priority", id=number, priority=priority).get("message", ""))
 
@@ -313,7 +314,7 @@ class Client:
         """Let a suspended job continue, at any of its sizes; return the server's message.
 
         Raises:
-            RequestError: the job is not suspended, or not yet.
+            RequestError: the job is not suspended, or its processes have not ended yet.
         """
         return str(self._link.request("resume_job", id=number).get("message", ""))
 

@@ -8,7 +8,7 @@
     │   └── SubmitError   a check before submission failed; names the field   exit 1
     └── NoServerError     start the server, or wait until it is back          exit 3
         ├── UntrustedServerError   another account could answer               exit 3
-        └── LostServerError   it left while it was asked: done or not?        exit 3
+        └── LostServerError   it left: the request may have been done         exit 3
             └── SilentServerError   it is there, and does not answer          exit 3
 """
 

@@ -85,7 +85,7 @@ def join(
         directory: becomes the place of the node's identity; it must not exist.
         address: of the server, if it is not the one in the token.
         clock: returns seconds since the epoch.
-        pause_s: between attempts after a connection that broke.
+        pause_s: seconds between attempts if the connection breaks.
 
     Raises:
         JoinError: the server cannot be reached, is not the one of the token, or refuses.

@@ -30,7 +30,7 @@ _SCRIPTS = {
 
 
 class Words(NamedTuple):
-    """What may follow a command, or a command with its action."""
+    """The words that may follow a command, or a command with an action such as ``jobctl hold``."""
 
     #: Such as ``jobctl hold``.
     command: str
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def all_words() -> Iterator[Words]:
-    """Yield what may follow each command, and each action of a command.
+    """Yield the words that may follow each command, and each action of a command.
 
     Raises:
         ClientError: a command has no parser.
@@ -77,10 +77,10 @@ def all_words() -> Iterator[Words]:
 
 
 def find_parser(main: Callable[[list[str]], object]) -> argparse.ArgumentParser:
-    """Return the parser of a command, which it makes when it is asked for help.
+    """Return the parser that a command makes when it is run with ``--help``.
 
     Raises:
-        ClientError: it has none.
+        ClientError: the command makes no parser.
     """
     with collecting_parsers() as found:
         try:
@@ -111,7 +111,10 @@ def _words_of(command: str, parser: argparse.ArgumentParser) -> Iterator[Words]:
 
 
 def _quoted(text: str) -> str:
-    """Return a text in single quotes, for all three shells."""
+    """Return a text in single quotes, in a form that all three shells accept.
+
+    Backslashes are dropped, ' becomes a typographic quote, and white space becomes one space.
+    """
     plain = " ".join(text.split()).replace("\\", "").replace("'", "’")
     return f"'{plain}'"
 

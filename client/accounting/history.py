@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def show_history(
     job: int | None, *, follow: bool = False, since: float | None = None, as_json: bool = False
 ) -> int:
-    """Print events; return the exit code.
+    """Print events of the history; return the exit code.
 
     Args:
         job: only events of this job; None for all that the user may see.
@@ -73,7 +73,9 @@ def show_history(
 def _new_events(
     link: Connection, job: int | None, since: float | None
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield events from a time on; of a job, all of its events if there is no time."""
+    """Yield events from a time on, and new ones as they happen.
+
+    Without a time, begin with the first event of the job, or, without a job, with new events."""
     start: dict[str, Any] = {"since": since}
     if since is None and job is not None:
         start = {"after": 0}

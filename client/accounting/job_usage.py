@@ -23,7 +23,7 @@ def job_records(
     Args:
         jobs: as ``jobstat --json`` shows them.
         phases: of these jobs, in order of time. A phase without an end continues.
-        now: the time until which phases count that continue, seconds since the epoch.
+        now: seconds since the epoch; a phase that continues counts up to this time.
     """
     by_job: dict[int, list[Record]] = {}
     for phase in phases:
@@ -67,9 +67,10 @@ def _seconds(phase: Mapping[str, Any]) -> float:
 
 
 def efficiency(phases: Iterable[Mapping[str, Any]], speedup: str) -> float | None:
-    """Return the work per processor-second, by the stated speedup; None without any use.
+    """Return the efficiency of a job: its work per processor-second; None if it used none.
 
-    It is 1 for linear speedup. Pauses of resizes count as work.
+    The work is computed from the speedup model that the job stated, so the efficiency is 1 for
+    linear speedup. Pauses of resizes count as work.
     """
     model = parse_speedup(speedup)
     used = work = 0.0
@@ -93,10 +94,11 @@ def sizes_text(record: Mapping[str, Any], *, most: int = 4) -> str:
 
 
 def sums(records: Iterable[Record], by: str, since: float | None, until: float) -> list[Record]:
-    """Add up jobs and processor-seconds for each user, account, name, state or day.
+    """Return the sums of jobs and processor-seconds for each value of the field ``by``.
 
-    Only use between two times counts. With ``day``, each phase is split at midnight, and a job
-    counts on each day on which it had processors.
+    The field is user, account, name, state or day. Only use from ``since`` to ``until`` counts.
+    By day, each phase is split at midnight, and a job counts on each day on which it had
+    processors.
     """
     found: dict[Any, Record] = {}
     waits: dict[Any, list[float]] = {}
@@ -139,13 +141,13 @@ _SWF_FIELDS = 18
 
 
 def swf_lines(records: Sequence[Record], processors: int) -> Iterator[str]:
-    """Yield jobs that have ended and have run as lines of the Standard Workload Format.
+    """Yield a line of the Standard Workload Format for each ended job that has run.
 
     The number of allocated processors is the mean over time, because the format knows no resizes.
 
     Args:
-        records: of jobs.
-        processors: of the cluster.
+        records: as `job_records` returns them.
+        processors: the number of processors of the cluster.
     """
     ended = [r for r in records if r["end"] is not None and r["phases"] and r["run_s"] > 0]
     ended.sort(key=lambda record: (record["submit"], record["id"]))

@@ -114,7 +114,7 @@ def _show(options: argparse.Namespace) -> int:
 def _records(
     link: Connection, options: argparse.Namespace, since: float | None
 ) -> tuple[list[dict[str, Any]], bool, float]:
-    """Return the records of the wanted jobs, whether they are complete, and the server's time."""
+    """Return the records of the wanted jobs, whether none is missing, and the server's time."""
     selected = selection_fields(options)
     if not (options.ids or options.all_users or "users" in selected):
         selected["users"] = [own_name()]

@@ -64,11 +64,11 @@ def statistics(
     """Compute the statistics of a period from the server's answers.
 
     Args:
-        nodes: the answer about nodes.
-        jobs: that have not ended, or ended since then.
-        phases: the answer about phases since then.
-        since: seconds since the epoch.
-        now: seconds since the epoch.
+        nodes: the server's answer about nodes.
+        jobs: the jobs that have not ended, and those that ended after ``since``.
+        phases: the server's answer about phases after ``since``.
+        since: beginning of the period, in seconds since the epoch.
+        now: end of the period, in seconds since the epoch.
     """
     known = {job["id"] for job in jobs}
     rows = [phase for phase in phases["phases"] if phase["job"] in known]

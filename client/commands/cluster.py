@@ -61,7 +61,7 @@ def _parser() -> Parser:
 
 
 def _report_errors(act: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
-    """Run an action; errors of the identity become errors of the command."""
+    """Run an action and return its exit code; errors of the identity become ClientErrors."""
     from pliant.protos.daemons.private_paths import UntrustedPathError
     from pliant.protos.identity.identity_errors import IdentityError, IdentityNameError
 

@@ -126,7 +126,11 @@ def _token(options: argparse.Namespace) -> int:
 
 
 def _check_unused(node: AdmittedNode | None, role: Role, now: float) -> None:
-    """Check that no node or login agent that can still connect has this name."""
+    """Check that a node or login agent, if there is one, can no longer connect.
+
+    Raises:
+        ClientError: its certificate is still valid; the text says how to revoke it.
+    """
     if node is not None and node.revoked_at is None and now < node.ends:
         raise ClientError(
             f"{role} {node.name} has joined already (its certificate is valid until "
@@ -247,7 +251,7 @@ def _revoke(options: argparse.Namespace) -> int:
 
 
 def _existing(directory: Path) -> Path:
-    """Check that a directory contains an identity, and return it."""
+    """Check that a directory contains the identity of a cluster, and return the directory."""
     from pliant.protos.identity.cluster_files import load_identity
 
     load_identity(directory)

@@ -61,7 +61,7 @@ class Browser:
         self._arrived.set()
 
     async def take(self) -> bytes:
-        """Wait for messages and return them; nothing when the stream has ended."""
+        """Wait for messages and return them joined; empty when the stream has ended."""
         await self._arrived.wait()
         self._arrived.clear()
         taken, self._waiting, self._bytes = b"".join(self._waiting), [], 0
@@ -166,7 +166,10 @@ class Feed:
         self._changed.set()
 
     async def _publish(self) -> None:
-        """Send changes to browsers: gathered, encoded once, and at least every `TICK_S`."""
+        """Send changes to all browsers until cancelled.
+
+        Changes within `GATHER_S` become one message. Without changes, one is sent every `TICK_S`.
+        """
         while True:
             try:
                 await asyncio.wait_for(self._changed.wait(), TICK_S)
@@ -182,7 +185,7 @@ class Feed:
                 browser.put(message)
 
     async def _forecast(self) -> None:
-        """Ask the daemon for expected starts while jobs wait and browsers are there."""
+        """Ask the daemon for expected starts while jobs wait and browsers are connected."""
         loop, seen = asyncio.get_running_loop(), -1
         while True:
             await asyncio.sleep(FORECAST_S)

@@ -22,7 +22,7 @@ SAME_MOMENT_S = 0.001
 
 @dataclass(slots=True)
 class Segment:
-    """A time in which a job held the same processors. ``end`` is None while it does."""
+    """A period in which a job held the same processors; ``end`` is None until it has ended."""
 
     start: float
     end: float | None
@@ -53,12 +53,12 @@ class JobTrack:
 
     @property
     def held(self) -> frozenset[int]:
-        """Return the processors that it holds now."""
+        """Return the processors that the job holds now; empty if it holds none."""
         last = self.segments[-1] if self.segments else None
         return last.processors if last is not None and last.end is None else frozenset()
 
     def hold(self, processors: Iterable[int], time: float) -> None:
-        """Set the processors that it holds from a time on."""
+        """Set the processors that the job holds from a time on."""
         wanted = frozenset(processors)
         if wanted == self.held:
             return
@@ -71,7 +71,7 @@ class JobTrack:
             self.segments.append(Segment(time, None, wanted))
 
     def forget(self, before: float) -> None:
-        """Drop what it held before a time, and marks of that time."""
+        """Drop segments that ended before a time, and marks older than this time."""
         old = itertools.takewhile(lambda s: s.end is not None and s.end < before, self.segments)
         del self.segments[: sum(1 for _ in old)]
         old_marks = itertools.takewhile(lambda mark: mark[0] < before, self.marks)
@@ -106,7 +106,10 @@ class JobTracks:
         return found
 
     def adopt(self, row: Mapping[str, Any]) -> None:
-        """Take what the history in this window does not say from the row of a job."""
+        """Update a job's track from its row in the list of jobs.
+
+        The row has values that the history in this window of time may lack.
+        """
         track = self.track(int(row["id"]))
         had = bool(track.held)
         track.name, track.user = str(row["name"]), str(row["user"])
@@ -120,9 +123,10 @@ class JobTracks:
         self._count(track, had)
 
     def drop_ended(self, before: float) -> list[int]:
-        """Forget jobs that ended before a time, and what running ones held then; return the jobs.
+        """Forget jobs that ended before a time; return their ids.
 
-        A job may run and be resized for months, and each message about it has all its sizes.
+        Of other jobs, segments before this time are dropped: a job may run and be resized for
+        months, and each message about it has all its segments.
         """
         for track in self.by_job.values():
             track.forget(before)
@@ -132,7 +136,10 @@ class JobTracks:
         return old
 
     def _count(self, track: JobTrack, had: bool) -> None:
-        """Give a job its colour when it starts: the one that the fewest running jobs have."""
+        """Count the jobs of each colour, and give a job that starts the least used one.
+
+        ``had`` says whether the job held processors before the change to its track.
+        """
         has = bool(track.held)
         if has and track.hue is None:
             order = [(track.id * 3 + step * 7) % HUES for step in range(HUES)]

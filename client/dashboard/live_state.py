@@ -178,7 +178,10 @@ class LiveState:
         }
 
     def take_changes(self) -> dict[str, Any]:
-        """Return what has changed since the last call; without ``jobs`` and so on if nothing."""
+        """Return the header, with the changes since the last call.
+
+        A key such as ``jobs`` or ``nodes`` is missing if nothing of it has changed.
+        """
         changes = self.header()
         jobs = [
             self.job(self.tracks.by_job[number])

@@ -47,7 +47,7 @@ class ServerRequests:
             self._link.close()
 
     def read(self, op: str, job: int) -> dict[str, Any]:
-        """Return the answer to a request about a job, perhaps one of the last second.
+        """Return the answer to a request about a job, which may be up to `CACHE_S` seconds old.
 
         Raises:
             ClientError: the daemon refuses, or does not answer.

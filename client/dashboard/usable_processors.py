@@ -1,8 +1,8 @@
 """Compute the number of usable processors over time from the history of the nodes.
 
-No input or output. The history says when a node changed its state. What a node was before its first
-line follows from that line: a node that registers was not there, and a change to another state than
-UP means that it was UP.
+No input or output. The history says when a node changed its state. The state of a node before its
+first event follows from that event: if the node registers, it did not exist before, and if it
+changes to another state than UP, it was UP before.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class UsableProcessors:
             self._slots[name] = int(data["slots"])
 
     def set_nodes(self, nodes: Iterable[Mapping[str, Any]]) -> None:
-        """Set the present nodes, with the state of those that the history does not name."""
+        """Set the slots of the present nodes.
+
+        A node without an event so far is taken to have always been in its present state.
+        """
         for node in nodes:
             name = str(node["name"])
             self._slots[name] = int(node.get("slots") or 0)
@@ -53,7 +56,10 @@ class UsableProcessors:
                 self._assumed.add(name)
 
     def steps(self, since: float) -> list[tuple[float, int]]:
-        """Return times and the number of usable processors from each on, the first at ``since``."""
+        """Return pairs of a time and the number of usable processors from then on.
+
+        The first time is ``since``.
+        """
         level, changes = 0, []
         for name, known in self._changes.items():
             slots = self._slots.get(name, 0)

@@ -143,7 +143,11 @@ class Dashboard:
     def _checked(
         self, handle: Handler, *, acts: bool | None = None
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler that first checks session, origin and, for effects, the header."""
+        """Return a handler that checks a request first, and turns errors into responses.
+
+        Each request needs a session and its key; requests other than GET have further checks.
+        With ``acts``, the session must be one that may act.
+        """
 
         async def checked(request: Request) -> Response:
             try:

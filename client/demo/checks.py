@@ -93,7 +93,10 @@ class SharedMemory:
         self._next = 0.0
 
     def note(self, *, now: bool = False) -> None:
-        """Remember the segments that the demo's processes have mapped; may be called often."""
+        """Remember the segments that the demo's processes have mapped.
+
+        May be called often: unless ``now`` is true, it does nothing soon after the last time.
+        """
         if now or time.monotonic() >= self._next:
             self._seen |= segments_of(processes_naming(self._directory)) - self._before
             self._next = time.monotonic() + self._EVERY_S

@@ -29,7 +29,7 @@ class Snapshot:
     events: list[dict[str, Any]] = field(default_factory=list)
 
     def job(self, number: int) -> dict[str, Any]:
-        """Return a job by its id; empty if it is not there yet."""
+        """Return a job by its id; empty if the snapshot does not have it yet."""
         return next((job for job in self.jobs if job["id"] == number), {})
 
 

@@ -275,7 +275,10 @@ def fields_of(shown: Sequence[Shown]) -> tuple[str, ...]:
 
 
 def columns_of(answer: dict[str, Any], fields: Sequence[str]) -> dict[str, Sequence[Any]]:
-    """Return the values of the jobs of an answer: rows of values, or of an older server objects."""
+    """Return the values of all jobs in an answer, by field.
+
+    The answer has a row of values for each job, or an object if an older server sent it.
+    """
     if "rows" not in answer:
         return {name: [job.get(name) for job in answer["jobs"]] for name in fields}
     if not answer["rows"]:
@@ -289,10 +292,10 @@ def jobs_table(
     """Return jobs as a table.
 
     Args:
-        jobs: their values.
+        jobs: the values of all jobs, by field.
         now: the time by the clock of the server, seconds since the epoch.
         shown: the columns.
-        every: whether columns are shown, too, of which no job has a value.
+        every: whether to show also optional columns for which no job has a value.
         heads: whether the first line has the names of the columns.
     """
     wanted = [
@@ -308,7 +311,10 @@ def jobs_table(
 
 
 def _cut(cells: Sequence[object], width: int) -> Sequence[object]:
-    """Return cells with a fixed width; a negative width is a maximum."""
+    """Return cells cut and padded to a width.
+
+    With a negative width, they are cut but not padded. With 0, they are unchanged.
+    """
     if not width:
         return cells
     cut = [shorten(str(cell), abs(width)) for cell in cells]

@@ -25,7 +25,7 @@ def on_hosts(
     """Do some work on hosts, several at once.
 
     Args:
-        hosts: what `work` gets, by the name of the host.
+        hosts: the argument of `work` for each host, by the name of the host.
         work: the work; may raise HostError.
         done: called in this thread when a host is done, with the result or the error.
         at_once: the most hosts at a time.

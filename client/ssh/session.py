@@ -107,7 +107,7 @@ class SshSession:
             step: what the command is for, for messages.
             stdin: its input.
             stdout: where its output goes; None to return it.
-            timeout_s: the longest time without an end of the command.
+            timeout_s: seconds within which the command must end.
 
         Raises:
             HostError: the connection broke, or the command did not end in time.
@@ -142,7 +142,7 @@ class SshSession:
         """Run a command that must end with 0, and return its output.
 
         Raises:
-            HostError: also if the command ended with another code.
+            HostError: as `run`, and if the command ended with another code.
         """
         done = self.run(command, step=step, **more)
         if done.code:

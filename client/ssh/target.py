@@ -47,7 +47,7 @@ def parse_target(text: str, *, key_file: str = "", known_hosts: str = "") -> Ssh
 
 
 def complete_target(target: SshTarget, config: str = "~/.ssh/config") -> SshTarget:
-    """Return a target without empty fields, apart from those of files.
+    """Return a target with its empty fields filled in; those of files may stay empty.
 
     Of the user's configuration of SSH, HostName, User, Port, IdentityFile and UserKnownHostsFile
     are used.

@@ -30,7 +30,9 @@ _RUNNERS = frozenset({"mpi4py", "cProfile", "trace"})
 
 
 def find_program(word: str, search_path: str, directory: str) -> str:
-    """Return the absolute path of a program, found as by a shell, but scripts also without ``./``.
+    """Return the absolute path of a program that is searched for as by a shell.
+
+    Unlike a shell, this also finds a script ``NAME.sh`` in ``directory`` without ``./``.
 
     Raises:
         UsageError: its name is empty.
@@ -138,7 +140,7 @@ def check_output(field: str, path: str, directory: str) -> str:
     """Return the absolute path of an output file; its directory must exist and be writable.
 
     Raises:
-        SubmitError: it could not be written.
+        SubmitError: the file could not be written.
     """
     absolute = os.path.join(directory, path)
     folder = os.path.dirname(absolute)
@@ -166,7 +168,7 @@ def check_input(path: str, directory: str) -> str:
     """Return the absolute path of an input file; it must exist and be readable.
 
     Raises:
-        SubmitError: it is not.
+        SubmitError: the file is missing or cannot be read.
     """
     absolute = os.path.join(directory, path)
     if "%" in absolute and not os.path.exists(absolute):

@@ -28,7 +28,7 @@ def check_sizes(text: str, prefer: int | None) -> None:
     """Check sizes and the preferred size against the size grammar.
 
     Raises:
-        UsageError: what is wrong with it, and how to write it.
+        UsageError: a size is malformed; the text says how to write it.
     """
     if text.isascii() and text.isdigit() and 0 < len(text) < 6 and int(text) > 0 and prefer is None:
         return  # the usual case needs no grammar
@@ -44,7 +44,7 @@ def check_speedup(text: str) -> str:
     """Check a speedup model, and return it.
 
     Raises:
-        UsageError: what is wrong with it, and how to write it.
+        UsageError: the model is malformed; the text says how to write it.
     """
     if text != "linear":  # the usual case needs no grammar
         from pliant.core.values.speedup import SpeedupError, parse_speedup
@@ -60,7 +60,7 @@ def check_resources(texts: Sequence[str]) -> list[str]:
     """Check the named resources that a job needs; return them as the server expects them.
 
     Raises:
-        UsageError: what is wrong with one, and how to write it.
+        UsageError: a resource is malformed; the text says how to write it.
     """
     if not texts:
         return []  # the usual case imports nothing
@@ -78,7 +78,7 @@ def check_policy(text: str) -> str:
     A time may have units; a bare number is in seconds.
 
     Raises:
-        UsageError: it is no policy.
+        UsageError: the text is no policy.
     """
     if text == "keep":
         return text  # the usual case imports nothing
@@ -98,7 +98,14 @@ def check_policy(text: str) -> str:
 
 
 def check_choices(open_mode: str, grow_if: str | None, bind: str) -> str:
-    """Check values from lists; return how ranks are bound, empty for the default."""
+    """Check options that have a fixed list of values.
+
+    Returns:
+        The value of ``bind`` as the server expects it: empty for the default.
+
+    Raises:
+        UsageError: an option has another value.
+    """
     _check_choice("open_mode", open_mode, OPEN_MODES)
     _check_choice("grow_if", grow_if, (None, *GROW_IF))
     _check_choice("bind", bind, BIND)

@@ -43,7 +43,7 @@ class NodeRows:
 def allocations(events: Iterable[Event], end: float | None = None) -> list[Allocation]:
     """Return the allocations of jobs from their starts, resizes and ends.
 
-    ``end`` ends those that still last; by default, the last event does.
+    Allocations that still last are ended at the time ``end``, by default that of the last event.
     """
     done: list[Allocation] = []
     held: dict[int, Allocation] = {}
@@ -72,9 +72,9 @@ def _closed(allocation: Allocation, end: float) -> list[Allocation]:
 
 
 def node_rows(nodes: Sequence[Mapping[str, Any]], used: Iterable[int] = ()) -> list[NodeRows]:
-    """Return the rows of each node; a node without a position follows the one before.
+    """Return the rows of each node; one without a known first row follows the previous node.
 
-    Processors in use that no node has (of nodes that left) get rows of their own.
+    Processors in ``used`` that no present node has, because their node left, get further rows.
     """
     rows, following = [], 0
     for node in nodes:

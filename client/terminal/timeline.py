@@ -71,7 +71,7 @@ def timeline(
 
 
 def sentence(event: Event) -> str:
-    """Return the data of an event as a phrase; empty if they add nothing to its text."""
+    """Return the data of an event as a phrase; empty if they say no more than its text."""
     data: Mapping[str, Any] = event.get("data") or {}
     kind = event["kind"]
     if kind == "job.started":
