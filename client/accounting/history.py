@@ -75,7 +75,8 @@ def _new_events(
 ) -> Iterator[Mapping[str, Any]]:
     """Yield events from a time on, and new ones as they happen.
 
-    Without a time, begin with the first event of the job, or, without a job, with new events."""
+    Without a time, begin with the first event of the job, or, without a job, with new events.
+    """
     start: dict[str, Any] = {"since": since}
     if since is None and job is not None:
         start = {"after": 0}
