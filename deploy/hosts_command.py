@@ -196,7 +196,10 @@ def _check_table(runs: list[HostRun]) -> str:
 
 
 def _clock(facts: HostFacts) -> str:
-    """Return how far a host's clock is ahead of this machine's, or "good" within the error."""
+    """Return how far a host's clock is ahead of this machine's, such as ``+12 s``.
+
+    Return "good" if the difference is not larger than the error of its measurement.
+    """
     if abs(facts.clock_offset_s) <= facts.clock_error_s:
         return "good"
     return f"{facts.clock_offset_s:+.0f} s"

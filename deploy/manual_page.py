@@ -26,7 +26,7 @@ def make_page(name: str, parser: argparse.ArgumentParser, version: str, summary:
 
 
 def make_plain_page(name: str, version: str, summary: str, body: list[str]) -> str:
-    """Return a page with a head for its body, which is in roff."""
+    """Return a manual page that consists of a head and the given body in roff."""
     lines = [
         f'.TH "{escape(name.upper())}" "{SECTION}" "" "Pliant {escape(version)}" "Pliant"',
         ".SH NAME",

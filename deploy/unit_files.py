@@ -70,7 +70,10 @@ def make_files(roles: Collection[str], installation: Installation) -> list[Insta
 
 
 def fill_in(text: str, installation: Installation) -> str:
-    """Return a template with the values of an installation; lines without a value are left out."""
+    """Return a template with the values of an installation filled in.
+
+    A line is left out if only an empty value was in it.
+    """
     listen = installation.listen
     values = {
         "@PLIANT@": _quote(installation.pliant),
@@ -89,7 +92,7 @@ def fill_in(text: str, installation: Installation) -> str:
 
 
 def _quote(path: str) -> str:
-    """Return a path as a unit file needs it: percent signs and dollars are special there."""
+    """Return a path in the form for a unit file, where percent signs and dollars are special."""
     escaped = path.replace("\\", "\\\\").replace("%", "%%").replace("$", "$$").replace('"', '\\"')
     return f'"{escaped}"' if any(char.isspace() for char in path) else escaped
 

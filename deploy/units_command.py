@@ -90,7 +90,7 @@ def _installation(options: argparse.Namespace) -> Installation:
 
 
 def _write(folder: Path, file: InstalledFile) -> str:
-    """Write a file, and return what was done with it."""
+    """Write a file; return ``written``, ``replaced``, ``unchanged``, or ``kept`` for settings."""
     path = folder / file.path
     try:
         found = path.read_text(encoding="utf-8") if path.exists() else None

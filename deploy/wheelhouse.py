@@ -64,7 +64,10 @@ def _is_metadata(name: str) -> bool:
 
 
 def _needs(metadata: str) -> Iterator[str]:
-    """Yield the distributions that a wheel always needs; conditions depend on the host."""
+    """Yield the distributions that a wheel needs on every host.
+
+    Requirements with a condition are left out.
+    """
     message = email.parser.HeaderParser().parsestr(metadata)
     for line in message.get_all("Requires-Dist", []):
         if ";" not in line:
@@ -78,9 +81,9 @@ def pack_wheels(folder: str, wheels: Mapping[str, str], *, compiled: bool = Fals
 
     Args:
         folder: of the wheels.
-        wheels: those that are packed.
-        compiled: add their modules as this Python compiles them, so that not every host has to:
-            that takes two thirds of an installation.
+        wheels: the names of the wheels to pack.
+        compiled: whether to add their modules as compiled by this Python, so that hosts need not
+            compile them, which takes two thirds of an installation.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -99,7 +102,7 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _compile_wheels(folder: str, wheels: Collection[str]) -> bytes:
-    """Return an archive of the compiled modules of wheels, by the path of the source."""
+    """Return a zip archive of compiled modules, each under the path of its source in a wheel."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as made:
         for wheel in wheels:
@@ -112,7 +115,10 @@ def _compile_wheels(folder: str, wheels: Collection[str]) -> bytes:
 
 
 def _compile(name: str, source: bytes) -> bytes:
-    """Return a module in the form of PEP 552, whose validity does not depend on file times."""
+    """Return a module compiled in the form of PEP 552, which does not depend on file times.
+
+    The result is empty if the source cannot be compiled.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the sources of others
@@ -125,7 +131,7 @@ def _compile(name: str, source: bytes) -> bytes:
 
 
 def default_requirement() -> str:
-    """Return what pip needs to make a wheel of this Pliant: its checkout, or its version."""
+    """Return what pip can make a wheel of this Pliant from: its checkout, or ``NAME==VERSION``."""
     found = distribution(PLIANT)
     origin = json.loads(found.read_text("direct_url.json") or "{}")
     url = urlparse(str(origin.get("url", "")))

@@ -21,7 +21,11 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def make_account(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Make a system account whose home is the state folder, if it does not exist."""
+    """Make a system account if it does not exist, and note it in the record of this host.
+
+    Args:
+        arguments: ``account``, its ``home``, and ``prefix``.
+    """
     name = arguments["account"]
     if has_account(name):
         return {}
@@ -37,7 +41,7 @@ def make_account(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any
 
 
 def has_account(name: str) -> bool:
-    """Return whether there is an account."""
+    """Return whether this host has an account with this name."""
     try:
         pwd.getpwnam(name)
     except KeyError:
@@ -46,7 +50,7 @@ def has_account(name: str) -> bool:
 
 
 def find_user(account: str) -> pwd.struct_passwd:
-    """Return the entry of an account.
+    """Return the entry of an account in the user database.
 
     Raises:
         HostError: there is no such account.
@@ -60,7 +64,10 @@ def find_user(account: str) -> pwd.struct_passwd:
 
 
 def run_as(account: str) -> dict[str, Any]:
-    """Return arguments of `subprocess` that make a child run as an account."""
+    """Return arguments of `subprocess` that make a child run as an account.
+
+    The result is empty if this process runs as the account already.
+    """
     user = find_user(account)
     if user.pw_uid == os.geteuid():
         return {}
@@ -69,7 +76,7 @@ def run_as(account: str) -> dict[str, Any]:
 
 
 def environment(arguments: dict[str, Any]) -> dict[str, str]:
-    """Return the variables of a daemon or a command of Pliant on this host."""
+    """Return the environment of a daemon or a command of Pliant on this host."""
     return {
         "PATH": PATH,
         "HOME": find_user(arguments["account"]).pw_dir,
@@ -80,9 +87,18 @@ def environment(arguments: dict[str, Any]) -> dict[str, str]:
 
 
 def run_command(arguments: dict[str, Any], payload: BinaryIO) -> dict[str, Any]:
-    """Run a command as an account, with the payload as its input; return its output.
+    """Run a command as an account, with the payload as its input.
 
-    With ``retry_s``, a command that fails is tried again for this long.
+    Args:
+        arguments: ``argv``, ``account``, ``state`` and ``run``; optionally ``as_root``, ``retry_s``
+            (seconds during which a command that fails is tried again) and ``may_fail``.
+        payload: the input of the command.
+
+    Returns:
+        The exit ``code`` and ``stdout``.
+
+    Raises:
+        HostError: the command failed, and ``may_fail`` is not set.
     """
     as_root = arguments.get("as_root", False)
     content, deadline = payload.read(), time.monotonic() + arguments.get("retry_s", 0)
@@ -124,7 +140,7 @@ def check(argv: list[str]) -> None:
 
 
 def _end_of(output: bytes) -> str:
-    """Return the end of an output, where its error is."""
+    """Return the end of an output as text, because errors are usually printed last."""
     return output[-_MAX_SHOWN_BYTES:].decode("utf-8", "replace").strip()
 
 

@@ -67,7 +67,12 @@ def main() -> None:
 
 
 def answer(request: dict[str, Any], payload: BinaryIO) -> dict[str, Any]:
-    """Carry out a request; return ``result``, or ``error`` and ``remedy``."""
+    """Carry out a request; return a record of its ``result``, or of ``error`` and ``remedy``.
+
+    Args:
+        request: the name of the ``operation``, and its ``arguments``.
+        payload: the bytes that follow the request.
+    """
     os.environ["PATH"] = PATH
     # Hosts may have a strict umask for root, but the daemons must enter folders that root makes.
     os.umask(0o022)

@@ -34,7 +34,10 @@ def run_server_command(arguments: dict[str, Any], payload: BinaryIO) -> dict[str
 
 
 def list_nodes(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Return state and used slots of each node; none if the server does not answer."""
+    """Return ``nodes``, which has state and used slots of each node by name.
+
+    It is empty if the server does not answer.
+    """
     words = ["nodestat", "--json"]
     done = run_server_command({**arguments, "words": words, "may_fail": True}, io.BytesIO())
     if done["code"] != 0:
@@ -44,7 +47,11 @@ def list_nodes(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
 
 
 def wait_node(arguments: dict[str, Any], payload: BinaryIO) -> dict[str, Any]:
-    """Wait until the server has a node that is not lost."""
+    """Wait until the server lists a node as present, and return its ``state``.
+
+    Raises:
+        HostError: the node is unknown or lost after ``timeout_s``.
+    """
     name, deadline = arguments["node"], time.monotonic() + arguments["timeout_s"]
     while True:
         state = list_nodes(arguments, payload)["nodes"].get(name, ["UNKNOWN", 0])[0]

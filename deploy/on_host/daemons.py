@@ -27,10 +27,14 @@ _TAIL_BYTES = 4096
 def start_daemon(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
     """Start or restart a daemon as a plain process, and wait until it is ready.
 
-    The daemon tells that it is ready in the way of systemd, to a socket of this process.
+    The daemon reports that it is ready to a socket of this process, by the protocol of systemd.
 
     Args:
-        arguments: ``daemon``, its ``argv``, ``account`` and ``log``.
+        arguments: ``daemon``, its ``argv``, ``account`` and ``log``, and the folders ``prefix``,
+            ``state`` and ``run``.
+
+    Returns:
+        The ``pid`` of the daemon.
     """
     old = find_daemons(arguments["prefix"]).get(arguments["daemon"])
     if old is not None:
@@ -45,7 +49,7 @@ def start_daemon(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any
 
 
 def _note_started(arguments: dict[str, Any]) -> None:
-    """Note that a daemon has read the files that were written before."""
+    """Note in the record of this host that a daemon need not be restarted to read its files."""
     with changed_manifest(arguments["prefix"]) as record:
         if arguments["daemon"] in record["to_restart"]:
             record["to_restart"].remove(arguments["daemon"])
@@ -87,7 +91,11 @@ def _wait_until_ready(
 
 
 def wait_connected(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Wait until a daemon has a connection to the port of the server."""
+    """Wait until a daemon has a connection to the port of the server.
+
+    Raises:
+        HostError: it has none after ``timeout_s``.
+    """
     name, port = arguments["daemon"], arguments["port"]
     deadline = time.monotonic() + arguments["timeout_s"]
     while True:
@@ -143,7 +151,7 @@ def stop_daemon(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]
 
 
 def use_systemd(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Apply new units, accounts and folders: what the files of systemd describe."""
+    """Make the accounts and folders that files of systemd describe, and load new units."""
     with changed_manifest(arguments["prefix"]) as record:
         if not has_account(arguments["account"]):
             check(["systemd-sysusers"])

@@ -86,7 +86,10 @@ def _make(folder: str, wheels: dict[str, str], payload: BinaryIO) -> None:
 
 
 def _write_compiled(site: str, content: bytes) -> None:
-    """Write modules that were compiled for this version of Python."""
+    """Write the compiled modules of a zip archive next to their sources in a folder of packages.
+
+    They must have been compiled for this version of Python.
+    """
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for name in archive.namelist():
             source = os.path.join(site, *name.split("/"))
@@ -98,9 +101,9 @@ def _write_compiled(site: str, content: bytes) -> None:
 
 
 def switch_environment(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Point the link `current` to an environment, and remember the one before.
+    """Point the link `current` to an environment, and remember the previous one for a rollback.
 
-    Environments that are neither of them are removed when no process runs from them.
+    All other environments are removed, except those from which a process runs.
     """
     prefix, name = arguments["prefix"], arguments["environment"]
     with changed_manifest(prefix) as record:

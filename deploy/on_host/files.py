@@ -37,7 +37,7 @@ def make_folders(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any
 
 
 def _missing(path: str) -> list[str]:
-    """Return a folder and its parents that do not exist, parents first."""
+    """Return those of a folder and its parents that do not exist, parents first."""
     missing: list[str] = []
     while not os.path.isdir(path):
         missing.insert(0, path)
@@ -52,7 +52,11 @@ def _give(path: str, account: str) -> None:
 
 
 def write_file(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Write one file; remember its digest, and which daemons must read it."""
+    """Write a file; note its digest, and the daemons that must be restarted to read it.
+
+    Args:
+        arguments: ``prefix``, the ``path`` and ``text`` of the file, and ``daemons``.
+    """
     path, text = arguments["path"], arguments["text"]
     with changed_manifest(arguments["prefix"]) as record:
         for parent in _missing(os.path.dirname(path)):

@@ -68,9 +68,10 @@ def read_manifest(prefix: str) -> dict[str, Any] | None:
 
 @contextmanager
 def locked(prefix: str) -> Iterator[None]:
-    """Keep out operations that another administrator starts on this host at the same time.
+    """Within this context, keep out operations of other administrators on this host.
 
-    The first operation of all makes the folder, and has no lock.
+    The lock is a file below ``prefix``. The very first operation has no lock, because this folder
+    does not exist yet.
 
     Raises:
         HostError: another operation did not end in time.
@@ -100,7 +101,7 @@ def locked(prefix: str) -> Iterator[None]:
 
 @contextmanager
 def changed_manifest(prefix: str) -> Iterator[dict[str, Any]]:
-    """Yield the record of this host, and save it afterwards, also if the change failed."""
+    """Yield the record of this host, to be changed in place; save it, also after an error."""
     with locked(prefix):
         record = read_manifest(prefix)
         if record is None:

@@ -67,7 +67,7 @@ def probe(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
 
 
 def _free_bytes(folder: str) -> int:
-    """Return the free bytes where a folder is or will be."""
+    """Return the free bytes of the file system on which a folder is or will be."""
     while not os.path.isdir(folder) and folder != "/":
         folder = os.path.dirname(folder)
     found = os.statvfs(folder)
@@ -88,7 +88,10 @@ def _interfaces() -> dict[str, str]:
 
 
 def _source_address(server: str) -> str:
-    """Return the own address on the way to the server; empty if there is no way. Sends nothing."""
+    """Return this host's address on the route to the server; empty if there is no route.
+
+    Nothing is sent.
+    """
     try:
         family, kind, *_, address = socket.getaddrinfo(server, 1, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probing:

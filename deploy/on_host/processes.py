@@ -58,7 +58,10 @@ def find_processes(prefix: str) -> list[Process]:
 
 
 def find_daemons(prefix: str) -> dict[str, Process]:
-    """Return the daemons by name. A fork of a daemon has the same command line and is left out."""
+    """Return the daemons by name.
+
+    A fork of a daemon has the same name, because it has the same command line. It is left out.
+    """
     found = [each for each in find_processes(prefix) if each.daemon not in ("", LAUNCHER)]
     pids = {each.pid: each.daemon for each in found}
     return {each.daemon: each for each in found if pids.get(each.parent) != each.daemon}

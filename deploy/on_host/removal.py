@@ -24,10 +24,11 @@ _TARGET = "/etc/systemd/system/pliant.target"
 
 
 def remove_all(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Stop what is left of the daemons, and remove files, folders and the account.
+    """Stop remaining processes of the daemons, and remove files, folders and the account.
 
     Args:
-        arguments: ``prefix``, and the folders ``own`` that only Pliant uses, with all they hold.
+        arguments: ``prefix``, and ``own``: folders that only Pliant uses, which are removed with
+            all that they contain.
     """
     with locked(arguments["prefix"]):
         record = read_manifest(arguments["prefix"])
@@ -74,7 +75,7 @@ def _remove_environments(prefix: str) -> None:
 
 
 def _remove_folders(folders: list[str]) -> list[str]:
-    """Remove folders that were made, deepest first; return those that still hold something."""
+    """Remove folders, deepest first; return those that stay because they are not empty."""
     kept = []
     for folder in sorted(folders, key=len, reverse=True):
         try:

@@ -9,7 +9,11 @@ from pliant.deploy.on_host.host_error import HostError
 
 
 def make_marker(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Make the marker in each folder."""
+    """Make a file, the marker, in each folder.
+
+    Args:
+        arguments: the ``shared`` folders, and ``marker``: the name of the file.
+    """
     for folder in arguments["shared"]:
         path = os.path.join(folder, arguments["marker"])
         try:
@@ -23,7 +27,7 @@ def make_marker(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]
 
 
 def find_marker(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Return the folders in which this host does not see the marker, with the reason."""
+    """Return ``missing``: the reason for each folder in which this host has no marker."""
     missing = {}
     for folder in arguments["shared"]:
         if not os.path.isdir(folder):

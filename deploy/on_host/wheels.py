@@ -31,7 +31,7 @@ class WheelInstaller:
     """Installs wheels into one environment."""
 
     def __init__(self, environment: str, site: str) -> None:
-        """Name the environment and its folder of packages."""
+        """Use an environment; ``site`` is its folder of packages."""
         self._environment, self._site = environment, site
         self._python = os.path.join(environment, "bin", "python")
 

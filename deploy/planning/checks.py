@@ -44,7 +44,7 @@ def find_problems(
         facts: of this host.
         server: facts of the server's host, with which clock and accounts are compared; None if it
             could not be reached.
-        release: that is to be installed; None if nothing is.
+        release: the release to be installed; None if none is.
     """
     found = [
         *_python(facts),
@@ -97,7 +97,7 @@ def uses_systemd(cluster: Cluster, facts: HostFacts) -> bool:
 
 
 def _units(cluster: Cluster, host: Host, facts: HostFacts) -> Iterator[Problem]:
-    """Yield settings that the units of systemd do not have."""
+    """Yield a problem if the hosts file has folders or an account other than the systemd units."""
     if not uses_systemd(cluster, facts):
         return
     default = Folders(prefix=host.folders.prefix)
@@ -129,7 +129,7 @@ def _network(cluster: Cluster, host: Host, facts: HostFacts) -> Iterator[Problem
 
 
 def _is_elsewhere(address: str, facts: HostFacts) -> bool:
-    """Return whether an IPv4 address is that of another host; a name may be any."""
+    """Return whether an IPv4 address belongs to another host; False for all host names."""
     words = address.split(".")
     is_numeric = len(words) == 4 and all(word.isdecimal() for word in words)
     return is_numeric and address not in facts.interfaces.values()

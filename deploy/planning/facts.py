@@ -80,10 +80,16 @@ def parse_facts(
     clock_error_s: float,
     not_shared: Mapping[str, str],
 ) -> HostFacts:
-    """Return the facts in the answer of a host.
+    """Return the facts of a host.
+
+    Args:
+        record: the result of its probe.
+        clock_offset_s: seconds by which its clock is ahead of this machine's.
+        clock_error_s: the largest error of this offset.
+        not_shared: folders that are not those of the server's host, each with the reason.
 
     Raises:
-        ValueError: the answer does not have the form of this version.
+        ValueError: the record does not have the form that this version of Pliant expects.
     """
     more = {
         "clock_offset_s": clock_offset_s,

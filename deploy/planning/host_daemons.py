@@ -27,7 +27,7 @@ def daemon_names(cluster: Cluster, host: Host) -> list[str]:
 
 
 def account_arguments(cluster: Cluster, host: Host) -> dict[str, Any]:
-    """Return the arguments of operations that run something as the account of the daemons."""
+    """Return the arguments that all operations under the account of the daemons need."""
     folders = host.folders
     return {
         "prefix": folders.prefix,
@@ -76,7 +76,7 @@ def _argv(host: Host, name: str, environment: str) -> list[str]:
 
 
 def stop_steps(cluster: Cluster, host: Host, running: Iterator[str] | list[str]) -> Iterator[Step]:
-    """Yield steps that stop daemons, those of nodes first."""
+    """Yield steps that stop the ``running`` daemons, in the reverse of the given order."""
     for name in reversed(list(running)):
         arguments = {**account_arguments(cluster, host), "daemon": name}
         yield Step(f"stop {name}", "stop-daemon", arguments, phase=Phase.START)
@@ -113,7 +113,7 @@ def token_arguments(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 
 def wait_steps(cluster: Cluster, host: Host) -> Iterator[Step]:
-    """Yield steps that wait until the server uses a node again."""
+    """Yield steps that wait until a node is connected and the server lists it as present."""
     port = int(cluster.listen.rpartition(":")[2])
     arguments = {
         "prefix": host.folders.prefix,

@@ -195,7 +195,10 @@ class _Reader:
         return frozenset(Role(word) for word in words)
 
     def _local(self, path: str) -> str:
-        """Return a path on this machine, which may be relative to the file; empty stays empty."""
+        """Return the absolute path of a file on this machine; an empty path stays empty.
+
+        A relative path is relative to the folder of the hosts file.
+        """
         return os.path.join(self._folder, os.path.expanduser(path)) if path else ""
 
     def _folders(self, file: _File, own: _HostEntry, name: str, place: Sequence[str]) -> Folders:
@@ -237,7 +240,7 @@ class _Reader:
 
 
 def _located(message: str) -> tuple[list[str], str]:
-    """Split "Expected `int`, got `str` - at `$.port`" into the key and the text."""
+    """Split "Expected `int`, got `str` - at `$.port`" into the path of the key and the text."""
     text, _, place = message.partition(" - at ")
     key = [word for word in re.split(r"[.\[\]]+", place.strip("`").removeprefix("$")) if word]
     text = text.replace("`", "")
@@ -251,7 +254,7 @@ def _located(message: str) -> tuple[list[str], str]:
 
 
 def _line_of(path: str, place: Sequence[str]) -> int:
-    """Return the line of a key, or of the last of its outer keys that is there; 0 if none is."""
+    """Return the line of a key, or of the innermost key around it in the file; 0 if none."""
     try:
         with open(path, encoding="utf-8") as file:
             node = yaml.compose(file, Loader=yaml.SafeLoader)

@@ -1,4 +1,4 @@
-"""Make the plan of a host: from its facts, and what it should be, to the steps in between."""
+"""Make the plan of a host: the steps from its present facts to the state that it should have."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PlanError(PliantError, code="deployment-plan"):
 
 
 def probe_arguments(cluster: Cluster, host: Host) -> dict[str, object]:
-    """Return what the probe of a host looks at."""
+    """Return the arguments of the operation ``probe`` on a host."""
     files = [*settings_files(cluster, host), *unit_files(cluster, host, "")]
     return {
         "prefix": host.folders.prefix,
@@ -57,8 +57,8 @@ def plan_deployment(
         cluster: the hosts file.
         host: one of its hosts.
         facts: of this host.
-        release: to be installed.
-        upgrade: replace another release.
+        release: the release to be installed.
+        upgrade: whether another release may be replaced.
 
     Raises:
         PlanError: the host has another release, and this is no upgrade.
@@ -87,7 +87,10 @@ def plan_rollback(cluster: Cluster, host: Host, facts: HostFacts) -> Plan:
 
 
 def _is_half_upgraded(cluster: Cluster, host: Host, facts: HostFacts, recorded: str) -> bool:
-    """Return whether a daemon does not run from the recorded environment, as after a failure."""
+    """Return whether a daemon is stopped or runs from another environment than the recorded one.
+
+    This happens if an upgrade has failed half-way.
+    """
     running = {name: daemon.environment for name, daemon in facts.daemons.items()}
     return bool(recorded) and any(
         running.get(name) != recorded for name in daemon_names(cluster, host)
@@ -139,7 +142,10 @@ class _Planner:
             yield Step(f"make system account {account}", "make-account", arguments)
 
     def _folders(self) -> Iterator[Step]:
-        """Make the folders. With systemd, units and tmpfiles make those of the daemons."""
+        """Yield the step that makes folders.
+
+        With systemd, units and tmpfiles make the folders of the daemons.
+        """
         wanted = _wanted_folders(self._cluster, self._host, self._facts.user)
         if self._systemd:
             wanted = wanted[:_COMMON_FOLDERS]

@@ -86,7 +86,7 @@ class Release:
 
 
 def normalise(name: str) -> str:
-    """Return the name of a distribution in the form that compares equal."""
+    """Return the name of a distribution in its normal form, in which equal names are identical."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

@@ -46,10 +46,10 @@ def plan_removal(
         cluster: the hosts file.
         host: one of its hosts.
         facts: of this host.
-        nodes: those that the server has, by name; none if it cannot be asked.
+        nodes: the nodes that the server lists, by name; empty if it cannot be asked.
         removed: names of the hosts from which Pliant is removed.
-        end_jobs: end jobs that run on the hosts.
-        with_server: the server is removed, too, so it need not be told.
+        end_jobs: whether to end jobs that run on the hosts.
+        with_server: whether the server is removed, too, so that it need not be told.
 
     Raises:
         PlanError: jobs run on the host, nodes would lose their server, or the host belongs to
@@ -153,7 +153,7 @@ def _helper_folders(cluster: Cluster) -> list[str]:
 
 
 def _withdrawal(cluster: Cluster, host: Host) -> Iterator[Step]:
-    """Yield the steps after which the server does not know the host any more."""
+    """Yield the steps that make the server forget the host."""
     server = cluster.server
     is_node = Role.NODE in host.roles
     revoke = ["pliant", "cluster", "revoke", host.name, *([] if is_node else ["--login-agents"])]

@@ -33,7 +33,7 @@ class ExpectedFile:
 
 
 def settings_path(host: Host, name: str) -> str:
-    """Return the path of a file of settings."""
+    """Return the path of the file of settings with this name on a host."""
     return os.path.join(host.folders.config, name)
 
 

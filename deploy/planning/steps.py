@@ -19,7 +19,7 @@ class Payload(StrEnum):
 
 
 class Phase(StrEnum):
-    """When a step is done, compared with those of other hosts."""
+    """When a step is carried out, relative to the steps of other hosts."""
 
     #: At any time, on all hosts side by side.
     PREPARE = "prepare"
@@ -58,5 +58,5 @@ class Plan:
 
     @property
     def is_rolling(self) -> bool:
-        """Return whether hosts must take turns with this plan."""
+        """Return whether hosts must carry out this plan in turns, because it restarts daemons."""
         return any(step.is_restart for step in self.steps)

@@ -71,11 +71,11 @@ class AgentSession:
         Args:
             operation: its name in `on_host.agent`.
             arguments: for the operation.
-            payload: what it reads after them.
-            step: what the operation is called in errors.
+            payload: bytes that the operation reads after its arguments.
+            step: the name of the operation in errors.
 
         Raises:
-            HostError: it failed, or the connection broke.
+            HostError: the operation failed, or the connection broke.
         """
         name = step or operation
         if self._session is None:

@@ -31,7 +31,7 @@ from pliant.deploy.wheelhouse import pack_wheels
 
 
 class Mode(StrEnum):
-    """What the command does."""
+    """The task of the command."""
 
     DEPLOY = "deploy"
     UPGRADE = "upgrade"
@@ -42,7 +42,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the administrator wants."""
+    """The command of the administrator: its task, its hosts and its options."""
 
     mode: Mode
     #: The hosts that the command is about.
@@ -176,7 +176,7 @@ class Deployment:
         return Plan(())
 
     def _nodes(self) -> dict[str, NodeUse]:
-        """Return the nodes that the server has; none if it cannot be asked."""
+        """Return the nodes that the server lists, by name; empty if it cannot be asked."""
         server = self._server
         if server.facts is None or "server" not in server.facts.daemons:
             return {}
@@ -204,7 +204,10 @@ class Deployment:
             self._start(run)
 
     def _keep_server_of_failed_hosts(self) -> None:
-        """Do not remove the server if daemons of other hosts may still need it."""
+        """Mark the server's host as failed if another host failed and may still need it.
+
+        Then the server is not removed.
+        """
         failed = [run.name for run in self.runs[1:] if run.has_failed]
         if failed and self._server.is_selected and not self._server.has_failed:
             self._server.fail(
@@ -268,7 +271,11 @@ class Deployment:
         return b""
 
     def _archive(self, wheels: dict[str, str], magic: str) -> bytes:
-        """Return the archive for a host whose compiled modules have a version."""
+        """Return an archive of wheels for a host.
+
+        It has compiled modules, too, if ``magic``, the version of the host's compiled modules, is
+        that of this Python.
+        """
         compiled = magic == MAGIC_NUMBER.hex()
         key = (compiled, *wheels)
         with self._archive_lock:
@@ -278,7 +285,7 @@ class Deployment:
             return self._archives[key]
 
     def _each(self, runs: Sequence[HostRun], work: Callable[[HostRun], None]) -> None:
-        """Do something for several hosts at the same time."""
+        """Do ``work`` for several hosts at the same time."""
         if not runs:
             return
         with ThreadPoolExecutor(self._orders.parallel, "host") as pool:

@@ -40,7 +40,7 @@ class HostRun:
         return bool(self.problems)
 
     def fail(self, failure: HostError) -> None:
-        """Note a failure."""
+        """Add a failure to the problems of the host."""
         self.problems.append(Problem(failure.step, failure.cause, failure.remedy))
 
     def connect_and_probe(self, cluster: Cluster) -> None:
@@ -55,10 +55,10 @@ class HostRun:
             self.fail(failure)
 
     def carry_out(self, step: Step, payload: bytes) -> dict[str, Any]:
-        """Carry out a step on this host.
+        """Carry out a step on this host, count it, and return its result.
 
         Raises:
-            HostError: it failed.
+            HostError: the step failed.
         """
         result = self.session.call(step.operation, step.arguments, payload, step=step.text)
         self.done += 1

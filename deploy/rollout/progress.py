@@ -19,7 +19,7 @@ class ProgressView(Protocol):
     """Receives what happens, from any thread."""
 
     def begin(self, host: str, steps: int) -> None:
-        """Note that a plan of a host is carried out."""
+        """Note that a host begins to carry out its plan."""
 
     def step(self, host: str, text: str) -> None:
         """Note that a step begins."""
