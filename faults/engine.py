@@ -70,7 +70,7 @@ class Trigger:
         return 0 if "drop" in actions else 2 if "double" in actions else 1
 
     def write(self) -> None:
-        """Raise ENOSPC while the disk of this process counts as full."""
+        """Raise OSError (ENOSPC) while a ``full-disk`` order of this process is in effect."""
         if time.monotonic() < self._disk_full_until:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

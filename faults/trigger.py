@@ -15,7 +15,7 @@ class _Trigger(Protocol):
         """
 
     def write(self) -> None:
-        """Fail if the disk of this process counts as full."""
+        """Raise OSError (ENOSPC) while a ``full-disk`` order of this process is in effect."""
 
     def identify(self, **who: object) -> None:
         """Set properties of this process, by which orders select processes."""
@@ -62,10 +62,10 @@ def message(name: str) -> range:
 
 
 def writing() -> None:
-    """Announce a write to the disk, which may have been ordered to be full.
+    """Fail like a full disk if an order says so; call this before each write to the disk.
 
     Raises:
-        OSError: the disk counts as full (ENOSPC).
+        OSError: a ``full-disk`` order is in effect (ENOSPC).
     """
     if _trigger is not None:
         _trigger.write()
