@@ -104,8 +104,8 @@ def load(
 
     Args:
         path: of the file; None if there is none.
-        given: on the command line.
-        defaults: of this node, in place of those of the program.
+        given: the settings of the command line.
+        defaults: default values for this node, used instead of those of the program.
     """
     data = {**(defaults or {}), **(_read(path) if path is not None else {}), **given}
     if "slots" not in data and isinstance(data.get("cpus"), str) and data["cpus"]:

@@ -1,6 +1,6 @@
-"""The address and roots with which applications on a node with a certificate connect.
+"""The server address and root certificates for applications on a node with a certificate.
 
-Both are in files of the folder of each world, because they may change while the world runs.
+Both are written into the folder of each world, because they may change while the world runs.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class CertificateLink:
         self._renewal: CertificateRenewal | None = None
 
     def address(self) -> str:
-        """Return the next HOST:PORT to try; after the last one, it begins again.
+        """Return the next HOST:PORT to try; after the last one, start again with the first.
 
         Raises:
             OSError: the identity cannot be used; the text says why.

@@ -195,7 +195,11 @@ class Controller:
         return any(map(confirmed_heartbeat.is_limited, self._worlds.values()))
 
     def on_contact(self, at: float) -> None:
-        """Tell the shims that the server received what was sent at ``at``, in monotonic seconds."""
+        """Tell the shims that the server has confirmed a heartbeat.
+
+        Args:
+            at: when the heartbeat was sent, in seconds of the monotonic clock.
+        """
         confirmed_heartbeat.send_contact(self._worlds.values(), at)
 
     def on_access(self, access: ApplicationAccess | None, roots: bytes | None = None) -> None:

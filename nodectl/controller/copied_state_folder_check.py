@@ -21,7 +21,10 @@ logger = logging.getLogger("pliant.nodectl")
 
 
 def own_world_folders(folder: Path) -> Iterator[WorldFolder]:
-    """Yield the worlds of a node; remove those that run for another folder, but end no process."""
+    """Yield the worlds of a node; remove those that are copies and run for another folder.
+
+    The processes of a removed world belong to the other folder and are not ended.
+    """
     for spool in world_folders(folder):
         other = None if _has_ended(spool) or _is_by_helper(spool) else other_owner(spool)
         if other is None:
@@ -37,7 +40,7 @@ def own_world_folders(folder: Path) -> Iterator[WorldFolder]:
 
 
 def other_owner(spool: WorldFolder) -> Path | None:
-    """Return the other folder for which the processes of a world run, or None."""
+    """Return the other folder for which a world's processes run; None if there is no other."""
     node, shim = spool.directory.parent.parent, spool.shim()
     subreaper = shim.pid if shim is not None and shim.alive() else None
     held = procfs.open_folders(subreaper) if subreaper is not None else []
@@ -72,7 +75,11 @@ def _has_ended(spool: WorldFolder) -> bool:
 
 
 def _is_by_helper(spool: WorldFolder) -> bool:
-    """Return whether the root helper started the world: it has one controller, the one here."""
+    """Return whether the root helper started the world.
+
+    The root helper serves only the controller of its own node, so such a world cannot belong to
+    another folder.
+    """
     with suppress(*UNREADABLE):
         return spool.request().by_helper
     return False

@@ -49,10 +49,11 @@ class ProcessWatch:
 
 
 def watch_process(pid: int, call: Callable[[], None]) -> ProcessWatch | None:
-    """Call a function when a process ends; if it has ended already, soon.
+    """Call a function when a process ends; if the process has ended already, call it soon.
 
     Returns:
-        The watch; None if the process has ended already or cannot be watched.
+        The watch. None if the process has ended already, or if it cannot be watched; in the second
+        case the function is never called.
     """
     try:
         return ProcessWatch(pid, call)
@@ -94,7 +95,7 @@ class LocalWorld:
         return not self.cleaning_up if self.shim is None else self.shim.pid == pid
 
     def record_shim(self) -> None:
-        """Save which process is the shim, if there was no record of it."""
+        """Save which process is the shim, unless there is a record of the shim already."""
         if self.shim_unknown and self.shim is not None:
             self.shim_unknown = False
             with suppress(OSError):  # then the next controller also waits for the shim
@@ -106,16 +107,20 @@ class LocalWorld:
         return len(self.exits) == len(self.request.ranks)
 
     def is_last_claim(self, exits: Iterable[SpooledExit]) -> bool:
-        """Return whether ``exits`` are the last ones of a world that runs as another user.
+        """Return whether the root helper started this world and ``exits`` are the last missing.
 
-        A user can take over the own shim with a debugger and invent exits. So the processors of
-        such a world are freed only when the root helper has seen its last process end.
+        The shim of such a world runs as the job's user, who can control it with a debugger and make
+        it report invented exits. So the processors of the world are freed only when the root helper
+        has seen its last process end.
         """
         known = self.exits.keys() | {end.rank for end in exits}
         return self.helper is not None and len(known) == len(self.request.ranks)
 
     def may_have_finished(self) -> bool:
-        """Return whether all local ranks have saved exits; True also if these cannot be read."""
+        """Return whether all local ranks have saved exits.
+
+        True also if another version of Pliant has saved the exits, which then cannot be read.
+        """
         try:
             return len(self.spool.exits()) == len(self.request.ranks)
         except ProtocolError:

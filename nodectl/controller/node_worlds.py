@@ -110,7 +110,7 @@ class NodeWorlds:
             await listener.close()
 
     async def raise_if_unreadable(self) -> NoReturn:
-        """Wait until the files of a world turn out to be unreadable.
+        """Wait until the files of a world are found to be unreadable, then raise the error.
 
         Raises:
             ProtocolError: a world here needs another version of Pliant; it continues to run.
@@ -120,7 +120,7 @@ class NodeWorlds:
         raise self._unreadable_error
 
     def without_shim(self) -> list[LocalWorld]:
-        """Return the worlds of this account that wait for their shim."""
+        """Return the worlds that the launcher has to run and that have no shim yet."""
         return [
             world
             for world in self.by_name.values()
@@ -133,7 +133,7 @@ class NodeWorlds:
             self._kill_watcher.order(world, list(order.processors), order.grace_s)
 
     def kill_job(self, job: int, reason: str) -> None:
-        """End all ranks of a job that have a shim, at once."""
+        """Kill all ranks of a job without a grace time, except in worlds that have no shim."""
         for world in list(self.by_name.values()):
             if world.request.job == job and world.shim is not None and not world.ended:
                 self._kill_watcher.order(world, [], 0, reason)
@@ -184,7 +184,7 @@ class NodeWorlds:
             self._stop_unreadable(error)
 
     def _stop_unreadable(self, error: ProtocolError) -> None:
-        """Stop this controller, but no job: only another version can read the files of a world."""
+        """Stop this controller because a world's files are from another version; jobs continue."""
         self._unreadable_error = error
         self._unreadable.set()
 

@@ -53,8 +53,8 @@ class ShimListener:
             name: of the socket.
             on_message: takes each message, and the connection.
             max_line: longest message in bytes.
-            accepts: tells for a user, and the number of open connections of this user, whether
-                another one is accepted. By default only this account may connect.
+            accepts: gets a user id and the number of open connections of that user, returns whether
+                another connection is accepted. By default only this account and root may connect.
         """
         self._path = node / name
         self._on_message = on_message
@@ -123,10 +123,10 @@ class ShimListener:
 
 
 async def _wait_for_peer(writer: asyncio.StreamWriter) -> None:
-    """Wait until a user's shim has read its answers, then a moment longer.
+    """Wait until few answers are unsent, then a moment longer.
 
     Raises:
-        TimeoutError: the shim does not read; the caller closes the connection.
+        TimeoutError: the shim does not read; the connection has been aborted.
     """
     if not writer.is_closing():
         try:

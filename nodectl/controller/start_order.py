@@ -88,8 +88,8 @@ def create_world(
 ) -> LocalWorld:
     """Check an order to start a world and save it in the spool; return the world.
 
-    The secrets of a world that the root helper starts are not saved there: its user could not read
-    them.
+    If the root helper starts the world, the secrets are not saved in the spool, where the job's
+    user could not read them.
 
     Args:
         order: to start a world.
@@ -97,7 +97,7 @@ def create_world(
         folder: of the worlds.
         contact: when the server was last known to hear this node; None if it is not known.
         shares: assigns CPUs and memory of this node.
-        access: how the application connects to the server; None if the order says so.
+        access: how the application connects to the server; None if the order contains that.
         users: starts the world as its user; None if this account starts it.
 
     Raises:
@@ -173,7 +173,7 @@ def make_request(
     boot: str,
     access: ApplicationAccess | None = None,
 ) -> StartRequest:
-    """Return the request to the shim that an order of the server leads to.
+    """Convert the server's order to start a world to the request that its shim reads.
 
     Raises:
         OrderError: no node can carry out the order.

@@ -82,10 +82,11 @@ class MemoryLimits:
         ]
 
     def _is_exceeded(self, key: tuple[int, int], worlds: list[LocalWorld], resident: int) -> bool:
-        """Adapt the limit of a job to its ranks; return whether the job exceeds it.
+        """Adapt the limit of a job to its present ranks; return whether the job exceeds it.
 
-        The limit is lowered only as far as the job keeps it: if ranks of a job that ends exit one
-        after the other, the last ones must not be ended for memory that the others had left them.
+        The limit is lowered only when the job uses no more than the lower limit allows. Otherwise
+        the last ranks of a job that ends would be ended for memory that earlier ranks had left to
+        them.
         """
         ranks = sum(len(world.live_processors) for world in worlds)
         wanted = worlds[0].request.memory_per_rank_bytes * ranks

@@ -1,6 +1,6 @@
 """Read the worlds of an earlier controller from the spool, and end those without a shim.
 
-Shims that are alive call the new controller, which then continues their worlds.
+Shims that still run connect to the new controller, which then continues their worlds.
 """
 
 from __future__ import annotations
@@ -194,8 +194,9 @@ async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list
     """End the processes of a world whose shim has ended; return the exits that this added.
 
     Args:
-        world: with the root helper, or with exits that are missing.
-        saved: exits that count when no process of the world is left.
+        world: one that the root helper started, or one of which exits are missing.
+        saved: exits that the shim has reported. If they complete the exits of a world of the root
+            helper, they are added once its last process has ended; otherwise they are ignored.
     """
     if world.is_last_claim(saved):
         await wait_for_last_process(world)
@@ -217,7 +218,7 @@ async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list
 
 
 def _why_memory_ended(world: LocalWorld) -> str:
-    """Return that the job ran out of memory; empty if it did not.
+    """Return the reason to report if the job ran out of memory; empty if it did not.
 
     The kernel kills a rank first. If the rank takes long to end, it may kill the shim, too.
     """

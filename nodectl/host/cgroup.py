@@ -53,7 +53,11 @@ def enter() -> bool:
 
 
 def make_group(folder: str, *, join: bool = False) -> bool:
-    """Make a control group; with ``join``, move this process into it. False if not possible."""
+    """Make a control group, and with ``join`` move this process into it.
+
+    Returns:
+        Whether the group exists and, with ``join``, this process is in it.
+    """
     try:
         os.mkdir(folder, 0o755)
         os.chmod(folder, 0o755)  # whatever the umask is: users read counts in groups of root
@@ -185,7 +189,8 @@ def sweep() -> None:
 def sweep_jobs() -> None:
     """Remove the control groups of jobs in which no process is left.
 
-    The last process of a killed shim may have been there when the group should have been removed.
+    Such a group exists if a process of a killed shim was still in it when it should have been
+    removed.
     """
     where = base("memory")
     folder = where.folder if where is not None else ""

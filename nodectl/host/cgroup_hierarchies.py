@@ -140,7 +140,7 @@ def base(controller: str) -> Base | None:
 
 
 def find_bases() -> None:
-    """Find out where groups can be made, before the forks of shims, which need to know it."""
+    """Find out where groups can be made, before the first fork; forked shims use the result."""
     for controller in ("", *CONTROLLERS):
         base(controller)
 

@@ -24,7 +24,7 @@ class Description(NamedTuple):
 
 
 class SlotCpus:
-    """The CPUs of this node's slots, and of the cluster's processors that these slots are."""
+    """Maps the slots of this node, and thus its processors in the cluster, to CPUs."""
 
     def __init__(self, slots: int, cpus: str = "") -> None:
         """Assign CPUs to slots.
@@ -57,7 +57,7 @@ def find_cgroup_controllers() -> dict[str, str]:
     """Find out which cgroup controllers this process can use: make and remove a group with each.
 
     Returns:
-        By name, the version such as ``cgroup v1``; empty if the controller cannot be used.
+        For each controller by name, the version, such as ``cgroup v1``; empty if it cannot be used.
     """
     enable_controllers()
     cgroup.sweep()

@@ -66,7 +66,7 @@ class Dynamic:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Formats of a file header, a program header and a dynamic entry, of one class of files."""
+    """Formats of file header, program header and dynamic entry in 32-bit or in 64-bit ELF files."""
 
     header: str
     segment: str

@@ -48,13 +48,13 @@ class MemoryKills:
         return kill_count(self._counter) > self._before
 
     def reason(self) -> str:
-        """Return why a process was killed by a signal that the shim did not send."""
+        """Return the reason to report for a rank killed by a signal that the shim did not send."""
         return self._describe() if self.occurred() else UNKNOWN_KILLER
 
     def reason_of_failure(self) -> str:
-        """Return that a process failed because one that it had started was killed for memory.
+        """Return the reason of a rank that failed because a process it had started was killed.
 
-        Empty if no process was killed for memory.
+        Empty if the kernel has killed no process for memory.
         """
         if not self.occurred():
             return ""
@@ -67,11 +67,11 @@ class MemoryKills:
 
 
 def reason_of_group(group: Base, limit_bytes: int, node: str) -> str:
-    """Return that the kernel killed processes of a job for memory; empty if it has not.
+    """Return the reason to report if the kernel killed a job's processes for memory; else empty.
 
     Args:
         group: the group of a job, whose shim may be one of the killed processes.
-        limit_bytes: memory that the job asked for; the limit of the group is told if it is known.
+        limit_bytes: memory that the job asked for; used if the limit of the group is unknown.
         node: its name.
     """
     file = f"{group.folder}/{_FILES[group.version]}"

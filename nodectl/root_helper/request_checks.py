@@ -124,7 +124,7 @@ class RequestVerifier:
         return order, self._find_user(order)
 
     def _known(self) -> dict[str, Any]:
-        """Return what this node knows, by which an order is verified."""
+        """Return, as keyword arguments, the facts of this node that verify an order."""
         return {
             "cluster": self._config.cluster,
             "node": self._config.node,
@@ -209,7 +209,7 @@ def _read_content(handle: int) -> dict[str, Any]:
 def content_of(record: dict[str, Any]) -> LaunchContent:
     """Return the part of a request that the signature covers, as the shim will use it.
 
-    Values of a wrong type give another digest than any order has, or an error.
+    A value of a wrong type either raises an error here or gives a digest that matches no order.
     """
     request = record["request"]
     environment = request["environment"]

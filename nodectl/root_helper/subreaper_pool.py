@@ -74,7 +74,7 @@ class SubreaperPool:
             self._waiting.append(self._ask_for_subreaper())
 
     def start(self, launch: CheckedLaunch, folder: int, request: int) -> ProcessIdentity:
-        """Hand a world over, and return its shim.
+        """Hand a world over to a waiting subreaper, and return the process of its shim.
 
         Args:
             launch: checked and used up.

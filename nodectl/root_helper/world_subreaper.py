@@ -235,7 +235,7 @@ def _remove_shared_memory(world: WorldOrder) -> None:
 
 
 def _reap() -> set[int]:
-    """Reap the children that have ended."""
+    """Reap the children that have ended, and return their process ids."""
     ended = set[int]()
     while True:
         try:

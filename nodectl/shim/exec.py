@@ -318,7 +318,10 @@ def _execute(spec: LaunchSpec) -> NoReturn:
 
 
 def program_paths(name: bytes, environment: dict[bytes, bytes]) -> Iterator[bytes]:
-    """Yield the paths at which a program may be: in the job's PATH, or its own name if a path."""
+    """Yield the paths at which a program may be.
+
+    A name with a slash is the path itself; other names are looked up in the job's PATH.
+    """
     if b"/" in name:
         yield name
         return

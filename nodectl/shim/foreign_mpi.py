@@ -91,10 +91,10 @@ class SingletonDetector:
         ranks: Mapping[int, Rank],
         on_foreign: Callable[[str], None],
     ) -> None:
-        """Start to look at the ranks' libraries, if the world has several ranks.
+        """Start to look at the libraries of the ranks, if an MPI job starts with several ranks.
 
         Args:
-            loop: calls at the times of the looks.
+            loop: runs the timers.
             request: of the world.
             ranks: of this node.
             on_foreign: gets the reason to end the world; called once.
@@ -108,7 +108,7 @@ class SingletonDetector:
             self._next = loop.after(self._interval_s, self._look)
 
     def stop(self) -> None:
-        """Stop, because a rank uses PMI or the world ends."""
+        """Stop looking at the libraries, because a rank uses PMI or the world ends."""
         self._library = None
         if self._next is not None:
             self._next.cancel()

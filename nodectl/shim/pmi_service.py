@@ -60,13 +60,16 @@ class PmiService:
         self._detector = SingletonDetector(loop, self._request, self._ranks, on_foreign)
 
     def stop_detection(self) -> None:
-        """Stop to look for ranks without PMI."""
+        """Stop looking for ranks that start without PMI."""
         if self._detector is not None:
             self._detector.stop()
             self._detector = None
 
     def verdict(self) -> tuple[int, str] | None:
-        """Return exit code and reason for a rank that ends now without having used PMI, if any."""
+        """Return exit code and reason for a rank that ends now without having used PMI.
+
+        None if the rank has loaded no MPI library, as far as is known.
+        """
         return self._detector.verdict() if self._detector is not None else None
 
     def _apply(self, effects: Iterable[Effect]) -> None:

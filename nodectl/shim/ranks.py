@@ -223,7 +223,8 @@ def device_variables(devices: Mapping[str, Sequence[int]]) -> dict[str, str]:
     """Return the environment variables that tell a rank which devices it has.
 
     Args:
-        devices: indices by kind; a kind of the node of which the rank has none is empty.
+        devices: the indices of the rank's devices for each kind of device on the node; empty for a
+            kind of which the rank has none.
     """
     if not devices:
         return {}
@@ -311,10 +312,11 @@ def signal_group(pid: int, number: int) -> bool:
 
 
 def leftovers(ranks: Iterable[Rank], ended: Rank) -> list[int]:
-    """Return the running processes that an ended rank has left; after the last rank, all.
+    """Return the running processes that an ended rank has left behind.
 
-    A process that lost its parent is a child of this process. Its session tells its rank or, if it
-    made its own session, its environment.
+    If no rank runs any more, all remaining processes are returned. A process whose parent has ended
+    becomes a child of the shim. It belongs to the rank in whose session it is or, if it made a
+    session of its own, to the rank that its environment names.
     """
     live = {rank.pid for rank in ranks if rank.runs}
     stats = _running_orphans(live)
@@ -331,8 +333,9 @@ def leftovers(ranks: Iterable[Rank], ended: Rank) -> list[int]:
 def _running_orphans(live: set[int]) -> dict[int, procfs.Stat]:
     """Return the running descendants of this process that belong to no living rank.
 
-    If a process ends during a look, its children may become children of this process after these
-    were listed. So there are none only if a look finds just processes that had ended before it.
+    If a process ends while the process tree is read, its children may become children of the shim
+    after the shim's children were listed. So an empty result is certain only if all orphans that
+    one reading finds had been found in the reading before.
     """
     ended: set[int] = set()
     while True:

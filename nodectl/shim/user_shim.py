@@ -89,8 +89,8 @@ def connect_to_controller(folder: int, uid: int) -> socket.socket:
     """Connect to the controller's socket, and check that the right account listens there.
 
     Args:
-        folder: descriptor of a folder that this account owns.
-        uid: the account.
+        folder: descriptor of a folder, owned by account ``uid``, with the socket.
+        uid: the account that must listen there.
 
     Raises:
         OSError: nobody listens, or another account does.

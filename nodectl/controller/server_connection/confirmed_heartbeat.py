@@ -36,7 +36,7 @@ class ConfirmedHeartbeat:
         self._sent.append((number, now))
 
     def heard(self, number: int) -> bool:
-        """Note that the server has confirmed a number; return whether `at` has changed."""
+        """Note that the server confirmed heartbeat ``number``; return whether `at` has changed."""
         at = None
         while self._sent and self._sent[0][0] <= number:
             found, sent = self._sent.popleft()
@@ -53,7 +53,7 @@ def is_limited(world: LocalWorld) -> bool:
 
 
 def send_contact(worlds: Iterable[LocalWorld], at: float | None) -> None:
-    """Tell connected shims of a contact; others are told when they connect."""
+    """Tell connected shims of a contact; the other shims are told when they connect."""
     for world in worlds:
         if at is not None and is_limited(world) and world.channel is not None:
             world.send({"op": "contact", "at": at})

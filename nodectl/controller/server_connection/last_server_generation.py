@@ -20,7 +20,7 @@ class ServerStart:
     life: str = ""
 
     def rejection(self, server: ServerStart) -> str:
-        """Return why a server must not follow this one; empty if it may."""
+        """Return why ``server`` must be refused after this start; empty if it may be accepted."""
         if server.generation < self.generation:
             return f"generation {server.generation} is older than {self.generation}"
         same = server.generation == self.generation

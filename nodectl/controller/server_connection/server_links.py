@@ -67,14 +67,14 @@ class ServerLink(Protocol):
         """Start to work with a server that has accepted this node.
 
         Returns:
-            How applications here connect; None if the start orders say so.
+            How applications here connect to the server; None if the start orders contain that.
         """
 
     def on_beat(self) -> None:
         """Do regular work, such as renewing a certificate; called with each heartbeat."""
 
     def take(self, sent: wire.Certificates) -> bytes | None:
-        """Save certificates from the server; return the applications' new roots, or None."""
+        """Save certificates from the server; return new roots for applications, or None."""
 
 
 class SecretLink:
@@ -160,7 +160,11 @@ def read_secret(path: Path) -> bytes:
 
 
 def server_finder(server: str, address_file: Path) -> Callable[[], str]:
-    """Return a function that returns the server's address: ``server``, or else from a file."""
+    """Return a function that returns the server's address, or raises OSError if there is none.
+
+    The address is ``server``; if that is empty, the content of ``address_file``, which is read at
+    each call.
+    """
     if server:
         return lambda: server
 

@@ -58,7 +58,7 @@ class RefusedError(PliantError, code="node-refused"):
 
 
 class StaleServerError(PliantError):
-    """The server was started before one whose orders were carried out here; it is ignored."""
+    """The server is older than one whose orders were carried out here, so it is ignored."""
 
 
 class WrongVersionError(PliantError):

@@ -70,8 +70,8 @@ class HelperClient:
     def order_version(self) -> int:
         """Return the version of launch orders that the helper carries out.
 
-        0 stands for an older helper, which does not say. While no helper has answered, it is the
-        version of this program.
+        0 if the helper is too old to report it; the version of this program if no helper has
+        answered yet.
         """
         if self._order_version is None:
             with suppress(HelperUnavailableError, HelperRefusedError):
@@ -139,10 +139,13 @@ class HelperClient:
         return bool(answer["enforced"])
 
     def remove_checkpoints(self, order: bytes) -> str:
-        """Have the checkpoints of a job removed as its user; return why some are left, or empty.
+        """Have the checkpoints of a job removed as its user.
 
         Args:
             order: signed by the server.
+
+        Returns:
+            Why some checkpoints are left; empty if none are.
 
         Raises:
             HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
@@ -186,8 +189,10 @@ def encode_content(
 ) -> bytes:
     """Return the content of a request to start a world, which helper and shim read.
 
+    The signed launch order covers all of it except ``access``.
+
     Args:
-        request: to the shim. The launch order covers it, and the next three.
+        request: to the shim.
         token: of the run.
         nodes: the list of nodes.
         checkpoint_key: of the job.

@@ -171,7 +171,7 @@ class UserWorlds:
         logger.info("shims of users can connect")
 
     async def wait_for_helper(self) -> None:
-        """Wait until the helper answers. Jobs that were sent here before could not start."""
+        """Wait until the helper answers; before that, no job of a user can start on this node."""
         last = ""
         while problem := await asyncio.to_thread(self.helper.find_problem):
             if problem != last:

@@ -36,7 +36,10 @@ class _Peer:
 
 
 class ShimMessenger:
-    """Exchanges messages with the shims of a world on other nodes, addressed by lowest rank."""
+    """Exchanges messages with a world's shims on other nodes.
+
+    The lowest rank on a node is the address of the shim there.
+    """
 
     def __init__(
         self, loop: EventLoop, send: Send, on_message: OnMessage, on_room: Callable[[], None]
