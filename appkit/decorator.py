@@ -50,8 +50,8 @@ def malleable(
         TypeError: ``sizes`` is no text, or ``prefer`` no whole number.
         ValueError: ``prefer`` is given without ``sizes``.
 
-    What it makes raises ``AppkitError`` when it is called a second time in a process that Pliant
-    started; an exception that leaves ``main`` ends all processes of the job.
+    The resulting function raises ``AppkitError`` if it is called a second time in a process that
+    Pliant started. An exception that leaves ``main`` ends all processes of the job.
     """
     allowed = _read_sizes(sizes, prefer)
 

@@ -63,7 +63,10 @@ class Environment:
             return file.read().strip()
 
     def address(self) -> str:
-        """Return the server's present address, read from a file; without one, that of the start."""
+        """Return the server's present address from its file.
+
+        If the file cannot be read or is empty, return the address that was given at the start.
+        """
         try:
             with open(self.address_file, encoding="utf-8") as file:
                 return file.read().strip() or self.application_address

@@ -109,15 +109,15 @@ class Job(DataRegistration):
 
         Args:
             make: gets ``job.comm``, returns a communicator made from it; collective. Called at the
-                start and after every resize; the communicator before is freed.
+                start and after every resize; the previous communicator is freed.
 
         Returns:
             A handle, whose ``comm`` is the present communicator.
 
         Raises:
             LateRegistration: inside a loop.
-            RegistrationError: what ``make`` returned is no communicator, or one that it did not
-                make: ``job.comm`` itself, one that MPI has, one that another ``make`` returned.
+            RegistrationError: ``make`` returned no communicator, or one that it did not make:
+                ``job.comm``, ``MPI.COMM_WORLD``, ``MPI.COMM_SELF``, or that of another ``derive``.
             TypeError: ``make`` cannot be called.
         """
         self._check_early("derive")
@@ -141,8 +141,8 @@ class Job(DataRegistration):
 
         Raises:
             LateRegistration: inside a loop.
-            PicklingError: the result cannot be pickled; or TypeError, AttributeError, as pickle has
-                it. Only where the job can be resized.
+            PicklingError, TypeError, AttributeError: pickle cannot store the result. Raised only if
+                the job can be resized.
         """
         self._check_early("once")
         if self.joining:
@@ -196,9 +196,9 @@ class Job(DataRegistration):
 
         Args:
             hook: gets an `Offer`. True accepts, False refuses, None leaves it to the library;
-                totals (a number, several, a text in the size grammar) or `OfferTerms` say what
-                would do. If it raises, or returns something else, the offer is refused for that
-                reason.
+                totals (a number, several, a text in the size grammar) or `OfferTerms` state what
+                the program would accept. If the hook raises or returns something else, the offer is
+                refused for that reason.
 
         Returns:
             The hook, so that this can be used as a decorator, ``@job.on_offer``.
@@ -279,7 +279,7 @@ class Job(DataRegistration):
         Raises:
             JobLeave: this process leaves.
             LoopError: inside another ``steps`` loop.
-            TypeError: one of the three is no whole number.
+            TypeError: an argument is not a whole number.
             ValueError: ``every`` is not positive, or ``save_every`` is negative.
         """
         for name, value in {"n": n, "every": every, "save_every": save_every}.items():

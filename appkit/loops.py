@@ -58,7 +58,8 @@ class Loops:
             site: place of the call in the program.
 
         Raises:
-            LoopError: inside a ``steps`` loop, or after another one of the same loop.
+            LoopError: inside a ``steps`` loop, or if a loop has ``safe_point`` calls at several
+                places.
         """
         if self.active:
             raise LoopError(

@@ -65,9 +65,9 @@ class DataRegistration(Registration):
             constant: the array does not change from the first loop on.
 
         Raises:
-            DistributionError: what ``init`` returned does not fit, ``lengths`` are not those of so
-                many blocks of the axis, the axis is not as long as ``like`` has rows, or the halo
-                is wider than the smallest block.
+            DistributionError: what ``init`` returned does not fit; ``lengths`` does not return one
+                length for each process, with the axis as their sum; the axis is not as long as
+                ``like`` has rows; or the halo is wider than the smallest block.
         """
         full = as_shape(shape)
         axis, halo = as_counts(f"array {name!r}", axis=axis, halo=halo)
@@ -178,13 +178,13 @@ class DataRegistration(Registration):
             name: unique in the job.
             shape: rows and columns of the whole.
             dtype: of a nonzero.
-            balance: "rows" gives every process as many rows, "nnz" as many nonzeros.
+            balance: "rows" gives all processes about equal numbers of rows, "nnz" of nonzeros.
             init: gets the range of rows [start, stop), returns indptr (from 0), indices (global
                 columns) and data, or an object that has these attributes. Without it: no nonzeros.
             constant: the array does not change from the first loop on.
 
         Raises:
-            DistributionError: ``init`` returned other arrays.
+            DistributionError: ``init`` returned something that does not describe these rows.
         """
         full = as_shape(shape)
         if len(full) != 2:
@@ -211,8 +211,8 @@ class DataRegistration(Registration):
             axis: the distributed axis.
             block: number of cells that are assigned together.
             dtype: of a cell.
-            init: gets an index into the global array, slices and for ``axis`` the numbers of the
-                owned cells; returns that part. Without it: zeros.
+            init: gets an index into the global array: for ``axis`` the numbers of the owned cells,
+                for other axes slices. Returns that part. Without it: zeros.
             constant: the array does not change from the first loop on.
 
         Raises:

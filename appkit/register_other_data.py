@@ -88,7 +88,7 @@ class Registration:
             DuplicateName: the name is taken.
             LateRegistration: inside a loop.
             DistributionError: what ``init`` returned does not fit.
-            ValueError: shape or dtype make no sense.
+            ValueError: ``shape`` or ``dtype`` is invalid.
         """
         array = RootArray(self._member, name, as_shape(shape), dtype)
         return self._register(array, lambda: array.start_with(init))
@@ -106,7 +106,7 @@ class Registration:
         Raises:
             DuplicateName: the name is taken.
             LateRegistration: inside a loop.
-            ValueError: the seed is negative, or no whole number.
+            ValueError: the seed is negative or not a whole number.
         """
         (seed,) = as_counts(f"rng {name!r}", seed=seed)
         streams = RandomStreams(self._member, name, seed)

@@ -236,7 +236,8 @@ class Runtime:
     def checkpoint(self, order: CheckpointOrder, position: Position) -> None:
         """Take a checkpoint, unless it was withdrawn; collective over the job.
 
-        Hooks see a checkpoint as a resize with ``committed=False``.
+        Calls the ``before_resize`` hooks first and, unless the processes leave, the
+        ``after_resize`` hooks at the end, all with ``committed=False``.
 
         Raises:
             JobLeave: the job is suspended.
@@ -383,7 +384,7 @@ class Runtime:
             self._standby = standby
 
     def _take_over(self) -> Coordinator:
-        """Return the coordinator of the new rank 0: the standby one, or a new one without it."""
+        """Return the coordinator of the new rank 0: the standby coordinator, or else a new one."""
         with self._lock:
             coordinator, self._standby = self._standby, None
             if coordinator is None:

@@ -1,8 +1,8 @@
-"""Continue from a checkpoint: what each process of such a start does.
+"""Restore a job from a checkpoint: the part of each process when the job is started again.
 
-Like a joining rank, it enters ``main`` at the top, skips ``init`` and the finished loops, and gets
-its data at the loop that was running. It reads the data from the disk and not from other processes,
-and of each array only the part that it owns now.
+Like a joining rank, such a process enters ``main`` at the top, skips ``init`` and the finished
+loops, and gets its data at the loop that was running. It reads the data from the disk and not from
+other processes, and of each array only the part that it owns now.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from pliant.appkit.storage.array_files import ArrayReader
 
 
 def find_restorer(store: CheckpointStore | None, data: JobData) -> "Restorer | None":
-    """Return the restorer if this start continues from a checkpoint; else None. Collective.
+    """Return the restorer if this start continues from a checkpoint; None if it does not.
 
     Collective over the first processes.
 

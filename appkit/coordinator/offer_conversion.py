@@ -119,7 +119,11 @@ def _counter(item: Item, answer: Answer, current: int, proposed: int) -> Item:
 
 
 def _counter_resource(item: Item, answer: Answer, current: int, proposed: int) -> Item:
-    """Return a resource item of a counter-offer: the program's limit, or what the change needs."""
+    """Return a resource item of a counter-offer.
+
+    Its quantity is the limit of the program's answer for this resource. Without a limit, the
+    offered quantity is scaled to the largest change that the answer allows.
+    """
     totals = answer.sizes or Sizes((proposed,))
     change = max(abs(totals.min - current), abs(totals.max - current))
     needed = item.quantity * change // abs(proposed - current)
@@ -130,9 +134,10 @@ def _counter_resource(item: Item, answer: Answer, current: int, proposed: int) -
 
 
 def _total(item: Item, current: int) -> int:
-    """Return the total that an item proposes, from its ``sizes`` if that is one number.
+    """Return the total number of processors that an item proposes.
 
-    Otherwise the total follows from ``current``, the quantity and the direction.
+    That is the number in ``sizes`` if there is exactly one. Otherwise the total follows from
+    ``current``, the quantity and the direction.
     """
     if item.sizes:
         try:

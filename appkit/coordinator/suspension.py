@@ -80,7 +80,11 @@ class SuspensionHandler:
             return CheckpointOrder(self._number) if self.pending else None
 
     def begin(self, number: int) -> bool:
-        """Begin suspension ``number``, which then cannot be withdrawn; False if it was before."""
+        """Begin suspension ``number``, which then cannot be withdrawn.
+
+        Returns:
+            False if the suspension was withdrawn before it could begin.
+        """
         with self._lock:
             if not self.pending or number != self._number:
                 return False

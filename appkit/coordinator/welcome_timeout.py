@@ -21,7 +21,7 @@ class WelcomeWatchdog:
 
         Args:
             is_current: returns whether the server still has the address that is used.
-            give_up: called once, in the thread, if it has not, or if the time is up.
+            give_up: called once, in the thread, if the address is outdated or the time is up.
             limit_s: seconds that the attempt may take.
         """
         deadline = time.monotonic() + limit_s

@@ -118,9 +118,9 @@ class Constant(RegisteredData):
         return self.handle.local_metadata(rank_map, me, gathered)
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
-        """Replace the allocated part with the prefetched one.
+        """Allocate the new part and, if it was prefetched, replace it with the prefetched one.
 
-        Allocated pages that are never written to take no memory.
+        The replaced allocation costs no memory, because its pages were never written to.
         """
         self.handle.prepare(rank_map, me, gathered)
         if not self.ahead or me not in rank_map.new or self.handle.has_all_data:

@@ -51,7 +51,7 @@ def _has_empty(cell: np.dtype[Any]) -> bool:
 def type_terms(cell: np.dtype[Any]) -> object:
     """Return a description, as JSON values, that is equal for equal types only.
 
-    numpy's own short text of a structure contains its size only.
+    numpy's own short text for a structure (``dtype.str``) contains only its size.
     """
     if cell.subdtype is not None:
         base, shape = cell.subdtype
@@ -63,7 +63,10 @@ def type_terms(cell: np.dtype[Any]) -> object:
 
 
 def read_terms(text: str) -> object:
-    """Return the description of a type that is given as text; return other text unchanged."""
+    """Convert a numpy type that is given as text to JSON values like those of `type_terms`.
+
+    Text that does not name a numpy type is returned unchanged.
+    """
     try:
         return type_terms(np.dtype(ast.literal_eval(text) if text[:1] in ("[", "{") else text))
     except (TypeError, ValueError, SyntaxError):

@@ -107,7 +107,7 @@ class Rendezvous:
     # ---------------------------------------------------------------- any thread
 
     def expect(self, resize: int, secret: str, count: int, timeout: float) -> None:
-        """Start to gather ``count`` joining ranks of a resize; fails after ``timeout`` seconds.
+        """Start to gather ``count`` joining ranks; the resize fails after ``timeout`` seconds.
 
         Raises:
             OSError: the rendezvous is closed.

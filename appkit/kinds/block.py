@@ -128,7 +128,7 @@ class BlockArray(BlockHandle[_Part]):
     def local(self) -> Array:
         """This process's part without halo: a view, to be read again after a safe point.
 
-        Of the global shape, but ``stop - start`` long along the axis.
+        It has the global shape, except that its length along the axis is ``stop - start``.
         """
         return self._here().own
 
@@ -141,12 +141,17 @@ class BlockArray(BlockHandle[_Part]):
     def with_halo(self) -> Array:
         """This process's part with halo: a view, to be read again after a safe point.
 
-        Of the global shape, but ``stop - start + 2 * halo`` long along the axis.
+        It has the global shape, except that its length along the axis is ``stop - start + 2 *
+        halo``.
         """
         return self._here().whole
 
     def clone(self, twins: Mapping[int, Handle]) -> Self:
-        """Return a clone, which follows the clone of the matrix if this array follows one."""
+        """Return a clone of this array.
+
+        If this array is distributed like a matrix, the clone is distributed like the clone of that
+        matrix.
+        """
         other = super().clone(twins)
         matrix = twins.get(id(self._split))
         if isinstance(matrix, CsrMatrix):

@@ -60,7 +60,7 @@ class ItemDistribution(ABC):
     metadata_rounds = 1
 
     def __init__(self, what: str) -> None:
-        """Make the rule for items that error messages call ``what``."""
+        """Create the rule; ``what`` is the name of the items in error messages."""
         self._what = what
 
     @abstractmethod

@@ -25,8 +25,9 @@ ItemInit = Callable[[int, int], Any]
 class Items(SinglePartHandle):
     """A handle that stays valid through every resize; read its numpy array again after each one.
 
-    The items of the job have a global order: those of rank 0, then those of rank 1, and so on. Even
-    shares, by number or by weight, keep it, and move the fewest bytes that keep it.
+    The items of the job have a global order: those of rank 0, then those of rank 1, and so on. If
+    the items are distributed in equal numbers or by weight, a resize keeps this order, and moves
+    the fewest bytes with which that is possible.
     """
 
     kind_name = "items"

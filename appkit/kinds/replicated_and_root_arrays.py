@@ -87,7 +87,7 @@ class ReplicatedArray(UndividedHandle):
             self._next = np.empty(self.shape, self.dtype)
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Return the bytes of the plan, which needs no metadata."""
+        """Return the bytes that a resize would move, which is known exactly."""
         return self.plan(rank_map).bytes_moved
 
     def move(self, plan: RangePlan, comm: MPI.Intracomm, tag: int) -> None:
@@ -158,7 +158,7 @@ class RootArray(UndividedHandle):
         return Transfers((move,) if size else (), self.dtype.itemsize)
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Return the bytes of the plan, which needs no metadata."""
+        """Return the bytes that a resize would move, which is known exactly."""
         return self.plan(rank_map).bytes_moved
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:

@@ -14,7 +14,7 @@ class State:
     """Named values: ``s.name`` reads and assigns. A resize sends the values of rank 0 to all.
 
     The names are those given to ``job.state``; any other raises ``AttributeError``. The values
-    may be scalars, text, containers and numpy arrays of these, or picklable objects. One that
+    may be scalars, text, numpy arrays, containers of these, or picklable objects. A value that
     cannot be sent makes the resize fail, and the job continues at its size.
     """
 

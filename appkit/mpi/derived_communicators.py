@@ -73,7 +73,7 @@ class DerivedComm:
         self._comm = made
 
     def free(self) -> None:
-        """Free the communicator of before the resize; collective over its processes."""
+        """Free the communicator that was made before the resize; collective over its processes."""
         comm, self._comm = self._comm, None
         if comm is not None and comm != MPI.COMM_NULL:
             comm.Free()

@@ -109,8 +109,8 @@ def send(
     """Begin to send over the joined communicator, and return the request to wait for.
 
     If the target has just died, MPICH over ofi tries to connect to it for ever, within MPI_Isend.
-    So it is told to return after some attempts, for this call only: otherwise a collective
-    operation would fail when a rank is slow.
+    So MPICH is told to return after some attempts. That applies to this call only: otherwise a
+    collective operation would fail when a rank is slow.
 
     Args:
         comm: The joined communicator.
@@ -177,7 +177,7 @@ def _until_done(
 
 
 def bcast(comm: MPI.Intracomm, value: Any) -> Any:
-    """Broadcast an object from rank 0. All ranks of the communicator call this.
+    """Broadcast an object from rank 0 to all ranks, and return it; collective.
 
     Raises:
         JoiningRankLost: A joining rank has died, and the operations were given up.
@@ -191,7 +191,7 @@ def bcast(comm: MPI.Intracomm, value: Any) -> Any:
 
 
 def allgather(comm: MPI.Intracomm, value: Any) -> list[Any]:
-    """Gather an object of each rank on all ranks, each of which calls this.
+    """Gather an object of each rank on all ranks; collective.
 
     Raises:
         JoiningRankLost: A joining rank has died, and the operations were given up.
@@ -207,7 +207,7 @@ def allgather(comm: MPI.Intracomm, value: Any) -> list[Any]:
 
 
 def minimum(comm: MPI.Intracomm, mine: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the elementwise minimum over all ranks, each of which calls this.
+    """Return the elementwise minimum over all ranks; collective.
 
     Raises:
         JoiningRankLost: A joining rank has died, and the operations were given up.

@@ -37,8 +37,8 @@ def refuse_unsupported() -> None:
 def _of_one_world(group: MPI.Group) -> bool:
     """Return whether all processes of a group were started together, in one ``MPI_COMM_WORLD``.
 
-    All processes of the group get the same answer, without communication: each compares with its
-    own world, and if there are two worlds, each process misses those of the other one.
+    All processes of the group get the same answer without communication. Each looks for the others
+    in its own world; if the group has processes of two worlds, each process fails to find some.
     """
     world = MPI.COMM_WORLD.Get_group()
     try:

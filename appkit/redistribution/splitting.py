@@ -73,7 +73,8 @@ class LengthSplit:
         """Return the layout on ``size`` processes.
 
         Raises:
-            DistributionError: The lengths are not those of ``size`` blocks of all cells.
+            DistributionError: The program's function raised an exception, or did not return
+                ``size`` lengths, none negative, with the number of all cells as their sum.
         """
         try:
             lengths = [int(length) for length in self._lengths(size)]

@@ -86,7 +86,7 @@ class Executor:
     """Carries out the growths and shrinks of the job in this process."""
 
     def __init__(self, data: JobData, report_fatal: Callable[[BaseException], None]) -> None:
-        """Resize a job with this data.
+        """Prepare to carry out resizes of a job.
 
         Args:
             data: all that the program has registered.
@@ -186,7 +186,7 @@ class Executor:
             report_refusal: called with an error of this process that makes the resize fail.
 
         Returns:
-            What rank 0 has broadcast.
+            The header that rank 0 has broadcast.
         """
         try:
             failpoint("appkit.newcomer.connect")
