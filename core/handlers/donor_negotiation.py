@@ -120,7 +120,10 @@ def await_growth(
     donors: frozenset[JobId],
     cause: str,
 ) -> None:
-    """Open a growth that needs processors of donors, which are asked before the growing job."""
+    """Open a growth that needs processors of donors, which are asked before the growing job.
+
+    The processors ``now`` are free, and the processors ``later`` are those of the donors.
+    """
     state.reserve(job, later, donors)
     after = (*job.ranks, *indices(now), *indices(later))
     resize_open_close.open_resize(state, job, after, cause)

@@ -38,7 +38,7 @@ class NodeRoom:
         self._unasked: dict[NodeNeeds | None, ProcessorMap] = {}
 
     def copy(self) -> NodeRoom:
-        """Return a room that changes independently of this one."""
+        """Return a copy that can be changed independently of this object."""
         made = NodeRoom.__new__(NodeRoom)
         made._nodes, made._firsts = self._nodes, self._firsts
         made._accepted, made._unasked = self._accepted, self._unasked
@@ -136,7 +136,11 @@ class NodeRoom:
         return min(number, needs.processes(self.left(node)))
 
     def take(self, needs: NodeNeeds | None, processors: ProcessorMap, coming: Coming = ()) -> None:
-        """Subtract what a job needs on these processors. What donors give up is available."""
+        """Subtract what a job needs on these processors.
+
+        ``coming`` has the processors among them that donors give up, with the needs of each donor:
+        there, only what the job needs in addition to the donor is subtracted.
+        """
         if needs is None or not needs.amounts:
             return
         given = _union(coming)

@@ -55,7 +55,7 @@ def _open_standby(state: CoreState, job: Job, resize: Resize) -> None:
 def repeat_standby(state: CoreState, job: Job, node: Node) -> None:
     """Repeat the order to the next coordinator, which its node may have lost.
 
-    A rank that carried it out replaces its connection, which is reported once more.
+    A rank that has received the order connects again, so a second `StandbyReady` may follow.
     """
     resize = job.resize
     if resize is None or not isinstance(resize.stage, Preparing) or resize.grows:

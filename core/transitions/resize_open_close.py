@@ -197,7 +197,10 @@ def _joining_rank_lost(
 
 
 def request_withdrawal(state: CoreState, job: Job, resize: Resize, reason: str) -> None:
-    """Ask the application to withdraw a resize after its GO; only its answer or end closes it."""
+    """Ask the application to withdraw a resize after its GO.
+
+    The resize stays open until the application answers or ends.
+    """
     resize.enter(Withdrawing(reason))
     state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
     state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
