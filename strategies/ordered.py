@@ -29,7 +29,7 @@ class Ordered(Strategy):
         self.uses_usage = inner.uses_usage or order == "fairshare"
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Ask the inner strategy, with the job put into the sorted queue."""
+        """Return the inner strategy's answer for a queue that contains the job at its place."""
         line = in_order(self._order, queue_with(view.waiting, job), view)
         return self.inner.is_available(job, replace(view, waiting=tuple(line)))
 

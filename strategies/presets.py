@@ -94,7 +94,7 @@ def priority_preempt(*, min_run_s: float = 60.0, backfill: Backfill = "none") ->
     """Return ``priority+preempt``: running jobs are suspended for the first job that does not fit.
 
     Args:
-        min_run_s: a job is not suspended in its first so many seconds after a start.
+        min_run_s: seconds after each start of a job in which the job is not suspended.
         backfill: which jobs may start before jobs that are ahead of them in the queue.
     """
     return Composed("priority", backfill, preemption=Preemption(min_run_s))
@@ -104,7 +104,7 @@ def priority_easy_preempt(*, min_run_s: float = 60.0) -> Composed:
     """Return ``priority+easy+preempt``: as ``priority+preempt``, with EASY backfilling.
 
     Args:
-        min_run_s: a job is not suspended in its first so many seconds after a start.
+        min_run_s: seconds after each start of a job in which the job is not suspended.
     """
     return priority_preempt(min_run_s=min_run_s, backfill="easy")
 
@@ -113,7 +113,7 @@ def priority_conservative_preempt(*, min_run_s: float = 60.0) -> Composed:
     """Return ``priority+conservative+preempt``: with conservative backfilling.
 
     Args:
-        min_run_s: a job is not suspended in its first so many seconds after a start.
+        min_run_s: seconds after each start of a job in which the job is not suspended.
     """
     return priority_preempt(min_run_s=min_run_s, backfill="conservative")
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 
 class BelievedCapacity:
-    """Idle processors by cluster, as the scheduler knows them."""
+    """The number of idle processors by cluster, as far as the scheduler knows."""
 
     def __init__(self) -> None:
         self._idle: dict[str, int] = {}

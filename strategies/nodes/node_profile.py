@@ -82,7 +82,8 @@ class NodeProfile:
             needs: of the job.
             start: the beginning of the period.
             end: the end of the period.
-            enough: if the job can certainly have fewer processors, the result is empty.
+            enough: how many processors the job needs; if fewer than that are free, the result may
+                be empty.
         """
         free, room = self._at(start)
         overlapping = [each for each in self._reservations if each.start < end and start < each.end]

@@ -50,7 +50,10 @@ def _share_evenly(members: list[Member], target: dict[JobId, int], left: int) ->
 
 
 def _raise_to_next(members: list[Member], target: dict[JobId, int], left: int) -> None:
-    """Give processors that the size grammars leave over, in order, to members that can use them."""
+    """Give the processors that are left over because of size grammars to members that can use them.
+
+    The members are served in their order; ``target`` is changed.
+    """
     changed = True
     while changed:
         changed = False
