@@ -76,7 +76,7 @@ class ExperimentOutcome:
 
     @property
     def claims(self) -> list[tuple[str, Compared]]:
-        """The claims of all lines, each with the name of its line."""
+        """Return the results of the claims of all lines, each with the name of its line."""
         return [
             (f"{name_of(line.setup)}: {claim}", found)
             for line in self.lines

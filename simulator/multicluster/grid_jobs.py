@@ -103,29 +103,29 @@ class GridRun:
 
     @property
     def size(self) -> int:
-        """The number of processors that it uses."""
+        """Return the number of processors that the job uses."""
         return len(self.ranks)
 
     @property
     def sizes(self) -> Sizes:
-        """The sizes on which it can run."""
+        """Return the sizes on which the job can run."""
         return self.job.sizes
 
     def begin(self, ranks: tuple[int, ...], now: float) -> None:
-        """Start to compute on these processors."""
+        """Note that the job starts to compute on these processors."""
         self.stage, self.ranks, self.target = Stage.RUNNING, ranks, len(ranks)
         self.start = self._since = self._size_since = now
         self.first_size = self.largest_size = len(ranks)
         self._project()
 
     def stand_still(self, now: float, until: float) -> None:
-        """Stop computing until a time, for a resize."""
+        """Note that the job does not compute until a time, because of a resize."""
         self._advance(now)
         self._since = until
         self._project()
 
     def change_size(self, ranks: tuple[int, ...], now: float) -> None:
-        """Continue on other processors."""
+        """Note that the job continues to compute on other processors."""
         self._advance(now)
         self.ranks = ranks
         self.resizes += 1
@@ -133,7 +133,7 @@ class GridRun:
         self._project()
 
     def finish(self, now: float) -> None:
-        """Stop computing, and note the end."""
+        """Note that the job has ended."""
         self._advance(now)
         self.end = now
         self.stage = Stage.ENDED
@@ -157,7 +157,7 @@ class GridRun:
 
     @property
     def average_size(self) -> float:
-        """The mean number of processors that it used while it ran."""
+        """Return the mean number of processors that the job used while it ran."""
         assert self.start is not None
         elapsed = self.end - self.start
         return self.used_area / elapsed if elapsed > 0 else float(self.first_size)

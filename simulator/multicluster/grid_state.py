@@ -17,7 +17,7 @@ from pliant.strategies.multicluster.believed_capacity import BelievedCapacity
 
 
 class GridState:
-    """The clusters and the jobs. Processors change hands here only."""
+    """The clusters and the jobs. Only this class gives processors to jobs and takes them back."""
 
     def __init__(self, settings: MulticlusterSettings) -> None:
         self.settings = settings

@@ -15,7 +15,10 @@ from pliant.strategies.multicluster.believed_capacity import BelievedCapacity
 
 
 class SchedulerView:
-    """Makes views. The processors are numbered in the order in which the clusters are given."""
+    """Makes views of the clusters for strategies.
+
+    The processors are numbered in the order in which the clusters are given.
+    """
 
     def __init__(self, clusters: Sequence[Cluster]) -> None:
         first = 0

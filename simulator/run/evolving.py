@@ -5,10 +5,10 @@ surplus back. A job with fewer than the phase's minimum stands still while its r
 the request is refused or expires, the job continues with what it has, and asks again in the next
 phase only.
 
-A request stays open until the phase would end at the job's present size; the request of a job that
-stands still, for as long as the phase would take on its minimum. The source (Ghafoor 3.1.1) says
-which side asks, but not for how long. Without a limit, jobs that stand still could wait for each
-other's processors for ever.
+A request stays open until the phase would end at the job's present size. If the job stands still,
+the request stays open for as long as the phase would take on its minimum. The source (Ghafoor
+3.1.1) says which side asks, but not for how long. Without a limit, jobs that stand still could wait
+for each other's processors for ever.
 """
 
 from collections.abc import Callable, Iterable, MutableMapping

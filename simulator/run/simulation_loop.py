@@ -211,7 +211,7 @@ class Engine:
     # ---------------------------------------------------------------- submissions
 
     def _arrive(self, job: SimJob | None) -> Iterable[Event]:
-        """Return the submission of a job, and schedule the next one."""
+        """Return the submission of a job, if there is one, and schedule the next submission."""
         following = next(self._arrivals, None)
         if following is None:
             self._arriving = False

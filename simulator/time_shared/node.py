@@ -1,4 +1,4 @@
-"""A time-shared node: its jobs compute, page and arrive, exactly to the instant of each end."""
+"""A time-shared node, on which jobs arrive, compute, page and end, each at its exact time."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class SharedNode:
         self._begin_phase()
 
     def remove(self, run: JobRun) -> None:
-        """Give up a job that computes here."""
+        """Remove a job that computes on this node."""
         self._settle()
         self.computing.remove(run)
         self._begin_phase()

@@ -59,7 +59,7 @@ def read_shared_task(spec: Mapping[str, Any]) -> tuple[ChenWorkload, TimeSharedS
 
 
 def _made(kind: Any, place: str, given: Mapping[str, Any], **others: object) -> Any:
-    """Make a dataclass from a mapping.
+    """Return an object of a dataclass, made from a mapping of its fields.
 
     Raises:
         SettingsError: a key is not known, or a value has another type.
