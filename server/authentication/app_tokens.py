@@ -26,7 +26,7 @@ class AppTokens:
         return hmac.compare_digest(token, self.token(job, run))
 
     def join_secret(self, job: int, run: int, resize: int) -> str:
-        """Return the secret that joining ranks of a resize prove to know at the rendezvous."""
+        """Return the secret by which joining ranks of a resize authenticate at the rendezvous."""
         return self._sign(self.token(job, run), str(resize))
 
     def checkpoint_key(self, job: int) -> bytes:
