@@ -37,7 +37,7 @@ class UserDatabase:
         self._kept: dict[int, tuple[float, UserAccount]] = {}
 
     async def find(self, uid: int) -> UserAccount:
-        """Return the user with an id, from a cache or the host; never None, see `is_known`."""
+        """Return the user with an id; ``is_known`` is False if the host has no such user."""
         now = time.monotonic()
         until, account = self._kept.get(uid, (0.0, None))
         if account is None or now >= until:
