@@ -1,7 +1,7 @@
 """Write a backup of a server, which may be running.
 
-A backup is a tar file. Its first member, ``manifest.json``, tells what it holds and the digest of
-each file. The others are below ``state`` and ``configuration``.
+A backup is a tar file. Its first member, ``manifest.json``, lists the other files with their
+digests. These files are below ``state`` and ``configuration``.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def create_backup(
     """Write a backup.
 
     Args:
-        file: where to; it gets mode 0600, and its name when it is complete.
-        state: folder of the server.
-        configuration: further files.
+        file: path of the backup. The file gets mode 0600, and its name only when it is complete.
+        state: the state folder of the server.
+        configuration: configuration files to include.
         clock: returns seconds since the epoch.
 
     Returns:

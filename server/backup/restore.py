@@ -75,7 +75,7 @@ def restore_backup(
     Args:
         file: the backup.
         state: the folder; nothing in it but the state of the server is changed.
-        replace: whether a state that is there may be moved aside.
+        replace: whether an existing state may be moved aside.
         clock: returns seconds since the epoch.
 
     Returns:
