@@ -111,7 +111,7 @@ def start_orders(
 
 
 def _name_files(order: node_pb2.StartWorld, program: Program, node: str, number: int) -> None:
-    """Replace the marks for a node's name and number in the names of output files."""
+    """Set the names of input and output files, with the node's name and number for their marks."""
     values = node_marks(node, number)
     order.stdin = os.fsencode(expand(program.stdin, values))
     order.stdout = os.fsencode(expand(program.stdout, values))
