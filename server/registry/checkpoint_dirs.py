@@ -1,8 +1,8 @@
 """The checkpoint folders: one for each job, removed when the job has ended.
 
 Only the processes of a job write to its folder, from every node, so all nodes must share the file
-system. If jobs run as their users, the folders belong to these. The server neither can nor should
-remove them then: it has a node do that, see `pliant.server.rpc.checkpoint_removals`.
+system. If jobs run as their users, the folders belong to these users, and the server has no rights
+to remove them. Then it orders a node to do that, see `pliant.server.rpc.checkpoint_removals`.
 """
 
 from __future__ import annotations

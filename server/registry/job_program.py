@@ -87,7 +87,7 @@ def names_node(pattern: str) -> bool:
 
 
 def job_marks(job: int, name: str, user: str) -> dict[str, str]:
-    """Return the values of marks in file names that are the same on all nodes."""
+    """Return the values of those marks in file names that are the same on all nodes (``%j``)."""
     # A name with a slash must not lead to another folder.
     return {
         "%j": str(job),
@@ -98,7 +98,7 @@ def job_marks(job: int, name: str, user: str) -> dict[str, str]:
 
 
 def node_marks(node: str, number: int) -> dict[str, str]:
-    """Return the values of marks in file names that differ from node to node.
+    """Return the values of those marks in file names that differ between nodes (``%N``, ``%n``).
 
     Args:
         node: its name.

@@ -81,7 +81,7 @@ class SharedFolderTest:
                 self._path.unlink()
 
     def evaluate(self, node: NodeName, report: node_pb2.CheckpointFolder) -> str:
-        """Return `SHARED` or why jobs on a node cannot use the folder; log a change of this.
+        """Return `SHARED`, or why jobs on a node cannot use the folder; log a changed result.
 
         Args:
             node: the node that has read the file.

@@ -137,7 +137,7 @@ class StatusCache:
             self._progress[job] = (progress, time.monotonic())
 
     def publish_usage(self, node: NodeName, idle: int, usage: Mapping[JobId, MemoryUse]) -> None:
-        """Set the free memory of a node, and what each job uses there, as last reported."""
+        """Set the free memory of a node in bytes, and each job's use there, as last reported."""
         with self._lock:
             self._idle_memory[node] = idle
             self._usage[node] = usage
@@ -147,7 +147,7 @@ class StatusCache:
         self._nodes.publish_containment(node, texts)
 
     def publish_checkpoint_folder(self, node: NodeName, text: str) -> None:
-        """Set whether jobs on a node can use the folder of checkpoints, or why they cannot."""
+        """Set the result of a node's test of the folder of checkpoints, see `SharedFolderTest`."""
         self._nodes.publish_checkpoint_folder(node, text)
 
     def drop_old(self, now: float) -> None:
@@ -203,9 +203,9 @@ class StatusCache:
         return entry is not None and not entry.final and entry.run == run
 
     def progress(self, job: JobId) -> Mapping[str, Any] | None:
-        """Return the progress that an application last reported, with its present age.
+        """Return the progress that an application last reported; None if it has reported none.
 
-        None if the application has reported none.
+        The age of the last safe point is increased by the time since the report.
         """
         with self._lock:
             found = self._progress.get(job)
@@ -394,14 +394,21 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
 
 
 def _reservation(job: Job) -> dict[str, Any]:
-    """Return how many processors are reserved for a job, and which jobs have to release them."""
+    """Return the fields for processors reserved for a job: ``reserved`` and ``donors``.
+
+    They are the number of processors, and the jobs that have to release them. The result is empty
+    if no processors are reserved.
+    """
     if not job.reserved:
         return {}
     return {"reserved": count(job.reserved), "donors": sorted(job.donors)}
 
 
 def _ends(job: Job) -> dict[str, float]:
-    """Return the times at which a running job's estimate and time limit are used up."""
+    """Return when a running job's estimate (``expected_end``) and limit (``limit_end``) end.
+
+    A time that is unknown is left out; the result is empty for a job that does not run.
+    """
     if job.start is None or job.final:
         return {}
     ends = {"expected_end": job.expected_end if job.size else None}
@@ -411,9 +418,10 @@ def _ends(job: Job) -> dict[str, float]:
 
 
 def _contract(job: Job) -> dict[str, Any]:
-    """Return a job's contract and its expected end; empty if it has no contract.
+    """Return the fields for a job's contract and its expected end.
 
-    It is empty so that jobs without a contract do not make the answer to `jobstat` longer.
+    The result is empty for a job without a contract, so that such a job does not make the answer to
+    `jobstat` longer.
     """
     contract = job.spec.contract
     if contract is None:
