@@ -20,10 +20,10 @@ MAX_COMPONENTS = 256
 
 
 def check_dependencies(text: str) -> tuple[Dependency, ...]:
-    """Parse the jobs that a submitted job waits for.
+    """Parse the dependencies of a submitted job; an empty text means none.
 
     Raises:
-        UserRequestError: if they are not in their grammar.
+        UserRequestError: if the text does not follow the grammar of dependencies.
     """
     if not text:
         return ()
@@ -105,7 +105,7 @@ def _is_impossible(kind: DependencyKind, state: JobState) -> bool:
 
 
 def check_components(components: Sequence[int], sizes: Sizes) -> None:
-    """Check the components of a job.
+    """Check the sizes of a job's components, the parts that may run on different clusters.
 
     Raises:
         UserRequestError: there are too many, one is empty, or their sum is not the job's size.

@@ -43,7 +43,7 @@ class JobLookup:
         return info if may_see else without_private(info)
 
     async def find(self, ids: Sequence[int], peer: RequestingUser) -> dict[int, Info]:
-        """Return the jobs with these numbers, as far as they exist, with what the user may see."""
+        """Return jobs by number, as far as the user may see them; unknown numbers are left out."""
         found: dict[int, Info] = {}
         for number in ids:
             entry = self._status.entry(JobId(number))

@@ -50,7 +50,7 @@ def read_selection(request: Mapping[str, Any], ended_since: float | None = None)
 
     Args:
         request: as the client sent it.
-        ended_since: counts if the request has no ``since``.
+        ended_since: the value of ``since`` if the request has none.
 
     Raises:
         UserRequestError: if a field is not of its kind, or a state is unknown.
