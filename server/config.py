@@ -253,7 +253,10 @@ def parse_options(words: Sequence[str]) -> dict[str, str] | None:
 
 
 def _add_options(settings: dict[str, object], given: dict[str, object]) -> None:
-    """Merge options of the strategy from the file into those of the command line."""
+    """Add the strategy options of the file (``settings``) to those of the command line (``given``).
+
+    An option that the command line sets keeps the value from the command line.
+    """
     own, more = settings.get("strategy_options"), given.get("strategy_options")
     if isinstance(own, dict) and isinstance(more, dict):
         replaced = {str(name).replace("-", "_") for name in more}

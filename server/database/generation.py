@@ -80,7 +80,7 @@ def next_generation(
 
 
 def _skip_lost_ids(meta: Mapping[str, str], generation: int, last_job: int) -> dict[str, str]:
-    """Return values that skip the runs and resizes that an older copy does not know."""
+    """Return values for ``meta`` that skip run and resize numbers unknown to an older copy."""
     run = generation * _RUNS % (_MOST_RUNS - _RUNS)
     return {
         RUNS_FROM: f"{last_job} {run}",

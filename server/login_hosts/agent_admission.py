@@ -54,11 +54,11 @@ class AgentAdmission:
 
         Args:
             name: of the agent.
-            certificate: with which it asks, in DER form.
+            certificate: the agent's present certificate, in DER form.
             request: its signing request, in PEM form.
 
         Raises:
-            CertificateError: if it is not due.
+            CertificateError: if the present certificate is not due for renewal yet.
             PliantError, OSError: if the request is wrong, or a file cannot be used.
         """
         shown, now = x509.load_der_x509_certificate(certificate or b""), time.time()

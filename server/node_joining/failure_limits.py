@@ -16,8 +16,8 @@ _MAX_PEERS = 4096
 def network_of(host: str) -> str:
     """Return the address or network that counts as one peer.
 
-    An IPv4 address is one peer. Of IPv6, the /64 network is one, because a host may use any number
-    of its addresses.
+    Each IPv4 address counts as one peer. For IPv6, each /64 network counts as one peer, because a
+    host may use any number of the addresses in its network.
     """
     try:
         address = ip_address(host.partition("%")[0])

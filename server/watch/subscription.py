@@ -54,7 +54,10 @@ class Subscription:
         *,
         read_lines: bool = False,
     ) -> None:
-        """Add changes; does not wait. With ``read_lines``, lines are read from the database."""
+        """Add changes; does not wait.
+
+        With ``read_lines``, the subscriber reads new lines of the history from the database.
+        """
         mine = self._changes
         mine.jobs.update(jobs)
         mine.nodes.update(nodes)
