@@ -3,7 +3,7 @@
 The client opens a stream with a random number (its nonce). The server answers with its own nonce
 and an HMAC over both, made with the key. The client checks the HMAC, and then sends its own as the
 first message. The nonces are new for each stream, so that no message can be replayed. The two HMACs
-begin with different words, so that neither side can send back the HMAC that it received.
+cover different role names, so that neither side can send back the HMAC that it received.
 
 The key of a node controller is the secret of its cluster, that of an application its token, that
 of a joining rank the secret of its resize (`pliant.appkit.joining.proof`).

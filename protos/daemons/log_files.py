@@ -31,7 +31,7 @@ class LogFile:
                 self._path = os.readlink(f"/proc/self/fd/{descriptor}")
 
     def reopen_if_moved(self) -> None:
-        """Open the file again if it was renamed or removed; checks at most once in a while."""
+        """Open the file again if it was renamed or removed; checks at most once a second."""
         now = time.monotonic()
         if self._path and now - self._looked >= CHECK_INTERVAL_S:
             self._looked = now

@@ -75,7 +75,10 @@ def create_issuer(root: Authority, *, now: float) -> Authority:
 
 
 def create_request(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Return a signing request for a key in PEM form; it names nobody, as the issuer does that."""
+    """Return a signing request in PEM form for a key; the name in it is empty.
+
+    The issuer decides which name the certificate gets.
+    """
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
     return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
 

@@ -93,7 +93,7 @@ def create_identity(
     """Create the keys and certificates of a new cluster, and write them to disk.
 
     Args:
-        directory: becomes their place; it must not exist.
+        directory: the directory to create for them; it must not exist.
         cluster: the cluster's name.
         addresses: DNS names and IP addresses of the server.
         now: in seconds since the epoch.
@@ -237,7 +237,7 @@ def load_server_credentials(directory: Path) -> ServerCredentials:
 
 
 def read_identity_files(directory: Path) -> dict[str, bytes]:
-    """Return the contents of all files of an identity that there are, by name.
+    """Return the contents of all existing files of an identity, by name.
 
     Raises:
         StoredIdentityError: there is no identity.
@@ -253,7 +253,7 @@ def read_identity_files(directory: Path) -> dict[str, bytes]:
 
 
 def _make_files(cluster: str, addresses: Sequence[str], now: float) -> dict[str, str]:
-    """Return the content of all files by name; files that may be public come first."""
+    """Return the content of all new files by name; files that may be public come first."""
     root = authority.create_root(cluster, now=now)
     issuer = authority.create_issuer(root, now=now)
     server_key, order_key = keys.create_certificate_key(), keys.create_order_key()

@@ -130,7 +130,7 @@ def create_node_identity(directory: Path, identity: NodeIdentity) -> None:
     """Write the identity of a node that has joined.
 
     Args:
-        directory: becomes its place; it must not exist.
+        directory: the directory to create for it; it must not exist.
         identity: what to write. It is read back before the directory gets its name.
 
     Raises:

@@ -1,8 +1,9 @@
 """Single-use tokens with which the administrator admits a node to a cluster.
 
-The text of a token is one line of letters and digits, to be copied to the node. It tells the node
-where the server is and which root it has, so that the node can check the server before it sends
-anything. It tells the server which token it is, and the secret proves that the node has it.
+The text of a token is one line of letters and digits, to be copied to the node. It contains the
+server's address and the fingerprints of its roots, so that the node can check the server before it
+sends anything. The token's id tells the server which token the node uses, and the secret proves
+that the node has this token.
 """
 
 from __future__ import annotations
