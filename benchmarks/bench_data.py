@@ -113,7 +113,7 @@ def measure_idle() -> bool:
     """Measure a safe point with nothing to do; return whether it is within the budget."""
     with cluster(2, 2, "--strategy", "fcfs") as (client, out):
         log = out / "log"
-        program = [sys.executable, str(APPS / "looper.py"), "20"]
+        program = [sys.executable, str(APPS / "safe_point_cost.py"), "20"]
         job = client.submit(*program, sizes=4, chdir=str(out), stdout=str(log))
         if client.wait(job).exit_code != 0:
             raise SystemExit(f"the job failed: {log.read_text()}")

@@ -44,7 +44,7 @@ def scene(
     """Run a scene on nodes with 2 processors each; return its resizes, history and output."""
     with cluster(nodes, 2, "--strategy", "fcfs", "--transport", transport) as (client, out):
         stop, log = out / "stop", out / "log"
-        program = [sys.executable, str(APPS / "resizer.py"), str(stop)]
+        program = [sys.executable, str(APPS / "latency_by_size.py"), str(stop)]
         job = client.submit(
             *program, sizes=f"{small}-{large}", prefer=small, chdir=str(out), stdout=str(log)
         )

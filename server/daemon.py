@@ -18,7 +18,7 @@ from pliant.core.support.command_line import CommandParser
 from pliant.protos.daemons.atomic_files import describe_unusable, write_whole
 from pliant.protos.daemons.private_paths import open_private
 from pliant.protos.daemons.service_manager import ServiceManager
-from pliant.protos.daemons.users_folder import prepare_users_folder
+from pliant.protos.daemons.users_socket_folder import prepare_users_folder
 from pliant.protos.identity.grpc_tls import require_tls_1_3
 from pliant.server.folder_locks import AlreadyRunningError, RunLock, ServerLock, started_ticks
 from pliant.server.shutdown import ShutdownPipe

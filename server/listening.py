@@ -23,8 +23,8 @@ from pliant.protos.daemons.atomic_files import write_whole
 from pliant.server.authentication.app_tokens import AppTokens
 from pliant.server.config import Config
 from pliant.server.execution.connections import Connections
-from pliant.server.execution.execute import CoreLoop
-from pliant.server.registry.shared_folder_test import SharedFolderTest
+from pliant.server.execution.core_loop import CoreLoop
+from pliant.server.registry.shared_folder_probe import SharedFolderProbe
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.rpc.app_service import AppService
 from pliant.server.rpc.checkpoint_removals import CheckpointRemovals
@@ -87,7 +87,7 @@ class ServiceParts:
     #: Called with the registration of each node.
     on_node_registered: Callable[[NodeRegistered], None]
     #: Finds out which nodes share the folder of checkpoints.
-    shared_folder: SharedFolderTest
+    shared_folder: SharedFolderProbe
     #: Has nodes remove the checkpoints of users.
     removals: CheckpointRemovals
 

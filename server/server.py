@@ -38,9 +38,9 @@ from pliant.server.database.replaced_database_check import CommitGuard, read_las
 from pliant.server.database.statements import add_note, put_meta
 from pliant.server.database.stored_state import read_state
 from pliant.server.database.writer import Writer, apply_writes
+from pliant.server.execution.command_execution import CommandDispatcher
 from pliant.server.execution.connections import Connections
-from pliant.server.execution.dispatch import CommandDispatcher
-from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.execution.job_program_cache import ProgramCache
 from pliant.server.execution.planner import Planner
 from pliant.server.execution.start_orders import LaunchSettings
@@ -49,7 +49,7 @@ from pliant.server.listening import ServiceParts, Services
 from pliant.server.registry.checkpoint_dirs import CheckpointDirs
 from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
-from pliant.server.registry.shared_folder_test import SharedFolderTest
+from pliant.server.registry.shared_folder_probe import SharedFolderProbe
 from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, StatusCache
 from pliant.server.rpc.checkpoint_removals import CheckpointRemovals
 from pliant.server.rpc.exit_collector import ExitCollector
@@ -64,7 +64,7 @@ from pliant.server.user_requests.changing_requests import Commands
 from pliant.server.user_requests.job_lookup import JobLookup
 from pliant.server.user_requests.operation_table import Operations
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
-from pliant.server.user_requests.refused_requests import RefusedRequests
+from pliant.server.user_requests.request_records import RequestRecords
 from pliant.server.user_requests.submissions import Submissions
 from pliant.server.user_requests.subscriptions import Subscriptions
 from pliant.server.user_requests.user_socket_server import UserSocketServer
@@ -139,7 +139,7 @@ class Server:
         short = self._meta["cluster"].replace("-", "")[:8]
         self._worlds = WorldRegistry(short)
         self._checkpoint_dirs = CheckpointDirs(config.checkpoint_folder, short)
-        self._shared_folder = SharedFolderTest(config.checkpoint_folder, short)
+        self._shared_folder = SharedFolderProbe(config.checkpoint_folder, short)
         self._programs = ProgramCache(self._reader)
         self._core = Core(
             config.strategy,
@@ -438,7 +438,7 @@ class Server:
             clock=self._clock,
             identity=identity,
             access=access,
-            refusals=RefusedRequests(self._writer, self._clock),
+            refusals=RequestRecords(self._writer, self._clock),
             stop=self._stop_server,
         )
         sockets = {config.run / "server.sock": 0o600}

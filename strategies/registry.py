@@ -11,13 +11,16 @@ from typing import Any
 from pliant.core.support.base_error import PliantError
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.interface.options import OptionError, StrategyOption, convert, describe
-from pliant.strategies.ordered import Ordered
 from pliant.strategies.policies.size_requests import WithSizeRequests
+from pliant.strategies.with_queue_order import WithQueueOrder
 
 GROUP = "pliant.strategies"
 #: Wrappers of every strategy, with the option that each of them handles. So every strategy has
 #: these options.
-_WRAPPERS: Mapping[str, Callable[..., Strategy]] = {"order": Ordered, "requests": WithSizeRequests}
+_WRAPPERS: Mapping[str, Callable[..., Strategy]] = {
+    "order": WithQueueOrder,
+    "requests": WithSizeRequests,
+}
 _COMMON_OPTIONS = [
     option for name, made in _WRAPPERS.items() for option in describe(made) if option.name == name
 ]
@@ -62,7 +65,7 @@ def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
         raise UnknownStrategyError(f"strategy {name!r} ({point.value}) is not a pliant Strategy")
     given = {key: value for key, value in (options or {}).items() if key in common}
     if given.get("order", "fcfs") != "fcfs":
-        made = Ordered(made, **convert(name, Ordered, {"order": given["order"]}))  # type: ignore[arg-type]
+        made = WithQueueOrder(made, **convert(name, WithQueueOrder, {"order": given["order"]}))  # type: ignore[arg-type]
     requests = {key: value for key, value in given.items() if key == "requests"}
     return WithSizeRequests(made, **convert(name, WithSizeRequests, requests))  # type: ignore[arg-type]
 

@@ -46,7 +46,7 @@ ORDER = {
         interface
         multicluster nodes
         policies
-        ordered
+        with_queue_order
         composed equipartition expected_starts koala load_sharing profit registry steepest_ascent
         malleable_easy max_fit presets profit_lazy
     """,

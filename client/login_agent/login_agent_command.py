@@ -54,7 +54,7 @@ def _run(options: argparse.Namespace) -> int:
     from pliant.client.login_agent.server_link import ServerLinks
     from pliant.core.support.base_error import PliantError
     from pliant.protos.daemons.log_handlers import make_log_handler
-    from pliant.protos.daemons.users_folder import prepare_users_folder
+    from pliant.protos.daemons.users_socket_folder import prepare_users_folder
     from pliant.protos.identity.node_files import DIRECTORY
 
     handler = make_log_handler("pliant-login-agent")

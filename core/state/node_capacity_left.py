@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sys import maxsize
 
 from pliant.core.commands import NodeShare
-from pliant.core.model.amounts_left_on_nodes import NodeRoom, most_processes
 from pliant.core.model.jobs import Job
+from pliant.core.model.node_room import NodeRoom, most_processes
 from pliant.core.model.nodes import Node
 from pliant.core.model.views_and_plans import NodeView
 from pliant.core.model.wait_reasons import WaitCode, WaitReason

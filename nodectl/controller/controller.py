@@ -20,7 +20,6 @@ from pliant.nodectl.controller.local_world import (
     spool_folder,
 )
 from pliant.nodectl.controller.node_worlds import NodeWorlds, WorldCallbacks
-from pliant.nodectl.controller.self_test import SelfTest
 from pliant.nodectl.controller.server_connection import confirmed_heartbeat
 from pliant.nodectl.controller.server_connection.last_server_generation import (
     ServerStart,
@@ -40,6 +39,7 @@ from pliant.nodectl.controller.start_order import (
     refuse_start,
     repeat_start,
 )
+from pliant.nodectl.controller.start_self_check import StartSelfCheck
 from pliant.nodectl.controller.usage import MemoryLimits, job_usage, over_process_limit
 from pliant.nodectl.host import cgroup
 from pliant.nodectl.host.containment import SlotCpus, describe, find_cgroup_controllers
@@ -84,7 +84,7 @@ class Controller:
         helper = self._users.helper if self._users else None
         found = helper.controllers() if helper else find_cgroup_controllers()
         self._containment = describe(self._slots, found, bind=settings.bind)
-        self._self_test = SelfTest(
+        self._self_check = StartSelfCheck(
             spool_folder(state),
             settings.slots,
             lambda: self._server.report(_ABLE),
@@ -144,7 +144,7 @@ class Controller:
             self._launcher.start_world(str(world.spool.directory))
 
     def _on_start_failed(self) -> None:
-        self._self_test.start_failed()
+        self._self_check.start_failed()
 
     # ------------------------------------------------------------------ the server
 
@@ -172,7 +172,7 @@ class Controller:
                 world.acknowledged.clear()
         reports = [report for world in self._worlds.values() for report in world.unacknowledged()]
         # After the exits: one that names a fault of this node is older than the self-test.
-        return [*reports, _ABLE] if self._self_test.is_able else reports
+        return [*reports, _ABLE] if self._self_check.is_able else reports
 
     def usage(self) -> list[wire.JobUsage]:
         """Return the resource usage of each job on this node.
@@ -180,7 +180,7 @@ class Controller:
         This also finds shims that ended unnoticed, and ends jobs that exceed a limit.
         """
         self._node_worlds.find_ended_shims()
-        self._self_test.test_if_due()
+        self._self_check.test_if_due()
         cgroup.sweep_jobs()
         here = [each for each in self._worlds.values() if each.shim is not None and not each.ended]
         used = job_usage((each.request.job, each.shim.pid) for each in here if each.shim)

@@ -15,7 +15,7 @@ from pliant.protos import node_pb2
 from pliant.server.registry.checkpoint_dirs import CheckpointDirs
 from pliant.server.registry.job_program import Program, expand, node_marks
 from pliant.server.registry.mpi_worlds import World
-from pliant.server.registry.node_map import Host, NodeMap
+from pliant.server.registry.processor_nodes import Host, NodeMap
 
 #: Algorithms for collectives that do not depend on which ranks share a node; see JOINED_WORLDS.
 FLAT_COLLECTIVES = {

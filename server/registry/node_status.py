@@ -16,7 +16,7 @@ from pliant.core.model.views_and_plans import NodeView
 from pliant.core.state.view_cache import node_view
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import NONE, ProcessorMap, count
-from pliant.server.registry.node_map import Host, NodeMap
+from pliant.server.registry.processor_nodes import Host, NodeMap
 
 #: A node as the users' socket shows it, without the jobs on it.
 _Row = Mapping[str, Any]

@@ -24,8 +24,8 @@ from pliant.core.values.lost_contact_policy import isolation_policy
 from pliant.core.values.processors import ProcessorMap, block, count, format_ranges
 from pliant.server.registry.job_program import Summary
 from pliant.server.registry.job_selection import JobIndex, JobSelection
-from pliant.server.registry.node_map import Host, NodeMap
 from pliant.server.registry.node_status import NodeStatusCache
+from pliant.server.registry.processor_nodes import Host, NodeMap
 from pliant.server.registry.submission_limits import SubmissionLimits
 
 #: Ended jobs stay in the cache this long, seconds. Older ones are read from the database.

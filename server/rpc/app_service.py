@@ -37,7 +37,7 @@ from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.authentication.app_tokens import AppTokens
 from pliant.server.authentication.opening_handshake import verify_peer
 from pliant.server.execution.connections import AppSession, Connections, Stream
-from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.rpc.clock_skew import to_server_time
 from pliant.server.rpc.node_service import HELLO_TIMEOUT_S

@@ -30,7 +30,7 @@ from pliant.protos import node_pb2
 from pliant.server.database.statements import Write, add_exit, drop_barriers
 from pliant.server.database.writer import Writer
 from pliant.server.execution.connections import Connections
-from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.rpc.report_validation import ReportValidator

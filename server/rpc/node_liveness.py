@@ -16,7 +16,7 @@ from pliant.core.values.ids import JobId, NodeName
 from pliant.protos import node_pb2
 from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.execution.connections import Connections
-from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.registry.status_cache import MemoryUse, StatusCache
 from pliant.server.rpc.leases import Health, HeartbeatLeases
 from pliant.server.support.stall_detection import CATCH_UP_S, wait_measuring_stall

@@ -24,8 +24,8 @@ from pliant.protos.signed_orders.launch_order import VERSION
 from pliant.protos.split_reports import join
 from pliant.server.authentication.opening_handshake import NodeNotAdmittedError
 from pliant.server.execution.connections import Connections, NodeStream, Stream
-from pliant.server.execution.execute import CoreLoop
-from pliant.server.registry.shared_folder_test import SHARED, SharedFolderTest
+from pliant.server.execution.core_loop import CoreLoop
+from pliant.server.registry.shared_folder_probe import SHARED, SharedFolderProbe
 from pliant.server.rpc.checkpoint_removals import CheckpointRemovals
 from pliant.server.rpc.exit_collector import EndReport, ExitCollector
 from pliant.server.rpc.lost_message_detection import LostMessageDetector
@@ -89,7 +89,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         #: Where applications of nodes with certificates connect; empty for other nodes.
         self.application_address = ""
         #: The test of the folder of checkpoints; None if nodes are not tested.
-        self.shared_folder: SharedFolderTest | None = None
+        self.shared_folder: SharedFolderProbe | None = None
         #: Has nodes remove checkpoints of users; None if nodes are not asked.
         self.removals: CheckpointRemovals | None = None
 

@@ -20,7 +20,7 @@ from typing import Any
 from pliant.core.model.views_and_plans import Availability, View, WaitingJob
 from pliant.core.state import views
 from pliant.core.values.ids import JobId
-from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.execution.planner import DEADLINE_S, Planner
 from pliant.server.execution.strategy_process import (
     StrategyProcess,

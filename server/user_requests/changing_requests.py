@@ -15,7 +15,7 @@ from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import NONE, ProcessorMap, block
 from pliant.server.authorisation.access_control import AccessControl, RequestingUser
 from pliant.server.execution.connections import Connections
-from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.execution.pending_requests import StorageDelayedError, UserEvent
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.user_request_error import UserRequestError

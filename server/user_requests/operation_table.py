@@ -21,8 +21,8 @@ from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests.availability_queries import AvailabilityQueries
 from pliant.server.user_requests.changing_requests import Commands
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
-from pliant.server.user_requests.refused_requests import RefusedRequests
 from pliant.server.user_requests.request_fields import Answer, Request
+from pliant.server.user_requests.request_records import RequestRecords
 from pliant.server.user_requests.submissions import Submissions
 from pliant.server.user_requests.subscriptions import WATCH, Subscriptions
 
@@ -46,7 +46,7 @@ class Operations:
         clock: HybridClock,
         identity: ServerInfo,
         access: AccessControl,
-        refusals: RefusedRequests,
+        refusals: RequestRecords,
         stop: Callable[[], None],
     ) -> None:
         self._submissions, self._submitters = submissions, submitters

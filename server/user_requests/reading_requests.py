@@ -20,7 +20,7 @@ from pliant.core.values.ids import JobId
 from pliant.server.authorisation.access_control import AccessControl, RequestingUser
 from pliant.server.database.reader import MAX_HISTORY_LINES, PhaseQuery, Reader
 from pliant.server.execution.connections import Connections
-from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, Info, StatusCache
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.user_request_error import UserRequestError

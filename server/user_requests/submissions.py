@@ -20,7 +20,7 @@ from pliant.server.database.database_errors import is_locked, sqlite_message
 from pliant.server.database.reader import Reader
 from pliant.server.database.statements import Write, insert_job
 from pliant.server.database.writer import Writer
-from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.execution.job_program_cache import ProgramCache
 from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.job_program import Program

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from reprlib import repr as short
 
-from pliant.core.model.amounts_left_on_nodes import NodeRoom
+from pliant.core.model.node_room import NodeRoom
 from pliant.core.model.nodes import NodeReservation, ReservationState
 from pliant.core.model.views_and_plans import (
     Acceptance,

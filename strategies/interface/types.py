@@ -4,8 +4,8 @@ They are defined in ``pliant.core``, which a strategy does not have to import: e
 exported by ``pliant.strategies``.
 """
 
-from pliant.core.model.amounts_left_on_nodes import NodeRoom
 from pliant.core.model.fair_share import FairShares
+from pliant.core.model.node_room import NodeRoom
 from pliant.core.model.nodes import JobMemory, NodeLoad, NodeReservation, ReservationState
 from pliant.core.model.placement import first_fit, keep_first
 from pliant.core.model.usage import Usage

@@ -9,13 +9,13 @@ from pliant.core.model.wait_reasons import Reason, WaitCode, WaitReason
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies.interface.base import Strategy
-from pliant.strategies.load_sharing.node_table import Flags, NodeTable
-from pliant.strategies.load_sharing.overload import FAULT_THRESHOLD, Blocked, Thresholds, relieve
-from pliant.strategies.load_sharing.reconfiguration import (
+from pliant.strategies.load_sharing.node_reservation import (
     Reconfiguration,
     ReservationRules,
     Reservations,
 )
+from pliant.strategies.load_sharing.node_table import Flags, NodeTable
+from pliant.strategies.load_sharing.overload import FAULT_THRESHOLD, Blocked, Thresholds, relieve
 from pliant.strategies.load_sharing.submissions import start_waiting
 from pliant.strategies.policies.start_estimate import now_or_later, too_few
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pliant.core.model.amounts_left_on_nodes import NodeRoom
+from pliant.core.model.node_room import NodeRoom
 from pliant.core.model.views_and_plans import Start, View, WaitingJob
 from pliant.core.values.processors import NONE, ProcessorMap, count, lowest
 from pliant.strategies.load_sharing.node_table import NodeRow, NodeTable

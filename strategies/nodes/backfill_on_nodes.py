@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from pliant.core.model.amounts_left_on_nodes import NodeRoom
+from pliant.core.model.node_room import NodeRoom
 from pliant.core.model.views_and_plans import View, WaitingJob
 from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import NONE, ProcessorMap, count

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 
-from pliant.core.model.amounts_left_on_nodes import NodeRoom
+from pliant.core.model.node_room import NodeRoom
 from pliant.core.model.views_and_plans import RunningJob, View, WaitingJob
 from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import NONE, ProcessorMap, count, lowest

@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import takewhile
 from sys import maxsize
 
-from pliant.core.model.amounts_left_on_nodes import NodeRoom
+from pliant.core.model.node_room import NodeRoom
 from pliant.core.model.views_and_plans import Availability, Plan, RunningJob, View, WaitingJob
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.values.ids import JobId

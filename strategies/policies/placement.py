@@ -15,7 +15,7 @@ memory or devices than it has. Nodes with devices that a job does not need are u
 from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
-from pliant.core.model.amounts_left_on_nodes import NodeRoom
+from pliant.core.model.node_room import NodeRoom
 from pliant.core.model.placement import first_fit, grow, keep_first
 from pliant.core.model.views_and_plans import (
     NodeView,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pliant.client.cluster.cluster_spec import ClusterSpec, RemoteSpec, load_spec
 from pliant.client.cluster.daemons import Daemon
 from pliant.client.cluster.local_cluster import LocalCluster
-from pliant.client.cluster.remote.membership import Membership
+from pliant.client.cluster.remote.cluster_identity import Membership
 from pliant.core.support.plural import plural
 from pliant.protos.address import TcpAddress
 

@@ -24,7 +24,7 @@ from typing import Any
 from pliant.client.client_errors import ClientError, NoServerError, RequestError
 from pliant.client.cluster.host_list import Host
 from pliant.client.cluster.remote import allocation
-from pliant.client.cluster.remote.membership import Membership, joining_port
+from pliant.client.cluster.remote.cluster_identity import Membership, joining_port
 from pliant.client.cluster.remote.node_agent import MODULE as AGENT
 from pliant.client.cluster.remote.node_start_message import NodeStartMessage, encode_start_messages
 from pliant.client.cluster.remote.save_jobs import save_jobs

@@ -13,7 +13,7 @@ from pliant.client.client_errors import ClientError
 from pliant.client.cluster.cluster_spec import ClusterSpec
 from pliant.client.cluster.host_list import Host
 from pliant.client.cluster.local_cluster import START_TIMEOUT_S, Report
-from pliant.client.cluster.remote.membership import joining_port
+from pliant.client.cluster.remote.cluster_identity import joining_port
 from pliant.client.cluster.remote.node_start_message import NodeStartMessage
 from pliant.client.cluster.remote.remote_cluster import (
     RemoteCluster,

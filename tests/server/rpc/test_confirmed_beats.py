@@ -12,7 +12,7 @@ from pliant.core.events import NodeLost
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
 from pliant.server.execution.connections import Connections
-from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.rpc.node_liveness import NodeList
 from serverkit import Server

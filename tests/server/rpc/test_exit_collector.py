@@ -19,7 +19,7 @@ from pliant.protos import node_pb2
 from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer
 from pliant.server.execution.connections import Connections
-from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.rpc.exit_collector import NO_RUN, EndReport, ExitCollector

@@ -17,7 +17,7 @@ from pliant.core.model.nodes import Node
 from pliant.core.values.ids import NodeName
 from pliant.core.values.processors import NONE, from_indices
 from pliant.core.values.timeouts import Timeouts
-from pliant.server.registry.node_map import NodeMap
+from pliant.server.registry.processor_nodes import NodeMap
 from pliant.server.rpc.node_liveness import NodeList
 from serverkit.scripted import Shell
 

@@ -22,7 +22,7 @@ from pliant.server.execution.start_orders import node_list, process_mapping
 from pliant.server.execution.timers import MAX_STALE_ENTRIES, Timers
 from pliant.server.registry.job_program import Program, expand, job_marks
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
-from pliant.server.registry.node_map import NodeMap
+from pliant.server.registry.processor_nodes import NodeMap
 from pliant.server.rpc.leases import Health, HeartbeatLeases
 from pliant.server.rpc.pmi_barriers import BarrierTable
 from pliant.server.support.log_setup import escape_control

@@ -12,7 +12,7 @@ from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
 from pliant.server.execution.start_orders import LaunchSettings, start_orders
 from pliant.server.registry.job_program import Program
 from pliant.server.registry.mpi_worlds import World
-from pliant.server.registry.node_map import NodeMap
+from pliant.server.registry.processor_nodes import NodeMap
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests.submission_schema import check_submission
 

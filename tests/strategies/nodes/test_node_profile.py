@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corekit.views import make_view
-from pliant.core.model.amounts_left_on_nodes import NodeRoom
+from pliant.core.model.node_room import NodeRoom
 from pliant.core.values.node_needs import MEMORY, NodeNeeds
 from pliant.core.values.processors import NONE, ProcessorMap, count
 from pliant.strategies.nodes.node_profile import NodeProfile

@@ -28,10 +28,10 @@ from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.engine import open_database, open_reader
 from pliant.server.database.reader import Reader
 from pliant.server.database.writer import Writer
-from pliant.server.execution import execute
+from pliant.server.execution import core_loop
+from pliant.server.execution.command_execution import CommandDispatcher
 from pliant.server.execution.connections import AppSession, Connections, Stream
-from pliant.server.execution.dispatch import CommandDispatcher
-from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.execution.job_program_cache import ProgramCache
 from pliant.server.execution.planner import Planner
 from pliant.server.execution.start_orders import LaunchSettings
@@ -49,7 +49,7 @@ from pliant.server.user_requests.changing_requests import Commands
 from pliant.server.user_requests.job_lookup import JobLookup
 from pliant.server.user_requests.operation_table import Operations
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
-from pliant.server.user_requests.refused_requests import RefusedRequests
+from pliant.server.user_requests.request_records import RequestRecords
 from pliant.server.user_requests.submissions import Submissions
 from pliant.server.user_requests.subscriptions import Subscriptions
 from pliant.server.watch.change_feed import ChangeFeed
@@ -193,7 +193,7 @@ class Shell:
         """
         before = len(self.planner.plans)
         if not self.patient:
-            self.rounds(execute.MAX_PLANS_PER_ROUND)
+            self.rounds(core_loop.MAX_PLANS_PER_ROUND)
         else:
             self.rounds(0)
             if not self.outbox:
@@ -205,7 +205,7 @@ class Shell:
 
     def rounds(self, plans: int) -> None:
         """Run rounds of the execute thread until only plans beyond ``plans`` are left to do."""
-        usual, execute.MAX_PLANS_PER_ROUND = execute.MAX_PLANS_PER_ROUND, plans
+        usual, core_loop.MAX_PLANS_PER_ROUND = core_loop.MAX_PLANS_PER_ROUND, plans
         try:
             while True:
                 self.ends()
@@ -218,7 +218,7 @@ class Shell:
                 if plans < usual and not self.execute._inbox and self.remove._queue.empty():
                     return
         finally:
-            execute.MAX_PLANS_PER_ROUND = usual
+            core_loop.MAX_PLANS_PER_ROUND = usual
 
     def ends(self) -> None:
         """Pass the exits that nodes reported to the core loop."""
@@ -292,7 +292,7 @@ class Shell:
             clock=self.clock,
             identity=identity,
             access=access,
-            refusals=RefusedRequests(self._writer, self.clock),
+            refusals=RequestRecords(self._writer, self.clock),
             stop=lambda: None,
         )
 

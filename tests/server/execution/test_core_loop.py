@@ -25,9 +25,9 @@ from pliant.core.values.sizes import Sizes
 from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer
-from pliant.server.execution import committer, execute
-from pliant.server.execution.dispatch import CommandDispatcher
-from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution import committer, core_loop
+from pliant.server.execution.command_execution import CommandDispatcher
+from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.execution.pending_requests import StorageDelayedError
 from pliant.server.execution.planner import FALLBACK, Planner
 from pliant.server.registry.status_cache import StatusCache
@@ -278,7 +278,7 @@ def test_what_was_written_behind_last_is_not_lost_when_the_server_stops(server: 
 def test_what_binds_nobody_is_stored_with_what_does(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execute, "MAX_DEFER_S", 600.0)
+    monkeypatch.setattr(core_loop, "MAX_DEFER_S", 600.0)
     tries = server.outside.tries
     for number in (1, 2):
         server.execute.post(JobSubmitted(server.spec(number, size=9)))

@@ -25,9 +25,9 @@ from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer
 from pliant.server.execution import failpoints
+from pliant.server.execution.command_execution import CommandDispatcher
 from pliant.server.execution.commit_batch import CommitBatch
 from pliant.server.execution.committer import Committer
-from pliant.server.execution.dispatch import CommandDispatcher
 from pliant.server.execution.pending_requests import RequestTable, UserEvent
 from pliant.server.execution.planner import Planner
 from pliant.server.execution.timers import Timers

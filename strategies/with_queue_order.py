@@ -1,9 +1,9 @@
 """Another order of the queue for any strategy: the common option ``order``.
 
-Strategies walk ``View.waiting`` from its beginning, which is in order of arrival. ``Ordered`` sorts
-it before the strategy sees it. Backfilling, the start of malleable jobs and agreements with donors
-then follow the new order. A strategy that sorts the queue itself keeps its own order, and jobs that
-are equal in it follow the new one.
+Strategies walk ``View.waiting`` from its beginning, which is in order of arrival.
+``WithQueueOrder`` sorts it before the strategy sees it. Backfilling, the start of malleable jobs
+and agreements with donors then follow the new order. A strategy that sorts the queue itself keeps
+its own order, and jobs that are equal in it follow the new one.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from pliant.strategies.interface.base import Strategy
 from pliant.strategies.policies.queue_order import QueueOrder, in_order, queue_with
 
 
-class Ordered(Strategy):
+class WithQueueOrder(Strategy):
     """A strategy that sees the queue in another order than that of arrival.
 
     Args:

@@ -24,7 +24,7 @@ SHARED = "shared"
 _MAX_TEXT = 300
 
 
-class SharedFolderTest:
+class SharedFolderProbe:
     """The test file of this server, and the last result of each node."""
 
     def __init__(self, folder: Path, cluster: str) -> None:

@@ -1,4 +1,4 @@
-"""Measure how the source is laid out: ``python docs/tools/structure.py [CHECKOUT]``.
+"""Measure how the source is laid out: ``python docs/tools/measure_source_layout.py [CHECKOUT]``.
 
 Prints, for each part, the number of modules in its largest folder and the arrows between its
 folders; then sizes of files and functions, comments, docstrings and class names for all parts.

@@ -7,7 +7,7 @@ import pytest
 
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
-from pliant.server.registry.shared_folder_test import SHARED, SharedFolderTest
+from pliant.server.registry.shared_folder_probe import SHARED, SharedFolderProbe
 
 N1 = NodeName("n1")
 
@@ -19,7 +19,7 @@ def report(content: bytes = b"", problem: str = "") -> node_pb2.CheckpointFolder
 def test_a_node_that_reads_the_file_shares_the_folder(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    test = SharedFolderTest(tmp_path / "saves", "25f9")
+    test = SharedFolderProbe(tmp_path / "saves", "25f9")
     test.write(make_folder=True)
     content = Path(os.fsdecode(test.path)).read_bytes()
     assert test.evaluate(N1, report(content)) == SHARED
@@ -33,7 +33,7 @@ def test_a_node_that_reads_the_file_shares_the_folder(
 def test_a_node_is_named_once_for_each_cause(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    test = SharedFolderTest(tmp_path, "25f9")
+    test = SharedFolderProbe(tmp_path, "25f9")
     for problem in ("first", "first", "second\n"):
         test.evaluate(N1, report(problem=problem))
     assert [record.getMessage().count("n1") for record in caplog.records] == [1, 1]
@@ -41,14 +41,14 @@ def test_a_node_is_named_once_for_each_cause(
 
 def test_files_of_earlier_servers_of_this_cluster_are_removed(tmp_path: Path) -> None:
     for name in ("25f9", "25f9", "25f8"):
-        SharedFolderTest(tmp_path, name).write(make_folder=False)
+        SharedFolderProbe(tmp_path, name).write(make_folder=False)
     assert sorted(name.split(".")[1] for name in os.listdir(tmp_path)) == ["25f8", "25f9"]
 
 
 def test_without_the_folder_of_an_administrator_nothing_is_tested(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    test = SharedFolderTest(tmp_path / "not-mounted", "25f9")
+    test = SharedFolderProbe(tmp_path / "not-mounted", "25f9")
     test.write(make_folder=False)
     assert test.path == b""
     assert "not-mounted" in caplog.text

@@ -45,7 +45,7 @@ _NAMED = (
 _LONGEST = 200
 
 
-class RefusedRequests:
+class RequestRecords:
     """Records refused requests and successful changes. Used by the accept thread only."""
 
     def __init__(self, writer: Writer, clock: HybridClock) -> None:

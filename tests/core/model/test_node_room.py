@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.model.amounts_left_on_nodes import NodeRoom, most_processes
+from pliant.core.model.node_room import NodeRoom, most_processes
 from pliant.core.model.views_and_plans import NodeView
 from pliant.core.values.constraint import Constraint
 from pliant.core.values.ids import NodeName
