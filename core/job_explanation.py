@@ -124,7 +124,7 @@ def _waiting(state: CoreState, job: Job, now: float) -> Iterator[str]:
 
 
 def _recent_refusals(state: CoreState, now: float) -> Iterator[str]:
-    """Yield sentences about jobs that recently refused to give up processors."""
+    """Yield a sentence about the jobs that get no offers now, because they refused another size."""
     quiet = [job for job in state.active.values() if job.malleable and job.no_offers_until > now]
     if quiet:
         names = ", ".join(str(job.id) for job in quiet[:_MOST_NAMES])

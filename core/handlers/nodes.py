@@ -147,7 +147,7 @@ def _unknown_to_node(state: CoreState, node: Node, job: Job, known: set[ResizeId
 
 
 def _owed(job: Job, node: Node) -> bool:
-    """Return whether a node has yet to start processes of a job."""
+    """Return whether a node has yet to start processes of a job whose other ranks have exited."""
     ends = job.state is JobState.COMPLETING and job.ending is None
     return ends and node.name in job.starting
 

@@ -130,7 +130,7 @@ class Exit(NamedTuple):
 
     @property
     def clean(self) -> bool:
-        """Return whether the process ended with exit code 0 and without a signal."""
+        """Return whether the process was started and ended on its own with exit code 0."""
         was_prevented = self.cut_off or self.node_fault or self.user_refused
         return self.code == 0 and self.signal == 0 and not was_prevented
 
@@ -313,7 +313,7 @@ class Job:
 
     @property
     def malleable(self) -> bool:
-        """Return whether the program has registered and may be resized."""
+        """Return whether the program has registered in this run as one that can be resized."""
         return self.registration is not None
 
     @property

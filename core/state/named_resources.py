@@ -121,7 +121,7 @@ def _without(left: dict[str, int], served: dict[JobId, Job]) -> dict[str, int]:
 
 
 def _waits(job: Job) -> bool:
-    """Return whether a strategy could start a job."""
+    """Return whether a job waits without open dependencies, so that a strategy may start it."""
     if job.dependencies:
         return False
     return (job.state is JobState.PENDING and not job.reserved) or job.suspended_by_strategy

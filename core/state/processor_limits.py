@@ -29,7 +29,7 @@ def used(state: CoreState) -> dict[str, int]:
 
 
 def processors_below_limits(state: CoreState) -> dict[str, int]:
-    """Return how many more processors the users with a limit and some processors may have."""
+    """Return how many more processors each user may have who has a limit and some processors."""
     limits = state.user_limits
     if not limits.limits_processors:
         return {}

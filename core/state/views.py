@@ -270,7 +270,10 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
 
 
 def _request(job: Job, total: int, now: float) -> OpenRequest | None:
-    """Return the growth that a job requests, limited by the cluster; None without a request."""
+    """Return the growth that a job requests, to at most ``total`` processors.
+
+    The result is None if the job requests no growth, or none that is possible.
+    """
     request = job.request
     if request is None or request.is_shrink:
         return None

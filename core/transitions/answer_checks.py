@@ -146,7 +146,10 @@ def _most_change(job: Job, template: Template) -> int:
 
 
 def _fitting(job: Job, resize: Resize, totals: Sizes, most_change: int) -> Sizes | None:
-    """Return those of ``totals`` that the job may have, in the direction of the offer."""
+    """Return those of ``totals`` that the job may have, in the direction of the offer.
+
+    The result is None if there are none.
+    """
     most = min(len(resize.after), job.size + most_change) if resize.grows else job.size - 1
     mine = job.sizes.up_to(most)  # first, so that a huge range is never searched
     if mine is not None:
