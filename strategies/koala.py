@@ -113,7 +113,10 @@ class Koala(Strategy):
 
 
 def _tries(memory: object) -> tuple[dict[JobId, int], float | None]:
-    """Return the failed placements by job, and the last poll, from the strategy's memory."""
+    """Return the failed placements by job, and the time of the last poll, from the memory.
+
+    The time is None if there was no poll yet.
+    """
     result: dict[JobId, int] = {}
     since: float | None = None
     match memory:

@@ -113,8 +113,8 @@ class MalleableEasyPolicy(Resizing):
         """Plan shrinks of donors until a waiting job has enough processors.
 
         Returns:
-            The size at which the job starts; 0 if the donors cannot give enough. Then nothing is
-            changed.
+            The size at which the job starts; 0, with no shrink planned, if the donors cannot give
+            enough.
         """
         for need, limits in self._rules(job, ledger):
             if free + count(ledger.spare) + limits.above(ledger.sizes) < need:

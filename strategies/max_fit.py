@@ -126,7 +126,7 @@ def _choose(view: View, give: int) -> tuple[list[WaitingJob], int, int]:
         give: how many processors donors can give together.
 
     Returns:
-        The jobs, how many idle processors are left, and how many donors must give.
+        The jobs, how many idle processors are left, and how many processors donors must give.
     """
     idle, need = count(view.free), 0
     chosen: list[WaitingJob] = []

@@ -144,7 +144,10 @@ class LazyCycle(Cycle):
 
 
 def _read_memory(memory: object) -> tuple[JobId | None, float, dict[JobId, int]]:
-    """Read the strategy's memory: the lookahead job, its deadline, and the jobs put off."""
+    """Return the lookahead job, its deadline, and the jobs put off, from the strategy's memory.
+
+    Without a lookahead job, the first two are None and infinity.
+    """
     match memory:
         case ["lazy", look, until, [*jobs]]:
             order = {JobId(job): place for place, job in enumerate(jobs) if isinstance(job, int)}

@@ -56,7 +56,7 @@ class Blocked:
 def relieve(
     table: NodeTable, thresholds: Thresholds, movable: frozenset[JobId], *, migrate: bool
 ) -> tuple[list[Migration], list[Blocked]]:
-    """Move the largest faulting job of each overloaded node to a node that has a place for it.
+    """Plan to move the largest faulting job of each overloaded node to a node with a place for it.
 
     Args:
         table: the nodes.

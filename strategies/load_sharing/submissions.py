@@ -14,9 +14,9 @@ from pliant.strategies.nodes.node_profile import room_of
 def start_waiting(view: View, table: NodeTable) -> tuple[list[Start], WaitingJob | None]:
     """Start jobs until none of the nodes accepts the next one.
 
-    A job starts on its home if the home accepts it, otherwise on the accepting node with the least
-    demand. Its own demand is unknown, so it does not change that of the node. The first job that
-    does not start stops all later ones.
+    A job starts on its home node if that node accepts it, otherwise on the accepting node with the
+    least demand. The job's own demand is unknown, so it does not change that of the node. The first
+    job that does not start stops all later ones.
 
     Returns:
         The starts, and the first job that does not start; None if all start.

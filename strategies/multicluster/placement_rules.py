@@ -62,7 +62,10 @@ def place_components(
 def _one_by_one(
     components: Sequence[int], idle: Mapping[str, int], transfers: TransferTimes
 ) -> list[Part] | None:
-    """Place each component in the best cluster with room: least transfer, then most idle."""
+    """Place each component in the cluster with the least transfer time, then most idle processors.
+
+    Return the parts in the order of the components; None if a component fits nowhere.
+    """
     left = dict(idle)
     found: dict[int, Part] = {}
     for place in _largest_first(components):
@@ -140,7 +143,10 @@ def _pack(sizes: Sequence[int], left: list[int], *, searches: bool) -> list[int]
 
 
 def _split(total: int, idle: Mapping[str, int]) -> list[Part] | None:
-    """Fill the clusters with the most idle processors. No split uses fewer clusters."""
+    """Return parts that fill the clusters with most idle processors; None if too few are idle.
+
+    No split uses fewer clusters.
+    """
     parts = []
     for name in _by_idle(idle):
         taken = min(idle[name], total)

@@ -129,5 +129,5 @@ class Profile:
 
     @property
     def steps(self) -> list[tuple[float, int]]:
-        """The steps in order of time: when each begins, and how many processors are then free."""
+        """Return the steps in order of time: when each begins, and how many are free then."""
         return list(zip(self._times, self._free, strict=True))

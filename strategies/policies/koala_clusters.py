@@ -30,7 +30,7 @@ class ClusterState:
 
     @property
     def surplus(self) -> int:
-        """How many processors all jobs can give together."""
+        """Return how many processors the jobs of the cluster can give together."""
         return sum(self.gain(job, job.size, job.sizes.min) for job in self.jobs)
 
 
