@@ -15,7 +15,10 @@ Formula = Callable[[Mapping[str, Any]], float | None]
 
 
 def theory_value(value: float | str, spec: Mapping[str, Any]) -> float | None:
-    """Return a number unchanged; for the name of a formula, its value for a run."""
+    """Return a number unchanged; for the name of a formula, its value for a run.
+
+    The result is None if the formula does not hold for the run.
+    """
     if not isinstance(value, str):
         return float(value)
     return FORMULAS[value]({**parameters(spec["workload"]), **spec.get("parameters", {})})
@@ -31,7 +34,7 @@ def _offered_load(given: Mapping[str, Any]) -> float | None:
 
 
 def _processor_sharing(given: Mapping[str, Any]) -> float | None:
-    """Return the mean response time of an M/M/1 queue, for rules that do not use run times.
+    """Return the mean response time of an M/M/1 queue, in seconds; None if it is not stable.
 
     The formula holds if each job can use the whole machine with linear speedup, because then the
     machine works at its full rate while there is a job.
@@ -41,7 +44,10 @@ def _processor_sharing(given: Mapping[str, Any]) -> float | None:
 
 
 def _rigid_load(given: Mapping[str, Any]) -> float | None:
-    """Return the offered load of jobs with one size each, by their efficiency at this size."""
+    """Return the offered load of jobs with one size each, by their efficiency at this size.
+
+    The result is None if the system is not stable.
+    """
     curve, processors = curve_of(str(given["speedup"])), int(given["processors"])
     sizes = parse_sizes(str(given["minpe"])).values
     cost = sum(size / curve(size) for size in sizes) / len(sizes) * curve(processors) / processors
