@@ -292,7 +292,8 @@ class Server:
     def _new_generation(self, meta: Mapping[str, str]) -> Mapping[str, str]:
         """Store the next generation number, and the name and key of a new cluster.
 
-        All of it is durable before anything uses it.
+        All of these values are durable before anything uses them. Return the table ``meta`` with
+        the new values.
         """
         used = self._config.state / GENERATION_FILE
         seen = read_last_seen(self._config.state / COMMITS_FILE)

@@ -17,7 +17,7 @@ _BYTES = 32
 
 
 def load_secret(path: Path) -> str:
-    """Read the secret from a file, or create the file.
+    """Return the secret of the cluster from a file, which is created if it is missing.
 
     Raises:
         OSError: if the file cannot be read, is damaged, or other users can read it.

@@ -37,7 +37,7 @@ _REPLACED = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", COMMITS, GENERATION
 
 
 def read_backup(file: Path) -> tuple[Mapping[str, Any], Mapping[str, bytes]]:
-    """Read the manifest and the files of a backup, and check their digests.
+    """Return the manifest of a backup and the contents of its files by name; check the digests.
 
     Raises:
         BackupError: the file is no backup, is damaged, or has a newer format.
@@ -79,7 +79,7 @@ def restore_backup(
         clock: returns seconds since the epoch.
 
     Returns:
-        The manifest, and the folder with the state that was there before, if there was one.
+        The manifest, and the folder to which an earlier state was moved; None if there was none.
 
     Raises:
         BackupError: the backup is unusable, or there is a state and ``replace`` is not set.

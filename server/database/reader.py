@@ -81,7 +81,7 @@ class Reader:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="reader")
 
     async def in_thread(self, query: Callable[[Reader], T]) -> T:
-        """Run a query in a thread, so that it does not block the event loop of the caller.
+        """Run a query in a thread, which does not block the caller's event loop; return its result.
 
         A query waits for the disk, and for the lock of another process.
         """
@@ -357,7 +357,10 @@ class Reader:
         ]
 
     def _in(self, query: Any, column: Any, values: Sequence[Any]) -> list[Any]:
-        """Query for many values in slices, because a statement's number of variables is limited."""
+        """Return all rows in which ``column`` has one of ``values``.
+
+        The query is run in slices, because a statement's number of variables is limited.
+        """
         rows: list[Any] = []
         for start in range(0, len(values), 5000):
             rows += self._rows(query.where(column.in_(values[start : start + 5000])))

@@ -59,7 +59,10 @@ class Writer:
         self._thread = start_thread("writer", self._run, on_fault)
 
     def commit(self, changes: Sequence[Write]) -> Future[None]:
-        """Queue writes as one transaction. The future fails if they cannot be stored."""
+        """Queue writes as one transaction; return a future that is done when they are durable.
+
+        The future fails if the writes cannot be stored.
+        """
         future: Future[None] = uncancellable_future()
         with self._lock:
             if self._stopped:

@@ -114,7 +114,7 @@ class Connections:
     # ---------------------------------------------------------------- nodes
 
     def attach_node(self, name: NodeName, stream: NodeStream) -> None:
-        """Make a stream the one that carries a node's orders; close the stream that it replaces."""
+        """Use a stream for a node's orders from now on; close the stream used before."""
         with self._lock:
             before = self._nodes.get(name)
             self._nodes[name] = stream
@@ -163,7 +163,7 @@ class Connections:
     # ---------------------------------------------------------------- applications
 
     def attach_coordinator(self, session: AppSession) -> None:
-        """Make a session the one of its job, and close the session that it replaces."""
+        """Use a session for its job's coordinator from now on; close the session used before."""
         key = (session.job, session.run)
         with self._lock:
             before = self._coordinators.get(key)

@@ -63,7 +63,7 @@ class RequestTable:
             return self._last, future
 
     def answer(self, answer: AnswerUser) -> None:
-        """Set the answer to a request, unless its user was told that it is delayed."""
+        """Set the answer to a request, unless its user was told that the result is delayed."""
         with self._lock:
             future = self._waiting.pop(answer.request, None)
         if future is not None:

@@ -1,4 +1,6 @@
-"""Run the strategy. A fault costs one scheduling pass; after three in a row it is replaced.
+"""Run the strategy, and replace a strategy that fails three times in a row.
+
+A single fault costs one scheduling pass.
 
 Strategies of Pliant run in the execute thread. Others run in a process that can be killed.
 """
@@ -71,7 +73,7 @@ class Planner:
         return self._failed(order.cycle, str(fault))
 
     def reject_plan(self, cycle: CycleId, fault: str) -> PlanFailed:
-        """Count a failure of the strategy, because the core could not carry out its last plan."""
+        """Count a failure of the strategy whose last plan could not be carried out; return it."""
         self._faults = self._faults_before
         return self._failed(cycle, fault)
 

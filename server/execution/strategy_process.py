@@ -152,7 +152,12 @@ class StrategyProcess:
     # ---------------------------------------------------------------- one exchange
 
     def _with_deadline(self, exchange: Callable[[float], Any], within_s: float) -> Any:
-        """Call ``exchange`` with a deadline; if it fails, restart the child."""
+        """Call ``exchange`` with a deadline, and return its result; restart the child on a fault.
+
+        Raises:
+            StrategyRefusedError: as ``exchange`` raised it; the child is not restarted.
+            StrategyProcessError: the child gave no answer in time, or has ended.
+        """
         try:
             return exchange(time.monotonic() + within_s)
         except StrategyRefusedError:

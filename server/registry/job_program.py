@@ -108,7 +108,7 @@ def node_marks(node: str, number: int) -> dict[str, str]:
 
 
 def expand(pattern: str, values: Mapping[str, str], keep: frozenset[str] = frozenset()) -> str:
-    """Replace marks in the name of a file by their values, and ``%%`` by a percent sign.
+    """Return a file name in which marks are replaced by their values, and ``%%`` by a percent.
 
     If ``keep`` names marks that are replaced later, ``%%`` is kept, too. Unknown marks are kept.
     """

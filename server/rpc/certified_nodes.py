@@ -177,7 +177,9 @@ class CertifiedNodes:
             opened.stream.send(node_pb2.NodeOrder(certificates=answer))
 
     def _issue(self, node: CertifiedNode, request: bytes) -> tuple[CertifiedNode, bytes]:
-        """Issue a certificate for a node's request. Called in another thread, as it writes a file.
+        """Issue a certificate; return the node with this certificate, and the chain in PEM form.
+
+        This is called in another thread, because it writes a file.
 
         Raises:
             PliantError, OSError: the request is refused, or the files cannot be used.

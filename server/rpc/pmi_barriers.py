@@ -73,7 +73,7 @@ class BarrierTable:
         sequence: int,
         pairs: Mapping[str, str],
     ) -> Merged | None:
-        """Record that a node reached a barrier; return the barrier once all nodes have.
+        """Record that a node reached a barrier; return the barrier if all nodes have, else None.
 
         The shims of a user choose the sequence numbers and the pairs. So only the last complete
         barrier of a world is kept, and only one open barrier for each node.
