@@ -116,7 +116,7 @@ class AdmittedNodes:
     def admit(
         self, name: str, slots: int | None, certificate: x509.Certificate, *, now: float
     ) -> AdmittedNode:
-        """List a node with its first certificate, and drop earlier certificates of this name.
+        """List a node with its first certificate instead of earlier ones; return its new entry.
 
         Raises:
             CertificateError: the certificate belongs to another name.
