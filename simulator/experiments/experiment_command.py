@@ -98,7 +98,7 @@ def _add_run_options(command: argparse.ArgumentParser) -> None:
 
 
 def _at_least(least: int) -> Callable[[str], int]:
-    """Return a type of arguments: whole numbers of at least ``least``."""
+    """Return a converter for argparse that accepts whole numbers of at least ``least``."""
 
     def number(text: str) -> int:
         if not (text.isascii() and text.isdigit() and int(text) >= least):

@@ -151,7 +151,7 @@ class TimeSharedSimulation:
         )
 
     def _reservation_fault(self, plan: Plan) -> str | None:
-        """Return a message if a job starts on a node reserved before this plan; None if none does."""
+        """Return a message if a job starts on a node reserved before this plan; None if none."""
         for start in plan.starts:
             node = self._node_of(start.processors)
             if self._views[node].name in self._reserved:

@@ -154,7 +154,10 @@ class ProgressLine:
             print(text, file=sys.stderr, flush=True)
 
     def _left(self, done: int, total: int) -> str:
-        """Return the remaining time as text, if runs take as long as those before."""
+        """Return the remaining time as text, if runs take as long as those before.
+
+        The text is empty before the first run has ended, and at the end.
+        """
         assert self._begin is not None
         since, before = self._begin
         if done in (before, total):

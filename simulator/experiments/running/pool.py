@@ -57,7 +57,7 @@ class _Pool:
         self._stopped = False
 
     def run(self, task: Task) -> dict[str, float]:
-        """Run one task in a new process and wait for it."""
+        """Run one task in a new process, wait for it, and return its metrics."""
         if self._stopped:
             raise ExperimentError("stopped")
         # -P: modules and package metadata in the working directory (such as an old build's list of

@@ -166,7 +166,10 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _means_after(jobs: Sequence[JobRecord], warm_up: int) -> dict[str, float]:
-    """Return mean response times without the first ``warm_up`` jobs, which met an empty machine."""
+    """Return mean response times without the first ``warm_up`` jobs, which met an empty machine.
+
+    The result is empty if ``warm_up`` is 0 or no other job was started.
+    """
     counted = sorted(jobs, key=lambda job: (job.submit, job.id))[warm_up:]
     taken = [job.turnaround for job in counted if job.start is not None]
     if not warm_up or not taken:
