@@ -1,4 +1,4 @@
-"""The list of failpoints: the name of each, and what has just happened there or is about to."""
+"""The list of failpoints: the name of each, and what has just happened or is about to happen."""
 
 from dataclasses import dataclass
 

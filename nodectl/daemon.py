@@ -183,7 +183,7 @@ def _with_lock(
     """Lock the state and run folders of a node, and call ``work`` with them.
 
     Returns:
-        The exit status of ``work``.
+        The exit status of ``work``; 1 if the folders cannot be used or another controller has them.
     """
     import asyncio
 

@@ -162,7 +162,11 @@ def _become_shim(orders: socket.socket) -> NoReturn:
 
 
 def main(arguments: list[str]) -> int:
-    """Serve the controller on an inherited socket: ``launcher FD SOFT_LIMIT_OF_DESCRIPTORS``."""
+    """Serve the controller on an inherited socket, and return the exit status.
+
+    Args:
+        arguments: the descriptor of the socket, and the soft limit of open files for shims.
+    """
     handle, soft = map(int, arguments)
     os.chdir("/")
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

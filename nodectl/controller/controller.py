@@ -121,7 +121,10 @@ class Controller:
             await self._node_worlds.close()
 
     async def _connect(self) -> None:
-        """Register and serve the server. A node without jobs first waits for its root helper."""
+        """Register at the server and carry out its orders, until cancelled or refused.
+
+        A node that starts jobs as their users, and has none now, first waits for its root helper.
+        """
         if self._users is not None and not self._worlds:
             await self._users.wait_for_helper()
         await self._server.run()
@@ -136,7 +139,7 @@ class Controller:
         return taken, others
 
     def _start_waiting_worlds(self) -> None:
-        """Repeat the orders of worlds without a shim to a new launcher.
+        """Ask a new launcher again to start all worlds that have no shim.
 
         If a world gets two shims that way, the second one ends.
         """

@@ -300,7 +300,10 @@ def add_missing_exits(
 
 
 def share_cpus(changed: LocalWorld, worlds: Iterable[LocalWorld], slots: SlotCpus) -> None:
-    """Bind all ranks of a job here to the CPUs of all its processors, if it shares CPUs.
+    """Restrict a job here to the CPUs of its present processors.
+
+    If the ranks of the job share CPUs, all of them are bound to all these CPUs. Otherwise only the
+    control group of the changed world is restricted, if the root helper manages it.
 
     Args:
         changed: a world of the job.

@@ -128,7 +128,7 @@ class NodeWorlds:
         ]
 
     def kill(self, order: wire.Kill) -> None:
-        """End the ranks on the processors that the order names."""
+        """End the ranks on the processors that the order names, or all ranks if it names none."""
         for world in of_job(self.by_name.values(), order):
             self._kill_watcher.order(world, list(order.processors), order.grace_s)
 

@@ -250,7 +250,7 @@ def _make_user_request(
 
     Raises:
         OrderError: no node can carry out the order.
-        UserRefusedError: the server has not signed it.
+        UserRefusedError: the server has not signed the order.
         LaunchOrderError: the signed order is damaged.
     """
     if not order.signed_order:
@@ -291,7 +291,7 @@ class NodeShares(NamedTuple):
         request.memory_per_rank_bytes = order.memory_bytes // ranks
 
     def _devices(self, request: StartRequest, order: wire.StartWorld) -> dict[str, list[list[int]]]:
-        """Return the devices of each rank, by kind."""
+        """Return, for each kind of device, a list with the indices of each rank's devices."""
         count = len(request.ranks)
         found = {kind: [list[int]() for _ in request.ranks] for kind in self.gres}
         for device in order.devices:

@@ -41,7 +41,7 @@ def group_name(job: int, run: int, node: int | os.PathLike[str]) -> str:
 
 
 def find_group(name: str) -> Base | None:
-    """Return the path of a job's group; None if the kernel limits no memory here."""
+    """Return the memory group of a job; None if the kernel limits no memory here."""
     where = base("memory")
     return where and Base(where.version, f"{where.folder}/{name}")
 

@@ -19,7 +19,12 @@ PROG = "pliant node helper"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the helper until SIGTERM or SIGINT. Jobs that it started keep running."""
+    """Run the helper until SIGTERM or SIGINT; jobs that it started keep running.
+
+    Returns:
+        0 after an orderly stop, 1 if the socket or a file cannot be used, 2 for wrong usage or
+        settings.
+    """
     options = _parser().parse_args(argv)
     if os.geteuid() != 0:
         print(f"{PROG}: only root can start processes of other users", file=sys.stderr)

@@ -134,7 +134,11 @@ class RequestVerifier:
         }
 
     def _find_user(self, order: SignedOrder) -> User:
-        """Return the user of an order, whose processes may run here."""
+        """Return the user of an order, with the groups that the user has on this host.
+
+        Raises:
+            HelperRefusalError: no process of this user may run here.
+        """
         config = self._config
         if order.uid == config.account_uid and order.uid not in config.system_users:
             message = f"user {order.uid} is the account of the controller, and has the node's key"
@@ -157,7 +161,7 @@ class RequestVerifier:
         return tuple(sorted(set(value) or allowed))
 
     def _max_tasks(self, wanted: int) -> int:
-        """Return the controller's limit on threads and processes, or root's if that is lower."""
+        """Return the lower of the controller's and root's limit on tasks; 0 if there is none."""
         limits = [limit for limit in (wanted, self._config.max_tasks) if limit > 0]
         return min(limits, default=0)
 

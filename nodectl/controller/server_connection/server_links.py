@@ -94,7 +94,7 @@ class SecretLink:
         return self._find_server()
 
     def is_current(self, address: str) -> bool:
-        """Return whether the server still listens at this address."""
+        """Return whether this is still the server's address; True if the address is unknown now."""
         try:
             return self._find_server() == address
         except OSError:

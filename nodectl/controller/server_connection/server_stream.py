@@ -189,9 +189,14 @@ class ControllerStream:
     ) -> tuple[Stream, wire.Welcome | None]:
         """Open a stream, authenticate both sides, and register.
 
+        Returns:
+            The stream, and the server's welcome; None instead of the welcome if the stream has
+            ended.
+
         Raises:
             UnprovenServerError: the other side does not know the cluster's secret.
             RefusedError: the server refuses this node.
+            NameTakenError, WrongVersionError: the server cannot accept this node at the moment.
         """
         stream = await self._link.open_stream(channel)
         self.contact.begin(time.monotonic())

@@ -122,7 +122,10 @@ class HelperClient:
         return ProcessIdentity(boot_id(), answer["shim"], answer["start"]) if answer else None
 
     def end(self, world: str) -> bool:
-        """Have all processes of a world killed; return whether it was still there.
+        """Have all processes of a world killed.
+
+        Returns:
+            Whether the helper still found the world; False if it had ended before.
 
         Raises:
             HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.

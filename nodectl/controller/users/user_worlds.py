@@ -266,7 +266,8 @@ class UserWorlds:
     async def _find_within(self, world: str, seconds: float) -> ProcessIdentity | None:
         """Wait until the helper answers, and return the shim of a world.
 
-        None if it has none, or if the helper does not answer within ``seconds``.
+        None if the world has no processes, if the helper refuses the request, or if it does not
+        answer within ``seconds``.
         """
         deadline = time.monotonic() + seconds
         while True:

@@ -48,8 +48,9 @@ class LocalRanks:
         Args:
             loop: of the shim.
             request: the local ranks of the step, and its environment with ``PLIANT_STEP``.
-            stdio: input of rank 0 or -1, and output and error of all ranks.
-            events: gets what happens, not before this function has returned.
+            stdio: descriptors of the input of rank 0 (-1 for none), and of the output and error of
+                all ranks.
+            events: receives events of the ranks, but none before this function has returned.
         """
         self._loop, self._request, self._events = loop, request, events
         self._failures, self._failure_pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
