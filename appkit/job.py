@@ -85,7 +85,8 @@ class Job(DataRegistration):
     def thaw(self, array: Handle) -> None:
         """Let the program change a ``constant`` array until the next safe point.
 
-        Call it on all processes at the same place. The next resize cannot use an older copy.
+        Call it on all processes at the same place. Parts of the array that were read in advance
+        for a resize are then not used.
 
         Args:
             array: a handle that was registered with ``constant=True``.

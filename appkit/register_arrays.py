@@ -281,7 +281,7 @@ class DataRegistration(Registration):
             shape: global; the first axis is that of cells.
             owner: gets the number of processes, returns the owner rank of each cell, the same on
                 all processes. Or an array with the number of each cell's part, as a partitioner
-                returns it; parts are distributed in even blocks of their numbers.
+                returns it; each process then owns about equally many consecutive parts.
             dtype: of a cell.
             init: gets the global numbers of the owned cells, returns their values. Without it:
                 zeros.

@@ -358,7 +358,10 @@ class Coordinator:
             self._fail(decision.resize, "join", str(error))
 
     def _update_ready(self) -> None:
-        """Set ``ready``: whether the joining ranks of an ordered growth wait at the active loop."""
+        """Set ``ready`` to whether all joining ranks of an ordered growth wait at the active loop.
+
+        Do nothing if no growth is ordered, or if the growth has begun.
+        """
         if self._decision is not None and self._decision.grows and not self._begun:
             self.ready = self.rendezvous.is_complete()
 

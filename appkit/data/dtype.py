@@ -16,7 +16,7 @@ def cell_type(what: str, dtype: DTypeLike, object_hint: str) -> np.dtype[Any]:
         object_hint: The call to use for Python objects.
 
     Raises:
-        ValueError: The type is invalid, contains Python objects or subarrays, or has no length.
+        ValueError: The type is invalid, contains Python objects or subarrays, or has length 0.
     """
     try:
         cell = np.dtype(dtype)

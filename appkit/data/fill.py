@@ -35,7 +35,7 @@ def touch_pages(arrays: Iterable[Array], is_withdrawn: Callable[[], bool] | None
 
     Args:
         arrays: contiguous; their contents are lost.
-        is_withdrawn: asked before each slice of `SLICE_BYTES`; if True, the rest is left as it is.
+        is_withdrawn: asked before each slice of `SLICE_BYTES`; if True, no more pages are written.
     """
     for array in arrays:
         if not array.nbytes:

@@ -36,10 +36,10 @@ PartitionInit = Callable[[NDArray[np.int64]], Any]
 
 
 def spread_parts(name: str, parts: Any) -> OwnerMap:
-    """Return an owner map for cells whose part numbers a partitioner has returned.
+    """Return the owner map for a partitioner's result, the part number of each cell.
 
-    Parts are distributed in even blocks of their numbers. With as many processes as parts, rank
-    ``k`` owns part ``k``.
+    Each process owns the cells of consecutive parts, about equally many parts on each. With as many
+    processes as parts, rank ``k`` owns part ``k``.
 
     Args:
         name: The name of the array, for errors.

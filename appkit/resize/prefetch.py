@@ -194,7 +194,10 @@ class Prefetcher:
             coordinator.send_prefetch(order.resize, self._files.to_json() | sizes)
 
     def is_ready(self, resize: int) -> bool:
-        """Return whether this process has read its parts for ``resize``, which is starting now."""
+        """Return whether this process has read its parts for ``resize``, which is starting now.
+
+        If so, the parts are handed to the resize.
+        """
         order, files, task = self.order, self._files, self._task
         if order is None or (order.step, order.resize) != (PrefetchStep.READ, resize):
             return False  # another resize has taken the place of the prefetched one
