@@ -1,7 +1,7 @@
 """Run every benchmark of this folder, or those named: ``python benchmarks [NAME...]``.
 
-A benchmark is a script ``bench_NAME.py`` that prints what it measured beside its budget and ends
-with 1 when it is over budget.
+A benchmark is a script ``bench_NAME.py`` that prints its figures next to their budgets. Its exit
+code is 1 if it is over budget.
 """
 
 from __future__ import annotations

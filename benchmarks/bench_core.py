@@ -1,10 +1,11 @@
 """Cost of the core alone: microseconds of processor time by event, no strategy, no I/O.
 
-Budgets: a rigid job through all its events <= 60 us, so that the simulator's 6,000 jobs/s (DESIGN
-13) leave room for strategy and simulator; the core's part of a scheduling pass with 1000 waiting
-jobs, 200 running ones and 100k processors is small compared with the 50 ms of the whole pass.
+Budgets: all events of a rigid job together <= 60 us, so that a simulation can reach 6,000 jobs/s,
+in which strategy and simulator also take time; the core's part of a scheduling pass with 1000
+waiting jobs, 200 running ones and 100k processors is small compared with the 50 ms of the whole
+pass.
 
-``python benchmarks/bench_core.py [JOBS]``; with ``--profile`` the rigid scene under cProfile.
+``python benchmarks/bench_core.py [JOBS]``; with ``--profile``, the rigid jobs run under cProfile.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ LIMITS = Timeouts(settle_s=0.0, quiet_s=0.0)
 
 
 class Driver:
-    """A core that is asked one event at a time, with a clock of its own and one for the costs."""
+    """Gives events to a core one at a time, with a simulated clock, and records their costs."""
 
     def __init__(self, nodes: int, slots: int) -> None:
         self.core, self.now = Core("benchmark", LIMITS), 0.0
@@ -80,7 +81,7 @@ class Driver:
 
 
 def best(scene: Callable[[], Driver]) -> Driver:
-    """Return the cheapest of several runs, because others use this machine, too."""
+    """Return the cheapest of several runs, because other work on the machine only adds time."""
     return min((scene() for _ in range(REPEATS)), key=lambda driver: driver.cost)
 
 
@@ -106,7 +107,7 @@ def first_in_line(view: View) -> Plan:
 
 
 def run_of(made: Iterable[commands.Command]) -> commands.RunStrategy | None:
-    """Return the order to plan, or None if there is none."""
+    """Return the command to run the strategy, or None if it is not among the commands."""
     return next((c for c in made if isinstance(c, commands.RunStrategy)), None)
 
 
@@ -120,7 +121,7 @@ def spec_of(number: int, sizes: Sizes, submit: float, estimate_s: float | None) 
 
 
 class Rigid:
-    """Rigid jobs in and out, about as many as a machine of 128 processors can bear."""
+    """Rigid jobs that are submitted and end, about as many as keep 128 processors busy."""
 
     def __init__(self, jobs: int) -> None:
         self.driver, self.rng = Driver(1, PROCESSORS), random.Random(1)
@@ -134,7 +135,7 @@ class Rigid:
         self.longest = 0
 
     def run(self) -> None:
-        """Until every job has ended."""
+        """Hand over events until every job has ended."""
         future, driver = self.future, self.driver
         while future:
             driver.now, _, event = heapq.heappop(future)
@@ -183,7 +184,7 @@ def rigid(jobs: int) -> bool:
 
 
 class Malleable:
-    """Twenty malleable jobs; each in its turn shrinks, and grows again by what it gave."""
+    """Twenty malleable jobs, of which one at a time shrinks and later grows back to its size."""
 
     def __init__(self) -> None:
         self.driver = Driver(8, 32)
@@ -199,7 +200,11 @@ class Malleable:
         self.driver.reset()
 
     def plan(self, strategy: object) -> list[commands.Command]:
-        """Answer the standing order to plan; return the commands that follow."""
+        """Have the core ask for a plan, and answer with that of ``strategy``.
+
+        Returns:
+            The commands that carry the plan out.
+        """
         self.driver.core.state.plan_due = True
         order = run_of(self.driver.do(None))
         assert order is not None
@@ -207,7 +212,7 @@ class Malleable:
         return self.driver.do(events.PlanReady(order.cycle, strategy(order.view)))
 
     def resize(self, number: int) -> None:
-        """Carry out one resize with the whole transaction."""
+        """Carry out one resize of a job, from the offer to the last exit."""
         driver = self.driver
         driver.now += 1.0
         job = driver.core.jobs[JobId(number)]
@@ -292,7 +297,7 @@ def _large_pass() -> Driver:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the scenes; return 1 if one is over budget, else 0."""
+    """Run all three measurements; return 1 if one is over budget, else 0."""
     jobs = int(next((a for a in arguments if a.isdecimal()), JOBS))
     if "--profile" in arguments:
         scene = Rigid(jobs)

@@ -12,9 +12,9 @@ period. The exponents are computed from the smallest processor times.
 a `ping` on another connection waited in this period.
 
 The benchmark only prints figures and does not fail, because other work on the machine changes all
-of them. Budgets (DESIGN 13): jobsub 45 ms, jobstat 40 ms, any --help 60 ms over the bare
-interpreter; jobstat with 10,000 / 50,000 jobs 150 / 400 ms, no other request delayed by more than
-20 ms; the exponent of registrations 1.1.
+of them. Budgets: jobsub 45 ms, jobstat 40 ms, any --help 60 ms more than the bare interpreter;
+jobstat with 10,000 jobs 150 ms, with 50,000 jobs 400 ms, no other request delayed by more than
+20 ms; the exponent of registrations 1.1 (time as a power of the number of nodes).
 
 ``python benchmarks/bench_costs.py [commands] [nodes] [jobs]``
 """
@@ -55,7 +55,7 @@ BIN = Path(sys.executable).parent
 
 
 def cost(words: Sequence[str], runs: int = RUNS) -> tuple[float, float]:
-    """Return the milliseconds of processor time and of wall time of a process, smallest of all."""
+    """Return the smallest processor time and wall time of several runs of a command, in ms."""
     best = [float("inf"), float("inf")]
     for _ in range(runs):
         before, began = _spent(), time.perf_counter()
@@ -93,7 +93,7 @@ def commands() -> None:
 
 
 def registered() -> None:
-    """Measure how long many nodes take to register, and how that grows."""
+    """Measure how long many nodes take to register, and how this grows with their number."""
     least: dict[int, float] = {}
     for _ in range(NODE_RUNS):
         for number in NODES:
@@ -109,7 +109,7 @@ def registered() -> None:
 
 
 def jobs() -> None:
-    """Measure a list of many jobs, and what others wait for it."""
+    """Measure a list of many jobs, and how long it delays other requests."""
     with folders() as base, server(base), controllers(base, 1) as nodes:
         nodes.registered()
         run, stored = base / "run", 0
@@ -136,7 +136,7 @@ def _submit(run: Path, number: int) -> None:
 
 
 def _settle(link: Connection) -> None:
-    """Wait until the server has nothing left to do of the submissions."""
+    """Wait until the server has finished all work of the submissions."""
     quiet = 0
     while quiet < 20:
         began = time.perf_counter()
@@ -172,7 +172,7 @@ def _list_jobs(run: Path, number: int) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the named parts, or all; return the exit code."""
+    """Run the named parts, or all of them; return the exit code."""
     print(busy())
     parts = {"commands": commands, "nodes": registered, "jobs": jobs}
     for name in words or parts:

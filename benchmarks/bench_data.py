@@ -1,7 +1,7 @@
-"""Time to move an array to its new owners, and cost of a safe point when nothing is due.
+"""Time to move an array to its new owners, and cost of a safe point at which nothing is to be done.
 
-*Moving*: an array of 64 MiB or 1 GiB is moved in rows, 4 -> 8 -> 4 ranks on 4 nodes with 2
-processors, by transport. The time is the step "move" that the application reports for each resize,
+*Moving*: an array of 64 MiB or 1 GiB is moved in rows, from 4 to 8 to 4 ranks on 4 nodes with 2
+processors, over each transport. The time is the step "move" that the application reports,
 as a multiple of a lower bound, the *floor*. The floor is one copy of the bytes that change their
 process, by two processes at once and without MPI ranks. While ranks wait, a copy takes several
 times as long, which would make the ratio look better.
@@ -46,7 +46,7 @@ print(time.perf_counter() - start)
 
 
 def floor(volume: int) -> float:
-    """Return the median seconds that two processes need to copy what moves, half each."""
+    """Return the median seconds in which two processes copy as many bytes as move, half each."""
     size = str(int(volume * (1 << 20) * MOVED) // 2)
     took = []
     for _ in range(7):
@@ -69,7 +69,7 @@ def floor(volume: int) -> float:
 
 
 def moves(transport: str, volume: int) -> dict[str, list[float]]:
-    """Return the seconds of the step "move", by direction."""
+    """Return the seconds of the step "move" of each resize, by ``grow`` and ``shrink``."""
     with cluster(4, 2, "--strategy", "fcfs", "--transport", transport) as (client, out):
         stop, log = out / "stop", out / "log"
         program = [sys.executable, str(APPS / "resize_data_check.py"), str(volume), str(stop)]

@@ -25,11 +25,11 @@ APPS = Path(__file__).parent / "apps"
 def cluster(
     nodes: int, slots: int, *options: str, **settings: object
 ) -> Iterator[tuple[Client, Path]]:
-    """Yield a client of a new cluster on this machine, and a folder for output; remove both.
+    """Yield a client of a new cluster on this machine and a folder for output; remove both later.
 
     Args:
-        nodes: how many.
-        slots: processors of each.
+        nodes: number of nodes.
+        slots: number of processors of each node.
         options: of ``pliant up``.
         settings: of the server's configuration.
     """
@@ -49,7 +49,7 @@ def cluster(
 
 @contextmanager
 def folders() -> Iterator[Path]:
-    """Yield a folder with the state and run folders of a new cluster; remove it."""
+    """Yield a new folder for the state and run folders of a cluster; remove it afterwards."""
     base = Path(tempfile.mkdtemp(prefix="pliant-bench-"))
     env = {"PLIANT_STATE_DIR": str(base / "state"), "PLIANT_RUN_DIR": str(base / "run")}
     # As installed: commands that compile their modules each time take a third longer.
@@ -68,7 +68,7 @@ def folders() -> Iterator[Path]:
 
 
 def answering(client: Client, within_s: float = 60.0) -> float:
-    """Wait until the server answers a request; return this time in seconds of the wall clock."""
+    """Wait until the server answers a request; return when it did, in seconds since the epoch."""
     deadline = time.monotonic() + within_s
     while True:
         try:
@@ -81,7 +81,7 @@ def answering(client: Client, within_s: float = 60.0) -> float:
 
 
 def busy() -> str:
-    """Return the load and the number of processors of this machine, to print next to figures."""
+    """Return a text with the load and the number of processors of this machine."""
     load = os.getloadavg()
     return f"load {load[0]:.1f} {load[1]:.1f} {load[2]:.1f} on {os.cpu_count()} processors"
 
@@ -96,8 +96,8 @@ def _pliant(*arguments: str) -> None:
 def in_namespace(program: str, transport: str) -> int:
     """Run a benchmark for one transport and return its exit code.
 
-    ucx takes the outer interface of the machine unless there is only loopback, so it runs in a
-    network namespace of its own. That needs root; otherwise ucx is skipped.
+    The transport ucx uses an outer interface of the machine unless there is only loopback, so it
+    runs in a network namespace of its own. Without root, ucx is skipped with exit code 0.
     """
     command = [sys.executable, program, transport]
     if transport == "ucx":

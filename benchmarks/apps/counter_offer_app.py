@@ -14,7 +14,7 @@ from pliant.appkit import OfferTerms, malleable
 
 
 def sleep() -> None:
-    """Wait, as for a message or a file."""
+    """Sleep for 200 ms, like a program that waits for a message or a file."""
     time.sleep(0.2)
 
 

@@ -1,4 +1,4 @@
-"""Echo each message of a gRPC stream: the shortest time of a message and its answer."""
+"""Echo each message of a gRPC stream, to measure the shortest time of a message and its answer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import grpc
 
 
 def same(data: bytes) -> bytes:
-    """Return a message as it is, because messages are bytes already."""
+    """Return a message as it is; gRPC needs no other serializer, because messages are bytes."""
     return data
 
 
 def main(address: str) -> None:
-    """Answer until the server ends the stream."""
+    """Echo the messages of the server at ``address`` until it ends the stream."""
     outbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def replies() -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Controllers of many nodes in one process: the wire protocol of nodectl, and nothing behind it.
+"""Controllers of many nodes in one process, which speak nodectl's protocol but start nothing.
 
     python benchmarks/apps/many_controllers.py ADDRESS SECRET NUMBER
 
@@ -39,7 +39,7 @@ MEMORY_BYTES = 64 << 30
 
 
 class Tally:
-    """Messages that all nodes have received, printed on stdout."""
+    """Counts messages of nodes, and prints a line when all nodes have got theirs."""
 
     def __init__(self, number: int) -> None:
         self._number, self._welcome = number, 0
@@ -61,7 +61,7 @@ class Tally:
 
 
 class Node:
-    """One of them."""
+    """One simulated node with its connection to the server."""
 
     def __init__(self, name: str, tally: Tally) -> None:
         self._name, self._tally = name, tally
@@ -162,7 +162,7 @@ class Node:
 
 
 async def main() -> None:
-    """Act as all nodes."""
+    """Act as all nodes until the server ends their streams."""
     address, secret, number = sys.argv[1:]
     tally, gate = Tally(int(number)), asyncio.Semaphore(AT_ONCE)
     nodes = [Node(f"n{each}", tally) for each in range(1, int(number) + 1)]

@@ -1,4 +1,4 @@
-"""Coordinators of many jobs in one process: the wire protocol of appkit, and nothing behind it.
+"""Coordinators of many jobs in one process, which speak appkit's protocol but run no application.
 
 Each line on stdin names a file with the environment of a process of a job. For each job, the
 program opens a session over its own connection. The session accepts every offer (with the argument
@@ -34,7 +34,10 @@ def hello(environment: dict[str, str]) -> app_pb2.AppReport:
 
 
 def answer(order: app_pb2.AppOrder) -> app_pb2.AppReport | None:
-    """Return the answer of a willing application that never reaches its safe point."""
+    """Return the answer to an order; None if the order needs none.
+
+    The application accepts every offer, and never reaches its safe point.
+    """
     match order.WhichOneof("body"):
         case "offer":
             order.offer.verb = app_pb2.VERB_ACCEPT
@@ -71,7 +74,7 @@ def read(path: str) -> dict[str, str]:
 
 
 async def main() -> None:
-    """Open a session for every line."""
+    """Open a session for every line on stdin."""
     silent = sys.argv[1:] == ["silent"]
     sessions = [session(read(line.strip()), silent) for line in sys.stdin]
     await asyncio.gather(*sessions, return_exceptions=True)

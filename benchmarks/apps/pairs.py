@@ -2,8 +2,9 @@
 
     python benchmarks/apps/pairs.py STOP
 
-Rank 0 prints ``SIZE ONE OTHER BYTES SECONDS``: half a round trip of a message, the least of
-many. While two ranks exchange messages, all others sleep. STOP is the file that ends it.
+Rank 0 prints lines ``SIZE ONE OTHER BYTES SECONDS``. SECONDS is half a round trip of a message
+between the ranks ONE and OTHER, the shortest of many. While two ranks exchange messages, all others
+sleep. The program ends when the file STOP exists.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def asleep(comm: MPI.Comm) -> None:
 
 
 def measure(comm: MPI.Comm, one: int, other: int) -> None:
-    """Measure one pair; collective over all."""
+    """Measure one pair of ranks and print the figures; collective over all ranks."""
     for nbytes, trips in MESSAGES.items():
         samples = []
         if comm.rank in (one, other):
@@ -62,7 +63,7 @@ def measure(comm: MPI.Comm, one: int, other: int) -> None:
 
 @malleable(sizes="1-64")
 def main(job: Job) -> None:
-    """Measure the pairs of neighbors when the size has changed."""
+    """Measure the pairs of neighbors whenever the size has changed."""
     job.on_offer(lambda _: True)  # also where more processors gain nothing
     known = 0
     for _ in job.steps(10**9):

@@ -1,4 +1,4 @@
-"""A malleable program with one large array; checks at every new size that it arrived whole."""
+"""A malleable program with one large array; checks at every new size that all of it has arrived."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ ROW = 1024
 
 @malleable(sizes="1-64")
 def main(job):  # type: ignore[no-untyped-def]
-    """Iterate until the file named by the second argument appears; the first is MiB."""
+    """Iterate until the file named by the second argument appears.
+
+    The first argument is the size of the array in MiB.
+    """
     rows = int(sys.argv[1]) * (1 << 20) // (8 * ROW)
     stop = Path(sys.argv[2])
     job.on_offer(lambda _: True)  # also where more processors gain nothing

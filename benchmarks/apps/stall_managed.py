@@ -1,7 +1,8 @@
-"""Adds one to each number of a block array in every step, for ever; writes down when.
+"""A malleable program that adds one to each number of an array in every step, and logs its steps.
 
-Arguments: how many numbers, and the log. Each step is a line ``BEGIN END SIZE`` of the log, on the
-monotonic clock of the machine, so that steps before and after a restart can be compared.
+Arguments: how many numbers, and the log. Each step is a line ``BEGIN END SIZE`` of the log. BEGIN
+and END are seconds of the machine's monotonic clock, so that steps before and after a restart can
+be compared. SIZE is the number of ranks.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pliant.appkit import malleable
 
 @malleable(sizes="1-64")
 def main(job):  # type: ignore[no-untyped-def]
-    """Step until it is cancelled."""
+    """Do steps until the job is cancelled."""
     job.on_offer(lambda _: True)  # whatever it costs: that is what is measured
 
     def numbers(part):  # type: ignore[no-untyped-def]

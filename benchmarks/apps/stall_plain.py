@@ -1,8 +1,9 @@
 """The steps of ``stall_managed.py`` as a plain mpi4py program that changes its own size.
 
-Arguments: how many numbers, the log, and what to do: ``save FILE`` steps, saves and ends; ``load
-FILE`` goes on from there; ``spawn N`` steps, starts N more processes with MPI_Comm_spawn, merges,
-gives everyone its share, and goes on. Joining ranks are started with ``child``.
+Arguments: how many numbers, the log, and what to do. ``save FILE`` does some steps, saves the
+numbers and ends. ``load FILE`` loads them and does the next steps. ``spawn N`` does some steps,
+starts N more processes with MPI_Comm_spawn, redistributes the numbers, and does the next steps on
+all ranks. The program itself starts joining ranks with ``child``.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ Array = NDArray[np.float64]
 
 
 def share(total: int, rank: int, size: int) -> tuple[int, int]:
-    """Return the first and the last + 1 of the numbers of a rank."""
+    """Return the indices of the first number of a rank and of the one after its last number."""
     return total * rank // size, total * (rank + 1) // size
 
 
 def steps(comm: Any, data: Array, first: int, total: int, log: str) -> None:
-    """Do STEPS steps from number ``first`` on."""
+    """Do STEPS steps, of which ``first`` is the number of the first one."""
     start, stop = share(total, comm.rank, comm.size)
     with open(log, "a", buffering=1) as file:
         for it in range(first, first + STEPS):
@@ -41,7 +42,7 @@ def steps(comm: Any, data: Array, first: int, total: int, log: str) -> None:
 
 
 def save(comm: Any, data: Array, total: int, path: str) -> None:
-    """Write this rank's part of the file, and wait until it is on the disk."""
+    """Write this rank's part of the file, and wait until all parts are on the disk."""
     start, _ = share(total, comm.rank, comm.size)
     target = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     view = memoryview(data).cast("B")
@@ -54,13 +55,13 @@ def save(comm: Any, data: Array, total: int, path: str) -> None:
 
 
 def load(comm: Any, total: int, path: str) -> Array:
-    """Read and return the part of this rank."""
+    """Read this rank's part of the file, and return it."""
     start, stop = share(total, comm.rank, comm.size)
     return np.fromfile(path, float, stop - start, offset=8 * start)
 
 
 def deal(comm: Any, data: Array, old: int, total: int) -> Array:
-    """Return this rank's share after the first ``old`` ranks had everything."""
+    """Return this rank's new share of the numbers, which the first ``old`` ranks had before."""
 
     def overlaps(mine: tuple[int, int], sizes: int) -> tuple[list[int], list[int]]:
         counts, places = [], []
@@ -81,7 +82,7 @@ def deal(comm: Any, data: Array, old: int, total: int) -> Array:
 
 
 def main(total: int, log: str, what: str, word: str = "") -> None:
-    """Do what the arguments of the command say."""
+    """Do what the arguments say; ``what`` and ``word`` are the action and its argument."""
     comm: Any = MPI.COMM_WORLD
     if what == "child":
         comm = MPI.Comm.Get_parent().Merge(high=True)

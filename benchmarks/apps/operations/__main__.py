@@ -5,8 +5,8 @@
 Rank 0 appends to FOLDER/results one line per operation: the number of resizes so far, the size, the
 title, and the result: ``ok``, ``unsupported: REASON`` or ``FAILED: REASON``. The line
 ``RESIZES SIZE done`` ends a list. FOLDER/running names the operation that runs. A process that is
-in one operation for longer than the limit (PLIANT_OPERATION_LIMIT_S, 60 seconds) prints where and
-ends the job.
+in one operation for longer than the limit (PLIANT_OPERATION_LIMIT_S, by default 60 seconds) prints
+its stack and ends the job.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LIMIT_S = float(os.environ.get("PLIANT_OPERATION_LIMIT_S", "60"))
 
 
 def result_of(operation: Operation, comm: MPI.Intracomm, folder: Path) -> str:
-    """Run one operation; return the result, which is the same on all ranks."""
+    """Run one operation; return the result, which is a failure if not all ranks agree."""
     faulthandler.dump_traceback_later(LIMIT_S, exit=True)
     try:
         operation.run(comm, folder)
@@ -55,7 +55,7 @@ def result_of(operation: Operation, comm: MPI.Intracomm, folder: Path) -> str:
 
 
 def run_all(comm: MPI.Intracomm, folder: Path, skipped: set[str], resizes: int) -> None:
-    """Run the list, and print the result of each operation."""
+    """Run all operations but the ``skipped`` ones, and append each result to FOLDER/results."""
     results = folder / "results"
     for title, operation in OPERATIONS.items():
         if title in skipped:
@@ -73,7 +73,7 @@ def run_all(comm: MPI.Intracomm, folder: Path, skipped: set[str], resizes: int) 
 
 @malleable(sizes="1-64")
 def main(job: Job) -> None:
-    """Iterate until the file FOLDER/stop appears."""
+    """Run the operations after each resize, until the file FOLDER/stop appears."""
     folder, skipped = Path(sys.argv[1]), set(sys.argv[2:])
     job.on_offer(lambda _: True)  # also where more processors gain nothing
     state = job.state(resizes=0, size=0)
@@ -89,7 +89,7 @@ def main(job: Job) -> None:
 
 
 def show_list() -> int:
-    """Print the list, and the operations that it does not cover; return the exit code."""
+    """Print the list of operations, and the names of mpi4py that it lacks; return the exit code."""
     for title, operation in OPERATIONS.items():
         print(f"{operation.group}\t{title}")
     for name in missing():

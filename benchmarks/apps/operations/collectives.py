@@ -32,7 +32,7 @@ def _by_rank(comm: MPI.Intracomm, count: int) -> np.ndarray:
 
 
 def _uneven(comm: MPI.Intracomm) -> tuple[list[int], list[int]]:
-    """Return a different count for each rank, and where each part begins."""
+    """Return the number of elements of each rank, from 1 to 3, and where each part begins."""
     counts = [rank % 3 + 1 for rank in range(comm.size)]
     return counts, [sum(counts[:rank]) for rank in range(comm.size)]
 

@@ -29,7 +29,7 @@ def works(comm: MPI.Comm) -> None:
 
 @operation(GROUP, "Comm.Dup", "Comm.Clone", "Comm.Free", "Comm.Compare")
 def dup(comm: MPI.Intracomm, _: Path) -> None:
-    """Make copies, one after the other."""
+    """Make copies of a communicator, one after the other."""
     for make in (comm.Dup, comm.Clone):
         new = make()
         works(new)
@@ -39,7 +39,7 @@ def dup(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Comm.Dup_with_info", "Comm.Get_info", "Comm.Set_info")
 def dup_with_info(comm: MPI.Intracomm, _: Path) -> None:
-    """Make a copy with hints."""
+    """Make a copy of a communicator with hints."""
     info = MPI.Info.Create()
     new = comm.Dup_with_info(info)
     new.Set_info(info)
@@ -51,7 +51,7 @@ def dup_with_info(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Comm.Idup", "Comm.Idup_with_info")
 def idup(comm: MPI.Intracomm, _: Path) -> None:
-    """Make copies without waiting."""
+    """Make copies of a communicator by nonblocking calls."""
     info = MPI.Info.Create()
     new, request = comm.Idup()
     request.Wait()
@@ -66,7 +66,7 @@ def idup(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Comm.Split")
 def split(comm: MPI.Intracomm, _: Path) -> None:
-    """Split even and odd ranks, in reverse order."""
+    """Split a communicator into even and odd ranks, each in reverse order."""
     new = comm.Split(comm.rank % 2, -comm.rank)
     check(new.size == len(range(comm.rank % 2, comm.size, 2)))
     works(new)
@@ -75,7 +75,7 @@ def split(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Comm.Create")
 def create(comm: MPI.Intracomm, _: Path) -> None:
-    """Create one of all ranks but the first, collective over all."""
+    """Create a communicator of all ranks but the first, collective over all ranks."""
     every = comm.Get_group()
     group = every.Excl([0]) if comm.size > 1 else every.Dup()
     new = comm.Create(group)
@@ -88,7 +88,7 @@ def create(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Intracomm.Create_group")
 def create_group(comm: MPI.Intracomm, _: Path) -> None:
-    """Create one of all ranks but the first, collective over these."""
+    """Create a communicator of all ranks but the first, collective over its members only."""
     every = comm.Get_group()
     group = every.Excl([0]) if comm.size > 1 else every.Dup()
     if group.rank != MPI.UNDEFINED:
@@ -252,13 +252,13 @@ def _spawns(spawn: Callable[[], MPI.Intercomm]) -> None:
 
 @operation("Intercommunicators", "Intracomm.Spawn")
 def spawn(comm: MPI.Intracomm, _: Path) -> None:
-    """Spawn processes for which the job has no processors: an error on all ranks."""
+    """Check that spawning fails on all ranks, because the job has no processors for it."""
     _spawns(lambda: comm.Spawn(sys.executable, ["-c", ""], 1))
 
 
 @operation("Intercommunicators", "Intracomm.Spawn_multiple")
 def spawn_multiple(comm: MPI.Intracomm, _: Path) -> None:
-    """Spawn processes of two programs: an error on all ranks."""
+    """Check that spawning processes of two programs fails on all ranks."""
     _spawns(lambda: comm.Spawn_multiple([sys.executable] * 2, [["-c", ""]] * 2, [1, 1]))
 
 
@@ -273,7 +273,7 @@ def spawn_multiple(comm: MPI.Intracomm, _: Path) -> None:
     "Comm.Is_revoked",
 )
 def fault_tolerance(comm: MPI.Intracomm, _: Path) -> None:
-    """Check what a program may ask while all ranks are alive."""
+    """Check the calls of fault tolerance that work while all ranks are alive."""
     new = comm.Dup()
     check(new.Get_failed().size == 0)
     new.Ack_failed()
@@ -294,7 +294,7 @@ def fault_tolerance(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation("Fault tolerance", "Comm.Revoke")
 def revoke(comm: MPI.Intracomm, _: Path) -> None:
-    """Make a communicator unusable for all: an error, where MPI has no such thing."""
+    """Revoke a communicator for all ranks; unsupported where MPI cannot do this."""
     new = comm.Dup()
     try:
         new.Revoke()

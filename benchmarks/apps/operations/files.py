@@ -51,7 +51,7 @@ def _transfer(file: MPI.File, method: str, *arguments: object) -> None:
 
 
 def _pair(write: str, read: str) -> None:
-    """Register a write and a read at explicit offsets."""
+    """Add an operation to the list: a write and a read at explicit offsets."""
 
     @operation(GROUP, f"File.{write}", f"File.{read}")
     def run(comm: MPI.Intracomm, folder: Path) -> None:
@@ -66,7 +66,7 @@ def _pair(write: str, read: str) -> None:
 
 
 def _individual(write: str, read: str, *more: str) -> None:
-    """Register a write and a read at the individual file pointer."""
+    """Add an operation to the list: a write and a read at the individual file pointer."""
 
     @operation(GROUP, f"File.{write}", f"File.{read}", *more)
     def run(comm: MPI.Intracomm, folder: Path) -> None:
@@ -85,7 +85,10 @@ def _individual(write: str, read: str, *more: str) -> None:
 
 
 def _shared(write: str, read: str, *more: str) -> None:
-    """Register a write and a read at the shared file pointer, in any order of the ranks."""
+    """Add an operation to the list: a write and a read at the shared file pointer.
+
+    The ranks may write in any order, unless ``write`` is an ordered call.
+    """
 
     @operation(GROUP, f"File.{write}", f"File.{read}", *more)
     def run(comm: MPI.Intracomm, folder: Path) -> None:
@@ -135,7 +138,7 @@ for _write, _read in (("Iwrite_shared", "Iread_shared"), ("Write_ordered", "Read
     "File.Read_ordered_end",
 )
 def split_collective(comm: MPI.Intracomm, folder: Path) -> None:
-    """Make collective calls in two halves."""
+    """Make collective writes and reads by their split calls, begin and end."""
     for kind in ("at_all", "all", "ordered"):
         with opened(comm, folder) as file:
             got = np.zeros(COUNT)

@@ -53,7 +53,7 @@ class NotSupported(Exception):
 
 @contextmanager
 def errors_of_appkit() -> Iterator[None]:
-    """Raise NotSupported if appkit refuses an operation, because this is documented."""
+    """Within this context, turn appkit's refusal of an operation into NotSupported."""
     try:
         yield
     except UnsupportedOperation as error:
@@ -78,11 +78,12 @@ OPERATIONS: dict[str, Operation] = {}
 def operation(
     group: str, *names: str
 ) -> Callable[[Callable[[MPI.Intracomm, Path], None]], Callable[[MPI.Intracomm, Path], None]]:
-    """Add a function to the list.
+    """Return a decorator that adds a function to the list of operations.
 
     Args:
         group: heading in the table.
-        names: what it tests; the first is the title in the table.
+        names: names of mpi4py that the function calls, as ``Class.method``; the title in the table
+            consists of the first four.
     """
 
     def add(
@@ -108,23 +109,23 @@ def public_names() -> Iterator[str]:
 
 
 def missing() -> list[str]:
-    """Return the public names that are neither run nor left out for a reason."""
+    """Return the public names that no operation calls and that `LEFT_OUT` does not name."""
     run = {name for operation in OPERATIONS.values() for name in operation.names}
     return [name for name in public_names() if name not in run and name not in LEFT_OUT]
 
 
 def unknown() -> list[str]:
-    """Return the names that the list has and this mpi4py does not."""
+    """Return the names in the list that this version of mpi4py does not have."""
     known = set(public_names())
     listed = {name for operation in OPERATIONS.values() for name in operation.names}
     return sorted((listed | set(LEFT_OUT)) - known)
 
 
 def check(condition: object, message: str = "wrong result") -> None:
-    """Raise if a result is wrong.
+    """Check that a condition holds.
 
     Raises:
-        AssertionError: it is, with the line of the caller.
+        AssertionError: it does not; the text has the message and the line of the caller.
     """
     if not condition:
         caller = inspect.stack()[1]

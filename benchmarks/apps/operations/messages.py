@@ -19,18 +19,18 @@ def ring(comm: MPI.Intracomm) -> tuple[int, int]:
 
 
 def buffers(comm: MPI.Intracomm, count: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return a message, a place for one, and what should arrive there."""
+    """Return the buffer to send, the buffer to receive into, and the values that should arrive."""
     before = (comm.rank - 1) % comm.size
     return np.full(count, comm.rank + 1.0), np.zeros(count), np.full(count, before + 1.0)
 
 
 def attach_buffer(nbytes: int) -> None:
-    """Attach a buffer for messages with this number of bytes."""
+    """Attach a buffer for buffered sends of messages with this number of bytes."""
     MPI.Attach_buffer(bytearray(nbytes + 4 * MPI.BSEND_OVERHEAD))
 
 
 def _blocking(name: str, count: int) -> None:
-    """Register one kind of send to the next rank; the receive is posted before."""
+    """Add an operation to the list: one kind of send, to a rank that has posted its receive."""
 
     @operation(GROUP, f"Comm.{name}", *(["Comm.Irecv", "Request.Wait"] if name == "Send" else []))
     def run(comm: MPI.Intracomm, _: Path) -> None:
@@ -101,7 +101,7 @@ def sendrecv(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Comm.Isendrecv_replace")
 def isendrecv_replace(comm: MPI.Intracomm, _: Path) -> None:
-    """Send and receive into the same place without waiting."""
+    """Send from and receive into the same buffer by a nonblocking call."""
     after, before = ring(comm)
     out, _got, expected = buffers(comm)
     comm.Isendrecv_replace(out, after, 7, before, 7).Wait()

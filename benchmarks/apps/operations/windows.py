@@ -18,7 +18,7 @@ COUNT = 16
 
 @contextmanager
 def window(comm: MPI.Intracomm) -> Iterator[tuple[MPI.Win, np.ndarray]]:
-    """Yield a window over memory of the program, filled with the rank."""
+    """Yield a window over memory of the program, and this memory, filled with the rank."""
     memory = np.full(COUNT, float(comm.rank))
     win = MPI.Win.Create(memory, memory.itemsize, comm=comm)
     try:
@@ -28,7 +28,7 @@ def window(comm: MPI.Intracomm) -> Iterator[tuple[MPI.Win, np.ndarray]]:
 
 
 def _use(comm: MPI.Intracomm, win: MPI.Win, memory: np.ndarray, place: int = 0) -> None:
-    """Put this rank's number into the next rank's memory, and check the own memory."""
+    """Put a number into the next rank's memory, and check it there and in this rank's memory."""
     after, before = ring(comm)
     win.Fence()
     win.Put(np.full(1, comm.rank + 100.0), after, place)
@@ -148,7 +148,7 @@ def lock_all(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Win.Start", "Win.Complete", "Win.Post", "Win.Wait", "Win.Test", "Win.Get_group")
 def generalized(comm: MPI.Intracomm, _: Path) -> None:
-    """Synchronize only the ranks that exchange data."""
+    """Access a window with synchronization only between the ranks that exchange data."""
     after, before = ring(comm)
     with window(comm) as (win, memory):
         every = win.Get_group()
