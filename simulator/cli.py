@@ -199,7 +199,7 @@ def _require_matplotlib(options: Namespace) -> None:
 
 
 def _refuse_files_of_one(options: Namespace) -> None:
-    """Check that a history and pictures of one run are requested for one strategy only."""
+    """Refuse a history and pictures of one run, because several strategies are simulated."""
     for name in ("events_out", "gantt", "utilization", "queue", "sizes_over_time"):
         if getattr(options, name) is not None:
             raise SettingsError(

@@ -103,7 +103,7 @@ def comparison(
 ) -> Iterator[str]:
     """Yield a table with a line for each metric and a column for each strategy.
 
-    If there are several runs, each value has half of its confidence interval.
+    If there are several runs, each mean is followed by half the width of its confidence interval.
     """
     found = [intervals(each) for each in runs]
     apart = [differences(each, runs[0]) for each in runs]

@@ -121,7 +121,7 @@ def on_wake(state: CoreState, _timer: Timer) -> None:
 
 
 def _enforce_estimates(state: CoreState, plan: Plan) -> None:
-    """Note whether the strategy ends jobs at their estimates, and end those that are due."""
+    """Note whether the strategy ends jobs at their estimates; if that is new, set their timers."""
     begins = plan.ends_at_estimate and not state.ends_at_estimate
     state.ends_at_estimate = plan.ends_at_estimate
     for job in state.active.values() if begins else ():

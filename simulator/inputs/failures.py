@@ -31,7 +31,7 @@ class Failures:
         return self.between > 0 or bool(self.listed)
 
     def of_node(self, name: str, begin: float, seed: int) -> Iterator[tuple[float, float]]:
-        """Yield (down, up) of each outage of a node, in seconds, endlessly if outages are random."""
+        """Yield (down, up) of each outage of a node, in seconds; endlessly if they are random."""
         yield from self.listed.get(name, ())
         rng = Random(f"{seed}:failures:{name}")
         while self.between > 0:

@@ -89,7 +89,7 @@ class Claims:
         self._state.at(claim.at, self._if_same(run, self._claim))
 
     def _transfer_s(self, run: GridRun) -> float:
-        """Return the longest file transfer of a job's components."""
+        """Return the seconds of the longest file transfer of a job's components; 0 if none."""
         files = self._state.settings.files
         if files is None or not run.spec.files:
             return 0.0

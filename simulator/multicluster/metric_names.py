@@ -54,7 +54,7 @@ STEPS = tuple(range(61))
 
 
 def curve_points(name: str) -> list[tuple[float, str]]:
-    """Return the points of a curve: its place, and the name of the metric with its value.
+    """Return the points of a curve, each as its place and the name of the metric with its value.
 
     Args:
         name: a distribution, whose places are percents of the jobs; or a series, whose places are

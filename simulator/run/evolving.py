@@ -165,7 +165,7 @@ class Phases:
 
 
 def bounded(run: Run, offered: int, agreed: int) -> int:
-    """Limit the size to which a job agrees, to what its present phase can use."""
+    """Return the size ``agreed``, limited to what the present phase of an evolving job can use."""
     if not isinstance(run, EvolvingRun):
         return agreed
     now, phase = len(run.ranks), run.phase

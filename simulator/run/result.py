@@ -52,7 +52,7 @@ class JobRecord(NamedTuple):
 
     @property
     def execution(self) -> float:
-        """Return the seconds from the job's first start to its end."""
+        """Return the seconds from the job's first start to its end; 0 if it never started."""
         return 0.0 if self.start is None else self.end - self.start
 
 
