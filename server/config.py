@@ -210,7 +210,7 @@ def load_config(path: Path | None, **overrides: object) -> Config:
     """Read the configuration file, if there is one, and apply options of the command line.
 
     Options of the strategy are overridden one by one. If the command line names another strategy,
-    the options in the file are ignored, because they are meant for the one in the file.
+    the options in the file are ignored, because they belong to the strategy in the file.
 
     Raises:
         ConfigError: names the file, the key and what was expected.

@@ -89,7 +89,10 @@ def create_backup(
 
 
 def _copy_database(path: Path, copy: Path) -> dict[str, str]:
-    """Copy the database as it is at one moment, also while a server writes; return ``meta``."""
+    """Copy the database as it is at one moment, also while a server writes.
+
+    Return the keys and values of its table ``meta``.
+    """
     try:
         with (
             closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as source,

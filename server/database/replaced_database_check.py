@@ -38,7 +38,7 @@ class CommitCount(NamedTuple):
     number: int = 0
 
     def to_text(self) -> str:
-        """Return the text that the database holds."""
+        """Return this number as the text that the table ``meta`` stores."""
         return f"{self.generation} {self.number}"
 
     def next(self) -> CommitCount:
@@ -146,7 +146,7 @@ class CommitGuard:
             pass  # a full disk has the same effect as a power failure
 
     def close(self) -> None:
-        """Close the file that counts the commits."""
+        """Close the file that holds the number of the last durable transaction."""
         os.close(self._file)
 
 

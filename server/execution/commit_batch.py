@@ -39,7 +39,7 @@ class CommitBatch:
     commands: list[Command] = field(default_factory=list)
 
     def store(self, command: Store) -> None:
-        """Add what the core wants to store."""
+        """Add the jobs, nodes, notes and accounting that a command of the core tells to store."""
         self.jobs |= command.jobs
         self.nodes |= command.nodes
         self.notes += command.notes

@@ -85,8 +85,8 @@ class Committer:
 
         Raises:
             StateLostError: if the database refuses the rows permanently. The state in memory is
-                then ahead of the database for good, so the server must end. The next one continues
-                from the durable state.
+                then ahead of the database for good, so the server must end. The next server
+                continues from the durable state.
         """
         return self.wait_pending() and self._commit(rows)
 

@@ -119,7 +119,7 @@ def _name_files(order: node_pb2.StartWorld, program: Program, node: str, number:
 
 
 def _truncate_before(world: World) -> float:
-    """Return the time before which an output file must have been modified to be emptied.
+    """Return a time; nodes empty those output files that were last modified before this time.
 
     Each node empties the output files before its ranks start. Ranks on other nodes may have written
     to a file by then, and what they wrote must not be lost.

@@ -147,7 +147,7 @@ class StatusCache:
         self._nodes.publish_containment(node, texts)
 
     def publish_checkpoint_folder(self, node: NodeName, text: str) -> None:
-        """Set the result of a node's test of the folder of checkpoints, see `SharedFolderTest`."""
+        """Set the result of a node's test of the folder of checkpoints, see `SharedFolderProbe`."""
         self._nodes.publish_checkpoint_folder(node, text)
 
     def drop_old(self, now: float) -> None:
