@@ -45,7 +45,7 @@ def generate(folder: Path) -> dict[str, bytes]:
 
 
 def differences(folder: Path, wanted: dict[str, bytes]) -> dict[str, str]:
-    """Return what is wrong with the stubs in a folder: file name to ``missing``, ``stale``, ..."""
+    """Return the fault of each wrong stub in a folder, such as ``missing``, by file name."""
     present = {path.name: path for pattern in STUBS for path in folder.glob(pattern)}
     faults = dict.fromkeys(present.keys() - wanted.keys(), "has no .proto or service")
     for name, content in wanted.items():
@@ -57,7 +57,7 @@ def differences(folder: Path, wanted: dict[str, bytes]) -> dict[str, str]:
 
 
 def write(folder: Path, wanted: dict[str, bytes]) -> dict[str, str]:
-    """Bring the stubs in a folder up to date and return what was wrong before."""
+    """Bring the stubs in a folder up to date; return the `differences` that were there before."""
     faults = differences(folder, wanted)
     for name in faults:
         if name in wanted:

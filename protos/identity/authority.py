@@ -1,4 +1,6 @@
-"""Issue certificates: a root signs an issuing authority, which signs server, nodes and agents.
+"""Issue certificates: a root certifies an issuing authority, which certifies all members.
+
+The members of a cluster are the server, the nodes and the login agents.
 
 The root's key is used only to make an issuing authority, about twice a year, and can be kept
 offline. The issuing authority's key stays with the server, which signs nodes while it runs.

@@ -170,7 +170,7 @@ def check_not_joined(directory: Path) -> None:
 def load_node_identity(directory: Path, *, role: Role | None = Role.NODE) -> NodeIdentity:
     """Read the identity of this node, and check that its parts belong together.
 
-    It does not check the time: see `NodeIdentity.check_time`.
+    Whether the certificate is valid now is not checked: see `NodeIdentity.check_time`.
 
     Args:
         directory: of the files.

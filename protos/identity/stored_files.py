@@ -107,7 +107,7 @@ def replace_files(directory: Path, changes: Mapping[str, bytes | None]) -> None:
     Raises:
         StoredIdentityError: the journal of an earlier replacement is damaged.
         UntrustedPathError: another account could change the directory.
-        OSError: the files cannot be written. Either all are replaced then, or none.
+        OSError: the files cannot be written. Even then, either all or none are replaced.
     """
     # What an interrupted replacement left in its journal is completed together with this one.
     changes = {**_read_journal(directory), **changes}
