@@ -25,7 +25,7 @@ def add_workload_options(group: "argparse._ArgumentGroup") -> None:
 
 
 def add_scheduling_options(group: "argparse._ArgumentGroup") -> None:
-    """Add the options that change the order of the queue by users."""
+    """Add the options for the order of the queue, the shares of users, and their limits."""
     add = group.add_argument
     add(
         "--order",

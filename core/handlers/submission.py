@@ -16,7 +16,7 @@ from pliant.core.values.ids import JobId
 
 
 def on_job_submitted(state: CoreState, event: JobSubmitted) -> None:
-    """Add a stored job to the queue."""
+    """Add a stored job to the queue, or as a held job if its user asked for that."""
     if event.spec.id in state.jobs:
         return
     for number, final in event.ended.items():

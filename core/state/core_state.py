@@ -336,7 +336,7 @@ class CoreState:
             self.accounting.update(job, allocation, self.now, self.node_names)
 
     def occupy(self, job: Job, processors: ProcessorMap) -> None:
-        """Allocate processors to a job; no other job may have them."""
+        """Count processors as occupied by a job, and assign it devices there."""
         if job.spec.node_needs is not None:
             assign_devices(self.ledger, self.node_bound.values(), job, processors)
         job.occupied |= processors
@@ -344,7 +344,7 @@ class CoreState:
         self.touch(job)
 
     def give_back(self, job: Job, processors: ProcessorMap) -> None:
-        """Remove processors from the allocation of a job."""
+        """Count processors as no longer occupied by a job, which gives up its devices there."""
         job.occupied &= ~processors
         if job.devices:
             drop_devices(job, processors)
