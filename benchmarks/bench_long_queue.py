@@ -2,13 +2,13 @@
 
 In each turn one job ends, others start, and a new one is submitted, while thousands wait. The
 benchmark measures the work of the server's execute thread for this, without the disk: the core, the
-strategy, and the records of the jobs that are stored. One run shows ``fcfs``, the default strategy,
-the default strategy as it was before wait reasons were data (each pass told every waiting job a
-sentence with a number of that moment), and the default strategy with one text for all jobs, as a
-strategy of a third party may give it.
+strategy, and the records of the jobs that are stored. One run compares four strategies: ``fcfs``;
+the default strategy; the default strategy with a sentence for each waiting job in which a number
+changes in each pass, as was usual in earlier versions; and the default strategy with one text for
+all jobs, as a strategy of a third party may give it.
 
-Budgets: the default strategy looks at the whole queue in each pass and takes at most 10 ms, a ninth
-of what the server took; it stores at most twice the bytes of ``fcfs``.
+Budgets: the default strategy, which looks at the whole queue in each pass, takes at most 10 ms for
+each job, and stores at most twice the bytes of ``fcfs``.
 
 ``python benchmarks/bench_long_queue.py [WAITING [TURNS]]``
 """
@@ -43,7 +43,7 @@ Planner = Callable[[View], Plan]
 
 @dataclass
 class Cost:
-    """Of one job that goes through the queue."""
+    """The cost of one job that goes through the queue."""
 
     ms: float
     kilobytes: float
@@ -71,7 +71,7 @@ class Scene:
         return events.JobSubmitted(replace(spec, estimate_s=100.0))
 
     def do(self, *batch: events.Event) -> None:
-        """Hand over events; plan, store and start until there is nothing more to do."""
+        """Hand events to the core, and carry out its commands until there are no more."""
         made = self.core.handle_all(batch, self.now)
         while made:
             follow: list[events.Event] = []
@@ -104,7 +104,7 @@ class Scene:
 
 
 def measure(planner: Planner, waiting: int, turns: int) -> Cost:
-    """Let so many jobs go through a queue; return the cost of one job."""
+    """Do ``turns`` turns with ``waiting`` jobs in the queue; return the cost of one job."""
     scene = Scene(planner, waiting)
     scene.bytes = scene.records = 0
     begin = time.thread_time()
@@ -115,7 +115,7 @@ def measure(planner: Planner, waiting: int, turns: int) -> Cost:
 
 
 def with_texts(text: Callable[[View, WaitingJob], str]) -> Planner:
-    """Return the default strategy with a text for each job that waits."""
+    """Return the default strategy, but with ``text`` as the reason of each job that waits."""
     strategy = load_strategy(DEFAULT)
 
     def plan(view: View) -> Plan:
@@ -128,7 +128,7 @@ def with_texts(text: Callable[[View, WaitingJob], str]) -> Planner:
 
 
 def live_text(view: View, job: WaitingJob) -> str:
-    """Return the previous sentence with the number of processors within reach now."""
+    """Return the sentence of earlier versions, in which the number of free processors changes."""
     return processors_needed_text(job, count(view.free))
 
 

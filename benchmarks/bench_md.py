@@ -1,14 +1,15 @@
 """Molecular dynamics gives back half of its processors: the experiment of Kumar's Table 2.1.
 
 ``pliant.examples.md`` with 389,344 atoms (43.6 MB; the thesis had "400,000, 44.8 MB") on 8, 4 and
-2 ranks, 4 nodes of 2 processors on this machine. An operator asks for half; by step:
+2 ranks, 4 nodes of 2 processors on this machine. An operator asks for half of the processors. The
+times of the steps are printed:
 
-- *negotiate*: the offer until the answer;
-- *wait*: GO until all ranks are at their safe point (the program goes on meanwhile; one step of it
-  takes seconds here, as all ranks share two processors);
+- *negotiate*: from the offer to the answer;
+- *wait*: from GO until all ranks are at their safe point (the program continues meanwhile; one step
+  of it takes seconds here, as all ranks share two processors);
 - *move*: the atoms are sent to their new owners;
-- *pause*: all that the program stands still, the move in it;
-- *release*: the commit until the last processor is free.
+- *pause*: the whole time for which the program stands still, including the move;
+- *release*: from the commit until the last processor is free.
 
 The thesis (2001, 550 MHz Pentium III): 8 to 4 in 1.477 s by Ethernet, 0.435 s by Myrinet; up to
 2.802 s for 64 to 32. ``python benchmarks/bench_md.py [EDGE]``; fewer unit cells make it quicker.
@@ -73,7 +74,7 @@ def is_offer(event: Event) -> bool:
 
 
 def of_resize(client: Client, job: int, resize: int) -> dict[str, Event]:
-    """Return the last event of each kind since a resize was offered."""
+    """Return the last event of each kind since a resize was offered, by kind."""
     history = client.history(job)
     first = next(
         place

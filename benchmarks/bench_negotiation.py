@@ -8,7 +8,7 @@ thread waits until the interpreter switches to it. The program bargains over the
 server's last offer, ten rounds in each negotiation. The first round is reported apart: all threads
 sleep before it, and it contains the operator's request. The same run also measures a message and
 its echo on a bare gRPC stream between two processes, at once and after an equal pause, and the
-shortest durable commit on this disk. Budget (DESIGN 13): p50 <= 1.5 ms.
+shortest durable commit on this disk. Budget: p50 <= 1.5 ms (see docs/measurements.md).
 
 *200 applications*: a job arrives that needs one processor of each of 200 jobs with two processors.
 Server, controllers, jobs, their processes, tokens and gRPC sessions are real. The programs are not:
@@ -49,7 +49,10 @@ BUDGET_MS, CYCLE_BUDGET_S, DELAY_MS = 1.5, 0.5, 5.0
 
 
 def until(done: Callable[[], bool], what: str, pause: float = 0.05) -> None:
-    """Wait for a condition; each check costs the server time, so there is a pause before it."""
+    """Wait for a condition, with a pause before each check, because checks cost the server time.
+
+    If it does not become true in time, end with a message that names ``what``.
+    """
     deadline = time.monotonic() + 120
     while True:
         time.sleep(pause)
@@ -68,7 +71,10 @@ def of_kind(client: Client, kind: str, job: int | None = None) -> list[Event]:
 
 
 def rounds(client: Client, out: Path, work: str) -> tuple[list[float], list[float]]:
-    """Return the seconds of the first rounds and of all others while a program works."""
+    """Return the seconds of the first rounds of negotiations, and those of all other rounds.
+
+    ``work`` names what the program does meanwhile: ``sleep``, ``numpy`` or ``python``.
+    """
     program = [sys.executable, str(APPS / "counter_offer_app.py"), work]
     job = client.submit(*program, sizes="1-4", prefer=1, chdir=str(out), stdout=str(out / work))
     until(lambda: client.job(job).class_ == "malleable", "the program registers")
@@ -161,7 +167,10 @@ def measure_rounds() -> bool:
 
 @contextmanager
 def many_coordinators(client: Client, out: Path, jobs: list[int], *words: str) -> Iterator[None]:
-    """Speak for these jobs, whose processes have written down their environments."""
+    """Run a process that answers for these jobs, after theirs have written their environments.
+
+    ``words`` are further arguments of `apps/many_coordinators.py`.
+    """
     files = [out / f"{job}.env" for job in jobs]
     until(lambda: all(file.exists() for file in files), "the jobs' processes run")
     command = [sys.executable, str(APPS / "many_coordinators.py"), *words]
@@ -181,9 +190,9 @@ def _registered(client: Client, jobs: list[int]) -> bool:
 
 
 def sleeper(client: Client, out: Path, sizes: str | int) -> int:
-    """Submit a job and return its id.
+    """Submit a job whose processes sleep until they are ended; return its id.
 
-    Its first process writes down its environment; all sleep until they are ended.
+    Its first process writes its environment into a file.
     """
     write = f'env -0 > "{out}/$$" && mv "{out}/$$" "{out}/$PLIANT_JOB.env"'
     script = f'[ "$PMI_RANK" = 0 ] && {write}; exec sleep 100000'
@@ -248,7 +257,7 @@ def measure_silence() -> bool:
 
 
 def main(names: list[str]) -> int:
-    """Measure all three, or the named ones; return 1 if one is over budget, else 0."""
+    """Run all three measurements, or the named ones; return 1 if one is over budget, else 0."""
     parts = {"rounds": measure_rounds, "cycles": measure_cycles, "silence": measure_silence}
     good = [parts[name]() for name in names or parts]
     return 0 if all(good) else 1

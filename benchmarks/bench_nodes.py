@@ -70,7 +70,7 @@ def reached(client: Client, job: int, states: set[str]) -> None:
 
 
 def one_job(client: Client, words: Controllers, process: psutil.Process, number: int) -> Samples:
-    """Run a job on all nodes; return the seconds of each part, from submission to end."""
+    """Run a job on all nodes; return the seconds of each part, and the server's processor time."""
     before = used(process)
     job = client.submit("/bin/true", sizes=number, type="mpi", stdout="/dev/null")
     submitted = time.time()
@@ -92,7 +92,7 @@ def one_job(client: Client, words: Controllers, process: psutil.Process, number:
 
 
 def measure(number: int, *, tls: bool) -> bool:
-    """Measure a cluster with so many nodes; return whether it is within the budgets."""
+    """Measure a cluster with ``number`` nodes; return whether it is within the budgets."""
     with ExitStack() as stack:
         base = stack.enter_context(folders())
         if tls:

@@ -44,7 +44,7 @@ Results = dict[tuple[int, str], str]
 
 
 def listed() -> dict[str, str]:
-    """Return the group of each operation, by title."""
+    """Return the group of each operation, by the title of the operation."""
     done = subprocess.run(
         [sys.executable, str(PROGRAM), "--list"], capture_output=True, text=True, check=False
     )
@@ -65,7 +65,7 @@ def resize(client: Client, job: int, size: int) -> None:
 
 
 def attempt(client: Client, out: Path, skipped: list[str], env: dict[str, str]) -> Results:
-    """Run the list at all sizes, until an operation hangs or kills the job."""
+    """Run the operations at all sizes, until one hangs or kills the job; return the results."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     job = client.submit(
@@ -134,7 +134,7 @@ def _cell(result: str) -> str:
 
 
 def table(results: dict[str, Results], groups: dict[str, str], every: bool) -> list[str]:
-    """Return the lines of a table in Markdown."""
+    """Return the lines of a table in Markdown; with ``every``, one line for each operation."""
     columns = [(layout, phase) for layout in results for phase in range(1, len(PHASES))]
     heads = [f"{layout} {PHASES[phase]}" for layout, phase in columns]
     lines = ["| operation | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]

@@ -1,9 +1,11 @@
-"""The pause of an application that grows or shrinks, data excluded; the start-up in the background.
+"""The pause of an application that grows or shrinks, without the time to move data.
 
-Two scenes: a 2-rank world joins and leaves a 2-rank job (p50 <= 15 ms); 2 + 2 ranks on two nodes
-join 4 ranks (p50 <= 40 ms). Both transports; ucx picks the outer interface unless there is only
-loopback, so it is measured in a network namespace of its own, which needs root. Beside it, the
-latency between ranks of one node, within the first world and across two worlds.
+There are two scenes. In one, a world of 2 ranks joins and leaves a job of 2 ranks (budget of the
+pause: p50 <= 15 ms). In the other, 2 ranks on each of two nodes join 4 ranks (p50 <= 40 ms). Both
+transports are measured. ucx uses an outer interface unless there is only loopback, so it runs in a
+network namespace of its own, which needs root. The time in which joining ranks start in the
+background is printed, too, and the latency between ranks of one node, within the first world and
+across two worlds.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ def resized(client: Client, job: int) -> list[Event]:
 
 
 def cycle(client: Client, job: int, small: int, large: int) -> None:
-    """Grow and shrink CYCLES times, waiting for each."""
+    """Grow and shrink a job CYCLES times, and wait for the end of each resize."""
     done = len(resized(client, job))
     for size in [large, small] * CYCLES:
         client.resize(job, size)
@@ -77,7 +79,7 @@ def start_up(history: list[Event]) -> list[float]:
 
 
 def latencies(output: str) -> dict[tuple[int, int], list[float]]:
-    """Return the samples by size and higher rank of the pair."""
+    """Return the latencies in a job's output, by the number of ranks and the pair's higher rank."""
     found: dict[tuple[int, int], list[float]] = {}
     for line in output.splitlines():
         if line.startswith("latency "):

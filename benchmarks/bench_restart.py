@@ -4,9 +4,9 @@ The cluster has one node with one processor. One job holds the processor, and al
 each round, the server and then the process of the running job are killed (SIGKILL), and the server
 is started again on its database. These times are measured from the start of its process:
 
-*answer*: until the server has answered a request of a user, which asks for the nodes. Budget
-(DESIGN 13): < 3 s. The processor time that the server has used by then is printed, too, because it
-depends less on other work on the machine.
+*answer*: until the server has answered a request of a user, which asks for the nodes. Budget:
+< 3 s (see docs/measurements.md). The processor time that the server has used by then is printed,
+too, because it depends less on other work on the machine.
 
 *end*: until the server has heard from the controller that the former job has ended. The controller
 runs all the time, and looks for a server every two seconds at most.
@@ -42,7 +42,7 @@ PROGRAM = 'echo "$$ $(date +%s.%N)" > new && mv new first; exec sleep 100000'
 
 
 def submit(out: Path, number: int) -> float:
-    """Submit so many jobs; return how many were submitted per second."""
+    """Submit ``number`` jobs; return how many were submitted per second."""
 
     def some(number: int) -> None:
         with Client() as client:
@@ -56,7 +56,11 @@ def submit(out: Path, number: int) -> float:
 
 
 def said(out: Path) -> tuple[int, float]:
-    """Wait for the file of the job that runs now and remove it; return its process and start."""
+    """Wait for the file that a job writes when it starts; remove the file.
+
+    Returns:
+        The job's process id, and its start in seconds since the epoch.
+    """
     file = out / "first"
     deadline = time.monotonic() + 120
     while not file.exists():
@@ -91,7 +95,7 @@ class Rounds:
         """Kill the server and ``holder``, the process of the running job; measure the restart.
 
         Returns:
-            The process of the job that runs afterwards.
+            The process id of the job that runs afterwards.
         """
         words = kill(self._server)
         os.kill(holder, signal.SIGKILL)
@@ -110,7 +114,7 @@ class Rounds:
         return holder
 
     def _told(self, kind: str, since: float) -> float:
-        """Wait for an event of a kind since a time; return when it happened."""
+        """Wait for an event of a kind not earlier than ``since``; return its time."""
         while True:
             for event in self._client.history():
                 if event.kind == kind and event.time >= since:
@@ -122,7 +126,7 @@ class Rounds:
 
 
 def main(words: list[str]) -> int:
-    """Measure and compare with the budget; return 1 if it is exceeded, else 0."""
+    """Measure restarts, and compare with the budget; return 1 if it is exceeded, else 0."""
     number = int(words[0]) if words else JOBS
     with cluster(1, 1, "--strategy", "fcfs") as (client, out):
         print(f"{number} jobs, {submit(out, number):.0f} a second; {busy()}", flush=True)

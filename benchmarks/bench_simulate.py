@@ -61,7 +61,7 @@ STRATEGIES = ("fcfs+easy", "fcfs+conservative", "equipartition", "easy-min")
 
 
 def child(name: str) -> None:
-    """Do one run in this process; print its figures as JSON."""
+    """Do the simulation that ``RUNS`` has under a name, and print its figures as JSON."""
     strategy, jobs, percent, _, _ = RUNS[name]
     empty = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.process_time()
@@ -88,7 +88,7 @@ def child(name: str) -> None:
 
 
 def run(name: str) -> bool:
-    """Run one of them several times; return whether it is within its budget."""
+    """Do a simulation several times in new processes; return whether it is within its budget."""
     strategy, _, percent, repeats, budget = RUNS[name]
     command = [sys.executable, __file__, "child", name]
     done = [
@@ -117,7 +117,10 @@ def run(name: str) -> bool:
 
 
 def scene(waiting: int, running: int, machine: int) -> View:
-    """Return a busy machine: jobs hold nine tenths, and none of the waiting ones has run."""
+    """Return the view of a busy machine: running jobs hold nine tenths of its processors.
+
+    No waiting job has run before.
+    """
     rng = Random(f"{waiting}:{running}:{machine}")
     share = machine * 9 // 10 // running
     nodes = tuple(
@@ -166,7 +169,7 @@ def _running(number: int, first: int, share: int, rng: Random) -> RunningJob:
 
 
 def passes() -> Iterator[tuple[str, int, int, int, float]]:
-    """Yield strategy, waiting, running, processors, and seconds of the strategy's pass."""
+    """Measure passes; yield strategy, waiting jobs, running jobs, processors, and seconds."""
     for name in STRATEGIES:
         for waiting, running, machine in PASSES:
             view, times = scene(waiting, running, machine), []
@@ -179,7 +182,10 @@ def passes() -> Iterator[tuple[str, int, int, int, float]]:
 
 
 def table(plot: Path | None) -> bool:
-    """Print the cost of passes, and draw it; return whether all are within the budget."""
+    """Print the cost of passes, and draw it into the file ``plot`` unless this is None.
+
+    Return whether all passes are within the budget.
+    """
     print(f"{'strategy':20}{'waiting':>9}{'running':>9}{'processors':>12}{'ms':>10}")
     good, rows = True, []
     for row in passes():
@@ -194,7 +200,7 @@ def table(plot: Path | None) -> bool:
 
 
 def picture(rows: list[tuple[str, int, int, int, float]]) -> str:
-    """Return bars by scene as SVG, one colour per strategy; the scale is logarithmic."""
+    """Return a logarithmic bar chart of the passes as SVG, with a colour for each strategy."""
     wide, tall, left, top = 900, 420, 60, 40
     colours = dict(zip(STRATEGIES, ("#3b6ea5", "#c8553d", "#4f8a4c", "#8a6fb0"), strict=True))
     lines = [
@@ -236,7 +242,7 @@ def picture(rows: list[tuple[str, int, int, int, float]]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure what is named, or everything; return 1 if one is over budget, else 0."""
+    """Run the named measurements, or all of them; return 1 if one is over budget, else 0."""
     if arguments[:1] == ["child"]:
         child(arguments[1])
         return 0

@@ -1,7 +1,7 @@
 """Pliant and Slurm in turns on this machine: starts, a drain, and jobs after a crash.
 
 Both have 4 nodes with 2 processors each, all on this machine. Slurm runs with its usual settings,
-as root. Measured are:
+as root. The benchmark measures:
 
 - from the call of ``sbatch`` or ``jobsub`` to the first instruction of the job, on an idle cluster
 - jobs per second while 4 submitters submit jobs that run ``true``, until the last one has ended.
@@ -58,7 +58,7 @@ def wait_for_file(path: Path, within_s: float = 120.0) -> str:
 
 
 def first_instructions(submit: Submit, out: Path) -> list[float]:
-    """Return seconds from the submission to the job's first instruction, one at a time."""
+    """Submit jobs one at a time; return the seconds from each submission to first instruction."""
     waits = []
     for number in range(ROUNDS):
         target = out / f"now-{number}"
@@ -71,7 +71,7 @@ def first_instructions(submit: Submit, out: Path) -> list[float]:
 
 
 def drain(submit: Submit, is_idle: Callable[[], bool], jobs: int) -> float:
-    """Return jobs per second from the first submission to the last end."""
+    """Submit jobs; return the jobs per second from the first submission to the last end."""
     start = time.perf_counter()
     with ThreadPoolExecutor(SUBMITTERS) as pool:
         for future in [pool.submit(submit, "true") for _ in range(jobs)]:
@@ -85,7 +85,7 @@ def drain(submit: Submit, is_idle: Callable[[], bool], jobs: int) -> float:
 
 
 def slurm_submit(slurm: Slurm) -> Submit:
-    """Return a function that submits with ``sbatch``."""
+    """Return a function that submits a shell command with ``sbatch``."""
 
     def submit(command: str) -> None:
         words = ["sbatch", "--quiet", "--output=/dev/null", "--chdir=/tmp", f"--wrap={command}"]
@@ -118,7 +118,7 @@ def slurm_missing_after_kill(slurm: Slurm) -> int:
 
 
 def jobsub(out: Path) -> Submit:
-    """Return a function that submits with ``jobsub``."""
+    """Return a function that submits a shell command with ``jobsub``."""
     program = str(Path(sys.executable).parent / "jobsub")
 
     def submit(command: str) -> None:
@@ -129,7 +129,7 @@ def jobsub(out: Path) -> Submit:
 
 
 def pliant_drain(out: Path, jobs: int) -> float:
-    """Return jobs per second with open clients."""
+    """Submit jobs from open clients; return the jobs per second, as `drain` does."""
 
     def submit(count: int) -> None:
         with Client() as client:

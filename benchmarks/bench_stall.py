@@ -53,7 +53,10 @@ def stalls(log: Path) -> list[float]:
 
 
 def until(done: Callable[[], bool], what: str) -> None:
-    """Wait; a look takes a millisecond or so, of which the suspension is not to suffer."""
+    """Wait for a condition, with pauses so that the checks do not delay a suspension.
+
+    If it does not become true within a minute, end with a message that names ``what``.
+    """
     deadline = time.monotonic() + 60
     while not done():
         if time.monotonic() > deadline:
@@ -74,7 +77,7 @@ class Managed:
         self.steps(LARGE)
 
     def steps(self, size: int) -> None:
-        """Wait until it steps at this size, and for some steps more."""
+        """Wait until the program does steps at this size, and has done some."""
         before = self._count()
         until(lambda: self._at(size, before), f"steps at size {size}")
 
@@ -91,7 +94,7 @@ class Managed:
         return job.state == "RUNNING" and {line.split()[2] for line in last} == {str(size)}
 
     def resize(self, size: int) -> None:
-        """Have an operator change its size."""
+        """Change the size of the job as an operator, and wait for steps at the new size."""
         until(lambda: self._accepted(self._client.resize, size), f"an offer of {size}")
         self.steps(size)
 
@@ -107,7 +110,7 @@ class Managed:
         return True
 
     def suspend_and_resume(self) -> None:
-        """Save it, and start it again at once: it takes all there is."""
+        """Suspend the job and resume it at once; it then gets all processors."""
         self._client.resize(self.job, 0)
         until(lambda: self._accepted(self._client.suspend), "the order to be taken")
         until(lambda: self._client.job(self.job).state == "SUSPENDED", "the suspension")
@@ -128,7 +131,10 @@ class Managed:
 
 
 def managed() -> tuple[list[float], list[float], list[float]]:
-    """Return stalls of resizes, the same as reported, and stalls of suspensions."""
+    """Return the stalls of resizes, the pauses that the server reported, and stalls of suspensions.
+
+    All are in seconds.
+    """
     with cluster(2, 2, "--strategy", "fcfs") as (client, out):
         job = Managed(client, out)
         for _ in range(ROUNDS):
@@ -143,7 +149,7 @@ def managed() -> tuple[list[float], list[float], list[float]]:
 
 
 def mpiexec(size: int, log: Path, *words: str, **settings: str) -> None:
-    """Run the plain program to its end."""
+    """Run `apps/stall_plain.py` under ``mpiexec`` to its end."""
     launcher = str(Path(sysconfig.get_path("scripts")) / "mpiexec")
     command = [launcher, "-n", str(size), sys.executable]
     program = [str(APPS / "stall_plain.py"), str(NUMBERS), str(log), *words]
@@ -170,7 +176,7 @@ def restarted(out: Path) -> list[float]:
 
 
 def spawned(out: Path, **settings: str) -> list[float]:
-    """Return the stalls of a plain program that spawns."""
+    """Return the stalls of a plain program that grows by spawning processes."""
     log = out / f"spawns-{len(settings)}"
     for _ in range(ROUNDS):
         mpiexec(SMALL, log, "spawn", str(LARGE - SMALL), **settings)
@@ -178,7 +184,7 @@ def spawned(out: Path, **settings: str) -> list[float]:
 
 
 def table(rows: dict[str, Sequence[float]], ours: float) -> None:
-    """Medians, spread and ratio."""
+    """Print the medians and spreads of all ways, and their ratios to ``ours``."""
     for name, samples in rows.items():
         ratio = statistics.median(samples) / ours
         print(f"{name:28} ms: {figures(samples)}  {ratio:6.1f} x")

@@ -34,7 +34,7 @@ Waits = dict[str, list[float]]
 
 
 def first_instructions(client: Client, out: Path, number: int) -> list[float]:
-    """Submit some jobs at once; return the seconds from submission to what ``date`` prints."""
+    """Submit ``number`` jobs at once; return the seconds from submission to first instruction."""
     targets = [out / str(at) for at in range(number)]
     submitted, jobs = [], []
     for target in targets:

@@ -1,11 +1,12 @@
-"""Cost of ranks of one node that do not share memory: both remedies for joined worlds.
+"""Latency and bandwidth on one node, with two settings that keep joined worlds from hanging.
 
 MPICH takes all ranks of a world that was joined later for one node, so operations that work node by
 node hang on a grown communicator. Two settings make them return: `MPIR_CVAR_NOLOCAL`, with which
 MPICH takes every rank for a node of its own, and other algorithms for the collectives, which keep
-shared memory but not the windows. This measures latency and bandwidth between two ranks of a node,
-before and after a growth from 2 to 4 ranks, for both and both transports. ucx picks the outer
-interface unless there is only loopback, so it runs in a network namespace of its own, as root.
+shared memory but do not help windows. This benchmark measures latency and bandwidth between two
+ranks of a node, before and after a growth from 2 to 4 ranks, for both settings and both transports.
+ucx uses an outer interface unless there is only loopback, so it runs in a network namespace of its
+own, as root.
 
     python benchmarks/bench_without_shared_memory.py [ofi|ucx]
 """
@@ -42,7 +43,7 @@ LIMIT_S = 120.0
 
 
 def run(transport: str, settings: dict[str, str]) -> dict[tuple[int, int, int], float]:
-    """Return the seconds of half a round trip, by size, lower rank and bytes."""
+    """Return the seconds of half a round trip, by number of ranks, lower rank and bytes."""
     options = ("--strategy", "fcfs", "--transport", transport)
     with cluster(1, 4, *options) as (client, out):
         log, stop = out / "log", out / "stop"

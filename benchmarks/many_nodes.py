@@ -52,7 +52,7 @@ class Controllers:
         self._process, self._began = process, began
 
     def next(self, kind: str) -> list[float]:
-        """Wait for its next line, which is of this kind, and return the numbers in it."""
+        """Wait for the next line, which must be of this kind, and return the numbers in it."""
         assert self._process.stdout is not None
         words = self._process.stdout.readline().split()
         if words[:1] != [kind]:
@@ -67,7 +67,7 @@ class Controllers:
 
 @contextmanager
 def controllers(base: Path, number: int, *, tls: bool = False) -> Iterator[Controllers]:
-    """Run the controllers of so many nodes, one slot each (`apps/many_controllers.py`).
+    """Run the controllers of ``number`` nodes of one slot each (`apps/many_controllers.py`).
 
     With ``tls`` they connect to the port for other hosts, each with a certificate of its own.
     """
@@ -92,7 +92,7 @@ def create_cluster(base: Path) -> None:
 
 
 def issue_certificates(base: Path, number: int) -> Path:
-    """Admit nodes, and return the folder with their keys and certificates."""
+    """Admit ``number`` nodes, and return the folder with their keys and certificates."""
     directory, folder = base / "state" / "identity", base / "certificates"
     folder.mkdir(mode=0o700, exist_ok=True)
     issuer, nodes = cluster_files.load_issuer(directory), []
