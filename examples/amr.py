@@ -69,7 +69,7 @@ def pulse(rank: int, size: int) -> Blocks:
 
 
 def edges_around(blocks: Blocks, where: Where, comm: MPI.Intracomm) -> Edges:
-    """Return the edges of all local blocks and their neighbours, by key, axis and side."""
+    """Return the outermost cells of all local blocks and their neighbours, by key, axis, side."""
     here: Edges = {}
     outboxes: list[Edges] = [{} for _ in range(comm.size)]
     for key, u in zip(keys(blocks), blocks["u"], strict=True):
@@ -84,7 +84,10 @@ def edges_around(blocks: Blocks, where: Where, comm: MPI.Intracomm) -> Edges:
 
 
 def outside(key: Key, axis: int, step: int, where: Where, edges: Edges) -> Numbers:
-    """Return the cells behind a side of a block: 2 N values at the finer level's resolution."""
+    """Return the neighbours' cells at a side of a block: 2 N values, twice as fine as the block.
+
+    Values of blocks at the same or a coarser level are repeated.
+    """
     found = [edges[other, axis, -step] for other in across(key, axis, step, where)]
     if len(found) == 2:
         return np.concatenate(found)
@@ -101,7 +104,10 @@ def flux(low: Numbers, high: Numbers) -> Numbers:
 
 
 def side_flux(low: Numbers, high: Numbers) -> Numbers:
-    """Return the flux through a side at the resolution of its block."""
+    """Return the flux through a side, for each cell of the block, from values at both sides.
+
+    ``low`` and ``high`` have twice the resolution of the block.
+    """
     fine = flux(low, high)
     return 0.5 * (fine[:, None, ::2] + fine[:, None, 1::2])
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def exact_sum(comm: MPI.Intracomm, values: NDArray[np.float64]) -> float:
-    """Sum all processes' values. The result is bitwise the same for any distribution.
+    """Return the sum of all processes' values, bitwise the same for any distribution of them.
 
-    Floating-point sums depend on their order, sums of integers do not. So each value is written
-    as a multiple of 2^-62 of a power of two above the largest one (which rounds off nothing that
-    counts), and the multiples are added, for at most 2^31 values a process.
+    Floating-point sums depend on their order, but sums of integers do not. So each value is
+    rounded to an integer multiple of 2^-62 times a power of two above the largest value, and these
+    integers are added. A process may have at most 2^31 values.
     """
     largest: float = comm.allreduce(float(np.abs(values).max(initial=0.0)), MPI.MAX)
     if not math.isfinite(largest):
@@ -55,7 +55,10 @@ def tell_resizes(job: Job) -> None:
 
 
 def options(description: str | None, steps: int, every: int = 1) -> argparse.ArgumentParser:
-    """Return a parser with the options of all examples. The numbers are defaults."""
+    """Return a parser with the options of all examples.
+
+    ``steps`` and ``every`` are the defaults of the options with these names.
+    """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -69,7 +69,11 @@ def transpose(field: Field, comm: MPI.Intracomm, axis: int) -> Field:
 
 
 def initial(size: int, planes: slice, comm: MPI.Intracomm) -> Field:
-    """Return the spectrum of a random field; each of its planes has its own random generator."""
+    """Return this process's slab of the spectrum of a random field.
+
+    Each of its planes has its own random generator, so the field does not depend on the number of
+    processes.
+    """
     field = np.empty((planes.stop - planes.start, size, size), np.complex128)
     for place, plane in enumerate(range(planes.start, planes.stop)):
         random = np.random.default_rng([SEED, plane])
@@ -83,7 +87,7 @@ def backward(spectrum: Field, comm: MPI.Intracomm) -> Field:
 
 
 def fade(spectrum: Field, first: int) -> None:
-    """Let all modes decay for one step; ``first`` is the first y of the slab."""
+    """Let all modes decay by one step; ``first`` is the first index along y of the local slab."""
     size, here, _ = spectrum.shape
     decay = np.exp(-4 * np.pi**2 * ALPHA * np.fft.fftfreq(size, 1 / size) ** 2)
     factor = decay[:, None, None] * decay[first : first + here, None] * decay

@@ -81,12 +81,12 @@ class Box:
         self.needed = lru_cache(maxsize=1)(self._needed)
 
     def cell(self, place: Numbers) -> Whole:
-        """Return the cells of positions."""
+        """Return the number of the cell in which each position is."""
         x, y, z = np.minimum(place * (self.cells / self.length), self.cells - 1).astype(int).T
         return np.asarray((x * self.cells + y) * self.cells + z)
 
     def owner(self, cell: Whole, size: int) -> Whole:
-        """Return the rank that has a cell."""
+        """Return the rank that owns each cell when there are ``size`` ranks."""
         return cell * size // self.cells**3
 
     def _needed(self, size: int) -> NDArray[np.bool_]:
@@ -127,7 +127,7 @@ def copies_around(atoms: Atoms, box: Box, comm: MPI.Intracomm) -> Atoms:
 
 
 def attract(atoms: Atoms, box: Box, comm: MPI.Intracomm) -> Numbers:
-    """Compute the forces on the local atoms, which are in order. Return their potentials."""
+    """Set the forces on the local atoms, which must be in order; return the atoms' potentials."""
     near = copies_around(atoms, box, comm)
     first = np.searchsorted(near["cell"], np.arange(box.cells**3 + 1))
     places = np.ascontiguousarray(near["place"].T)
@@ -139,7 +139,11 @@ def attract(atoms: Atoms, box: Box, comm: MPI.Intracomm) -> Numbers:
 
 
 def attract_some(atoms: Atoms, places: Numbers, first: Whole, box: Box) -> Numbers:
-    """Compute the forces on some atoms; ``first`` has the start of each cell in ``places``."""
+    """Set the forces on some atoms, and return their potentials.
+
+    ``places`` are the positions of all atoms near them, and ``first`` has for each cell the index
+    of its first atom in ``places``.
+    """
     cells = box.around[atoms["cell"]].ravel()
     number = first[cells + 1] - first[cells]
     # All pairs, ordered by local atom, then by neighbouring cell, then by atom in this cell.

@@ -56,7 +56,10 @@ def around(key: Key, where: Where) -> list[Key]:
 
 
 def to_split(jumps: dict[Key, float], where: Where, levels: int) -> set[Key]:
-    """Return the blocks to split: steep ones, their neighbours, and then too coarse ones."""
+    """Return the blocks to split: steep ones, their neighbours, and blocks that become too coarse.
+
+    A block is too coarse if a neighbour is split that is already finer.
+    """
     split = {
         key
         for key in where
@@ -72,7 +75,10 @@ def to_split(jumps: dict[Key, float], where: Where, levels: int) -> set[Key]:
 
 
 def to_join(jumps: dict[Key, float], where: Where, split: set[Key]) -> set[Key]:
-    """Return the parents of four smooth blocks each that have no finer neighbours."""
+    """Return the parents whose four blocks are to be joined.
+
+    All four must be smooth, and no neighbour of them may be steep, finer or about to be split.
+    """
 
     def may_go(key: Key) -> bool:
         return (

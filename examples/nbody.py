@@ -70,7 +70,7 @@ def share(stars: Stars, rank: int, size: int) -> Stars:
 
 
 def attract(stars: Stars, comm: MPI.Intracomm) -> Numbers:
-    """Compute the accelerations of the local stars. Return their potentials."""
+    """Set the accelerations of the local stars; return the stars' potentials."""
     everybody = np.concatenate(comm.allgather(stars[["mass", "place"]].copy()))
     mass, (x, y, z) = everybody["mass"], np.ascontiguousarray(everybody["place"].T)
     potential = np.empty(len(stars))
@@ -88,7 +88,7 @@ def attract(stars: Stars, comm: MPI.Intracomm) -> Numbers:
 
 
 def advance(stars: Stars, comm: MPI.Intracomm) -> Numbers:
-    """Advance by one step. Return the potentials."""
+    """Advance the local stars by one step; return their potentials."""
     stars["speed"] += 0.5 * STEP * stars["pull"]
     stars["place"] += STEP * stars["speed"]
     potential = attract(stars, comm)

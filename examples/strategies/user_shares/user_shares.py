@@ -26,7 +26,7 @@ class UserShares(Strategy):
     """Serve the user who holds the fewest processors first.
 
     Args:
-        most: how many processors the jobs of one user may hold together; none for no limit.
+        most: how many processors the jobs of one user may hold together; None for no limit.
     """
 
     def __init__(self, *, most: int | None = None) -> None:
@@ -62,7 +62,7 @@ class UserShares(Strategy):
         return replace(placer.plan(reasons), rejects=rejects)
 
     def _room(self, user: str, held: Counter[str], free: int) -> int:
-        """Return how many more processors a user may get."""
+        """Return how many of the ``free`` processors a user may get."""
         return free if self._most is None else max(0, min(free, self._most - held[user]))
 
 
