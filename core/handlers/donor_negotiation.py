@@ -190,7 +190,7 @@ def _offered(donor: Job, resize: Resize) -> int:
 
 
 def _shortfall(donor: Job, recipient: Job) -> int:
-    """Return how many of the processors reserved for a recipient its donor does not give up."""
+    """Return how many processors, of those reserved for the recipient, the donor would keep."""
     resize = _open_resize(donor)
     return max(0, count(resize.leaving & recipient.reserved) - _offered(donor, resize))
 

@@ -29,7 +29,7 @@ def used(state: CoreState) -> dict[str, int]:
 
 
 def processors_below_limits(state: CoreState) -> dict[str, int]:
-    """Return how many more processors each user may have who has a limit and some processors."""
+    """Return, for each user with a limit and some processors, how many more are allowed."""
     limits = state.user_limits
     if not limits.limits_processors:
         return {}

@@ -54,7 +54,7 @@ def view(state: CoreState) -> View:
 def view_with_new_job(
     state: CoreState, spec: JobSpec, now: float
 ) -> tuple[WaitingJob | None, View]:
-    """Return a job and the present view, to ask a strategy about a job that was not submitted.
+    """Return the waiting job that a submission of ``spec`` would make, and the present view.
 
     The job is None if the cluster is too small for it at present.
     """
