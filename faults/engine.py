@@ -33,7 +33,7 @@ class Trigger:
     """The orders of one process, and how often each failpoint was reached."""
 
     def __init__(self, text: str, environ: Mapping[str, str]) -> None:
-        """Read the orders; after ``@FILE`` they are read from a file at each failpoint.
+        """Read the orders; if ``text`` is ``@FILE``, read them from that file at each failpoint.
 
         Raises:
             FailpointOrderError: an order is malformed.

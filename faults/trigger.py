@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class _Trigger(Protocol):
-    """Carries out the orders in the variable; see `pliant.faults.engine`."""
+    """Carries out the orders of ``PLIANT_FAILPOINTS``; see `pliant.faults.engine`."""
 
     def reach(self, name: str) -> int:
         """Carry out the orders of a failpoint.
