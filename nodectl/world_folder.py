@@ -283,7 +283,11 @@ class WorldFolder:
         return StartRequest.from_record(str(path), data)
 
     def claim(self, identity: ProcessIdentity) -> bool:
-        """Record that this process is the shim of the world; False if the world has or had one."""
+        """Record that a process is the shim of the world.
+
+        Returns:
+            False if the world has a shim already, or had one; then nothing is changed.
+        """
         try:
             # Creating a link is atomic, content included, and fails if it exists.
             os.symlink(f"{identity.boot} {identity.pid} {identity.start}", self._shim)

@@ -1,8 +1,8 @@
 """Replace the certificate of a node while it runs, and the roots that it trusts.
 
 The node makes a new key and a signing request after half of the certificate's life. The server
-signs the request of the node whose stream it is. The new certificate is used for the next
-connection, so the node connects again.
+signs a request only for the node on whose stream it arrives. The new certificate is used for the
+next connection, so the node connects again.
 """
 
 from __future__ import annotations

@@ -339,7 +339,7 @@ def spool_folder(state: Path) -> Path:
 def of_job(worlds: Iterable[LocalWorld], order: wire.Kill | wire.Signal) -> Iterator[LocalWorld]:
     """Yield the worlds on which an order about one run of a job has an effect.
 
-    An order to end processors is only for worlds with ranks on one of them.
+    If the order names processors, only worlds with ranks on one of them are yielded.
     """
     wanted = set(order.processors) if isinstance(order, wire.Kill) else set()
     for world in worlds:

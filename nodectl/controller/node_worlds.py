@@ -73,7 +73,7 @@ class NodeWorlds:
         """Prepare to serve shims.
 
         Args:
-            settings: of the node. Nothing that is used here can be reloaded.
+            settings: of the node. A reload changes none of the settings that are used here.
             state: the state folder of the node, which contains the spool.
             slots: the CPUs of the node.
             callbacks: functions of the controller.

@@ -140,8 +140,8 @@ async def wait_for_last_process(world: LocalWorld, grace_s: float = SUBREAPER_GR
     """Wait until the root helper has seen the last process of a world end.
 
     The subreaper of the world ends its processes when the shim has ended. If that takes longer than
-    ``grace_s`` seconds, the helper is asked for it. There is no limit of time: while the helper
-    does not answer, or a process does not end, the world keeps its processors.
+    ``grace_s`` seconds, the helper is asked to end them. There is no limit of time: while the
+    helper does not answer, or a process does not end, the world keeps its processors.
     """
     assert world.helper is not None
     deadline, pause, problem = time.monotonic() + grace_s, _MIN_HELPER_POLL_S, ""

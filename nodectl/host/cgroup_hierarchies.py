@@ -78,7 +78,7 @@ def parse_groups(text: str) -> list[tuple[frozenset[str], str]]:
 def locate(
     controller: str, mounts: list[Mount], groups: list[tuple[frozenset[str], str]]
 ) -> Base | None:
-    """Return where this process is in the hierarchy of a controller; None if not visible.
+    """Return this process's group in a controller's hierarchy; None if it is not visible here.
 
     Args:
         controller: its name; empty for the hierarchy of version 2.

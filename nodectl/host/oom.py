@@ -99,6 +99,9 @@ def _read_limit(path: str) -> int:
 
 
 def counter() -> str:
-    """Return the path of the file with this process's kill count; empty if there is none."""
+    """Return the path of the file that counts the memory kills in this process's control group.
+
+    Empty if no control groups are mounted.
+    """
     group = own_group("memory") or own_group("")
     return f"{group.folder}/{_FILES[group.version]}" if group is not None else ""

@@ -1,4 +1,4 @@
-"""One line for each order that was carried out or refused, without secrets.
+"""The log of the root helper: one line for each order carried out or refused, without secrets.
 
 A controller that repeats a bad request all the time must not fill the disk: only some refusals of
 the same kind are logged in a minute. The next line tells how many were left out.

@@ -124,7 +124,7 @@ class RequestVerifier:
         return order, self._find_user(order)
 
     def _known(self) -> dict[str, Any]:
-        """Return, as keyword arguments, the facts of this node that verify an order."""
+        """Return, as keyword arguments, the facts of this node to verify an order against."""
         return {
             "cluster": self._config.cluster,
             "node": self._config.node,

@@ -1,4 +1,4 @@
-"""Worlds that were started here, as the records in a folder of root name them."""
+"""The worlds that the root helper has started on this node, read from its records on disk."""
 
 from __future__ import annotations
 

@@ -67,7 +67,10 @@ def _run_world(spool: WorldFolder, identity: procfs.ProcessIdentity) -> None:
 
 @contextmanager
 def _memory_limited(request: StartRequest, node: int) -> Iterator[None]:
-    """Within this context, be in the control group that limits the memory of the job, if any."""
+    """Within this context, keep this process in the group that limits the memory of the job.
+
+    Do nothing if the job has no memory limit.
+    """
     if not request.memory_bytes:
         yield
         return

@@ -27,7 +27,10 @@ class ConfirmedHeartbeat:
         self._sent: deque[tuple[int, float]] = deque(maxlen=_MAX_UNCONFIRMED)
 
     def begin(self, now: float) -> None:
-        """Note that a registration, number 0, is about to be sent on a new stream."""
+        """Note that a registration, which counts as heartbeat 0, is about to be sent.
+
+        It is the first message on a new stream, so heartbeats of the last stream are forgotten.
+        """
         self._sent.clear()
         self.sent(0, now)
 

@@ -58,5 +58,5 @@ def read_generation(path: Path) -> ServerStart:
 
 
 def write_generation(path: Path, obeyed: ServerStart) -> None:
-    """Store the highest generation whose orders were carried out, durably and atomically."""
+    """Store the newest server whose orders were carried out, durably and atomically."""
     write_whole(path, f"{obeyed.generation} {obeyed.life}".rstrip() + "\n")

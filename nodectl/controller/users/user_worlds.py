@@ -376,7 +376,7 @@ def _clean_fence(sent: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _clean_exits(world: LocalWorld, records: Any) -> list[dict[str, Any]]:
-    """Return checked exits of ranks of this world; a user's shim cannot blame this node."""
+    """Return checked exits of ranks of this world, without any claim that this node is faulty."""
     places = dict(world.request.ranks)
     if not isinstance(records, list) or len(records) > len(places):
         raise ValueError("more exits than ranks")
