@@ -169,7 +169,7 @@ class Job(DataRegistration):
             The hook, so that this can be used as a decorator, ``@job.before_resize``.
 
         Raises:
-            TypeError: it cannot be called.
+            TypeError: ``hook`` cannot be called.
         """
         check_callable("job.before_resize", hook)
         self._runtime.before_hooks.append(hook)
@@ -186,7 +186,7 @@ class Job(DataRegistration):
             The hook, so that this can be used as a decorator, ``@job.after_resize``.
 
         Raises:
-            TypeError: it cannot be called.
+            TypeError: ``hook`` cannot be called.
         """
         check_callable("job.after_resize", hook)
         self._runtime.after_hooks.append(hook)
@@ -205,7 +205,7 @@ class Job(DataRegistration):
             The hook, so that this can be used as a decorator, ``@job.on_offer``.
 
         Raises:
-            TypeError: it cannot be called.
+            TypeError: ``hook`` cannot be called.
         """
         check_callable("job.on_offer", hook)
         self._runtime.on_offer = hook

@@ -27,7 +27,7 @@ class Registration:
     """The common part of registering data: before the first loop, and alike on every process."""
 
     def __init__(self, data: JobData, loops: Loops) -> None:
-        """Register objects in ``data`` until the first of ``loops`` has begun."""
+        """Prepare to register objects in ``data``, until the first of ``loops`` has begun."""
         self._data = data
         self._member = data.membership
         self._loops = loops

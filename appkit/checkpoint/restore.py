@@ -21,7 +21,7 @@ from pliant.appkit.storage.array_files import ArrayReader
 def find_restorer(store: CheckpointStore | None, data: JobData) -> "Restorer | None":
     """Return the restorer if this start continues from a checkpoint; None if it does not.
 
-    Collective over the first processes.
+    Collective over the processes with which the job starts.
 
     Raises:
         CheckpointError: there is a checkpoint that cannot be used.

@@ -170,10 +170,10 @@ class CheckpointStore:
         return number
 
     def publish(self, manifest: Manifest) -> None:
-        """Publish a checkpoint whose arrays are on the disk, and remove the other ones.
+        """Publish a checkpoint whose arrays are on the disk, and remove all others.
 
         Raises:
-            OSError: it was not published; the last one remains the published one.
+            OSError: it was not published; the previous checkpoint remains published.
         """
         body = json.dumps(manifest.to_json(), separators=(",", ":"), allow_nan=True).encode()
         head = f"{MAGIC} {FORMAT} {sign(self._key(), FORMAT, body)}\n".encode("ascii")

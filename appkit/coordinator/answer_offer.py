@@ -162,7 +162,7 @@ def _within(offer: Offer, totals: Sizes | None, most: int) -> Sizes | None:
 
 
 def _is_fair(offer: Offer, terms: OfferTerms) -> bool:
-    """Return whether the price is no worse than the one in the program's terms."""
+    """Return whether the offered price is at least as good as the price in the program's terms."""
     if terms.price is None:
         return True
     return offer.price <= terms.price if offer.grows else offer.price >= terms.price

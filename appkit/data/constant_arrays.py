@@ -110,7 +110,7 @@ class Constant(RegisteredData):
     # ---------------------------------------------------------------- in a resize
 
     def describe(self) -> Description:
-        """Return the array's description with the word "constant"."""
+        """Return the array's description, extended by the word "constant"."""
         return [*self.handle.describe(), "constant"]
 
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:

@@ -15,9 +15,10 @@ from pliant.appkit.redistribution.packed import exchange_buffers
 
 @dataclass(frozen=True)
 class Ghosts:
-    """Local column numbers of a square matrix: owned columns first, then the ghosts, sorted.
+    """The ghosts of a square matrix on one process, and the local column numbers that result.
 
-    The columns of such a matrix are distributed like its rows.
+    The owned columns are numbered first, then the ghosts in the order of their global numbers. The
+    columns of such a matrix are distributed like its rows.
     """
 
     #: The local column number of each nonzero.

@@ -1,10 +1,11 @@
-"""Waiting for joining ranks, until one of them dies.
+"""Wait for operations with joining ranks, and stop waiting if one of these ranks dies.
 
 MPI does not end an operation of which a rank has died. So in a growth the old ranks wait for
 operations over the joined communicator by testing them, and look at an alarm in between. Rank 0
-knows of a death: the coordinator has a connection to each joining rank. It tells the others by a
-message over the old communicator. Each of them then gives the operation up and says so in the next
-reduction over the old communicator, in which all roll the growth back.
+knows of a death, because the coordinator has a connection to each joining rank. It tells the other
+old ranks by a message over the old communicator. Each of them then gives up its operation and
+reports that in the next reduction over the old communicator, after which all of them roll the
+growth back.
 """
 
 import time
