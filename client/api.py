@@ -261,7 +261,8 @@ class Client:
         """Cancel waiting jobs, and end running ones.
 
         Raises:
-            RequestError: some jobs could not be cancelled; the text names each. The others were.
+            RequestError: some jobs could not be cancelled; the text names each. All other jobs
+                were cancelled.
         """
         results = self._link.request("cancel", ids=list(ids))["results"]
         faults = [result for result in results if not result.get("ok")]
@@ -300,7 +301,7 @@ class Client:
         return str(self._link.request("priority", id=number, priority=priority).get("message", ""))
 
     def suspend(self, number: int) -> str:
-        """Make a running job write a checkpoint at its next safe point, and end.
+        """Make a running job write a checkpoint at its next safe point and then end.
 
         Returns:
             The server's message. The job is SUSPENDED when its processes have ended.
@@ -364,7 +365,7 @@ class Client:
         return [_record(Event, e) for e in self._link.request("history", id=number)["events"]]
 
     def events(self, number: int | None = None, *, after: int | None = None) -> Iterator[Event]:
-        """Yield events as they happen, without an end; a restart of the server does not matter.
+        """Yield events as they happen, without an end, also after a restart of the server.
 
         Args:
             number: the job, or None for all jobs and nodes that you may see.
@@ -384,7 +385,7 @@ class Client:
         return [_record(Event, e) for e in self._link.request("refusals")["events"]]
 
     def wait(self, number: int) -> Job:
-        """Wait until a job has ended, and return it. Waits on while the server restarts.
+        """Wait until a job has ended, even if the server restarts meanwhile, and return the job.
 
         Raises:
             RequestError: there is no job with this id (kind ``not_found``).
@@ -413,7 +414,7 @@ class Client:
         self._link.request("resume", node=node)
 
     def remove(self, node: str) -> None:
-        """Remove a node that will not come back from the server's list.
+        """Remove a node from the server's list, because its host will not be used again.
 
         Raises:
             RequestError: there is no such node, its controller is connected, or jobs hold it.

@@ -97,7 +97,7 @@ class Connection:
     def watch(self, **fields: Any) -> Iterator[Answer]:
         """Subscribe to changes, and yield the messages of the server until it leaves.
 
-        The connection serves nothing else while the iterator is used. It is closed at its end.
+        No other request can use this connection meanwhile. It is closed when the iterator ends.
 
         Raises:
             NoServerError: there is no server; `LostServerError` if it leaves.

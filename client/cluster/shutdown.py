@@ -98,7 +98,7 @@ def end_remaining_worlds(cluster: LocalCluster, report: Report) -> list[str]:
 
 
 def nodes_with_worlds(cluster: LocalCluster) -> list[str]:
-    """Return the nodes with processes of jobs whose end is not recorded."""
+    """Return the nodes that have jobs' worlds of which the end has not been recorded."""
     found = glob.glob(os.path.join(glob.escape(cluster.state), "node-*", "spool", "*", "token"))
     return sorted({path.split(os.sep)[-4].removeprefix("node-") for path in found})
 
@@ -153,7 +153,7 @@ def _cancel_jobs(cluster: LocalCluster, report: Report) -> bool:
     """Drain all nodes, so that no job starts, and cancel the running jobs.
 
     Returns:
-        Whether a server answered until all were cancelled.
+        False if no server answers or if its disk is full, so that it cannot cancel jobs.
     """
     try:
         with Connection(cluster.run, timeout_s=5) as link:

@@ -102,7 +102,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 @contextmanager
 def opened(address: str) -> Iterator[None]:
-    """Open an address in a browser.
+    """Open an address in a browser; the file for this is kept until the context ends.
 
     The browser gets the name of a private file that leads to the address, because other accounts of
     the host can read the arguments of processes, and the address contains a key.

@@ -118,7 +118,7 @@ class Feed:
             browser.close()
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """Yield events for one browser.
+        """Yield server-sent events for one browser, until its stream is closed.
 
         Raises:
             TooManyBrowsersError: there are too many browsers.

@@ -156,7 +156,7 @@ def _contract_cells(place: int) -> Callable[[Columns, float], list[str]]:
 
 
 def _contract(job: dict[str, Any], now: float) -> tuple[str, str]:
-    """Return a job's deadline, and its expected profit with the largest possible one, as texts."""
+    """Return a job's deadline, and ``EXPECTED/AGREED`` profit, as texts; ``-`` if it has none."""
     if not job.get("contract"):
         return "-", "-"
     profit = with_profit(job, now)["profit_now"]
@@ -168,7 +168,7 @@ def _contract(job: dict[str, Any], now: float) -> tuple[str, str]:
 
 
 def with_profit(job: dict[str, Any], now: float) -> dict[str, Any]:
-    """Return a job with what its contract is worth at present, if it has one."""
+    """Return a job with ``profit_now``, the present value of its contract, if it has one."""
     if not job.get("contract"):
         return job
     from pliant.core.values.profit_contract import contract_from_record, present_profit

@@ -83,7 +83,10 @@ def find_problems(
 
 
 def _differences(first: str, second: str, third: str, tolerance: float) -> Iterator[str]:
-    """Yield the lines of a third run that differ from two others, which agree in these lines."""
+    """Yield differences of a third run's output from two others.
+
+    Only what is the same in both of these is compared.
+    """
     ours, others, resized = first.splitlines(), second.splitlines(), third.splitlines()
     if len(ours) != len(others):
         # Each process prints, perhaps: only what every undisturbed run has is compared.
@@ -112,7 +115,10 @@ def _same_line(one: str, two: str, found: str, tolerance: float) -> bool:
 
 
 def _close(words: Sequence[Sequence[str]], tolerance: float) -> bool:
-    """Return whether all words are equal, or are numbers within the tolerance."""
+    """Return whether the words of the third line are like those of the first.
+
+    Numbers may differ within the tolerance.
+    """
     return all(_same_word(a, c, tolerance) for a, c in zip(words[0], words[2], strict=True))
 
 

@@ -34,10 +34,10 @@ class ProgramRunner:
         return self._ended(job, output, f"undisturbed on {size} processes")
 
     def resized(self, words: Sequence[str], small: int, large: int) -> ProgramRun:
-        """Run the program, and grow, shrink and grow it again at its first safe points.
+        """Run the program, and resize it between two sizes at its first safe points.
 
-        Ranks that joined are there at the end, because many programs use only after the loop a
-        value that a joining rank lacks.
+        A job that starts at the small size grows, shrinks and grows again. So it ends with ranks
+        that have joined, which may lack a value that the program uses only after the loop.
         """
         more = {RESIZES: str(_RESIZES)}
         sizes = f"{{{small},{large}}}"
@@ -141,7 +141,11 @@ class ProgramRunner:
 def run_all(
     runner: ProgramRunner, words: Sequence[str], small: int, large: int
 ) -> list[ProgramRun]:
-    """Run the program without resizes on both sizes, then with resizes; stop at a failure."""
+    """Run the program without resizes at both sizes, then with resizes; stop at a failure.
+
+    Returns:
+        The runs that were done: fewer than three after a failure.
+    """
     runs = [runner.undisturbed(words, small)]
     if not failed_run(runs[0]):
         runs.append(runner.undisturbed(words, large))

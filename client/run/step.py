@@ -46,7 +46,9 @@ class StepEnd:
 
 
 def run_step(socket_path: str, size: int, argv: Sequence[str], umask: int) -> StepEnd:
-    """Run a program on processors of this job, with this process's input and outputs.
+    """Run a program on processors of this job, and return how it ended.
+
+    The program has the standard input and outputs of this process.
 
     Args:
         socket_path: of the shim of the script.

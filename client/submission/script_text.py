@@ -38,7 +38,9 @@ def script_words(text: str, arguments: Sequence[str]) -> list[str]:
 def program_of(
     argv: Sequence[str], kind: str | None, name: str, script: str | None
 ) -> tuple[Sequence[str], str | None, str]:
-    """Return command line, type and name of a job whose program may be a script's text.
+    """Return the command line, type and name of a job.
+
+    Its program is ``script``, the text of a script, or if this is None the first of ``argv``.
 
     Raises:
         UsageError: there is neither a program nor a script.

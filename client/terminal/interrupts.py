@@ -35,7 +35,7 @@ class Interrupts:
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """Delay signals until the end of this block."""
+        """Within this context, delay signals until its end."""
         self._depth += 1
         try:
             yield

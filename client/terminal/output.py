@@ -144,7 +144,7 @@ def add_watch_options(parser: argparse.ArgumentParser) -> None:
 
 
 def watch(draw: Callable[[], str], every_s: float) -> int:
-    """Show what ``draw`` returns, every ``every_s`` seconds until Ctrl-C."""
+    """Show the text that ``draw`` returns every ``every_s`` seconds until Ctrl-C; return 0."""
     import time
 
     try:

@@ -46,7 +46,7 @@ class SshNodes:
     def find_routes(
         self, hosts: Sequence[Host], done: Done
     ) -> tuple[dict[str, str], list[HostError]]:
-        """Return the address of this machine on the way to each host, and what failed."""
+        """Return this machine's address on the route to each host, and errors of other hosts."""
 
         def route(host: Host) -> str:
             with self._connect(host) as session:
@@ -60,7 +60,7 @@ class SshNodes:
         """Make hosts nodes, and start their controllers.
 
         Returns:
-            The names of the nodes whose controllers run, and what failed on the other hosts.
+            The names of the nodes whose controllers run, and an error for each other host.
         """
 
         def start(host: Host) -> None:
@@ -78,7 +78,11 @@ class SshNodes:
         return list(started), errors
 
     def stop(self, hosts: Sequence[Host], done: Done, *, keep_jobs: bool) -> list[HostError]:
-        """End nodes with their jobs, or only their controllers; return what failed."""
+        """End nodes with their jobs; with ``keep_jobs``, end only the controllers.
+
+        Returns:
+            An error for each host on which this failed.
+        """
 
         def stop(host: Host) -> None:
             words = [*self._place(host), *(["keep-jobs"] if keep_jobs else [])]
@@ -129,7 +133,7 @@ class SshNodes:
         """Call the agent on a host, and return its answer.
 
         Raises:
-            HostError: it could not be started, or it failed.
+            HostError: the agent could not be started, or it failed.
         """
         python = host.python or sys.executable
         # -P: the folder in which SSH starts may hold anything.
