@@ -14,9 +14,9 @@ SAMPLES = 200
 
 
 def latency(comm: MPI.Comm, one: int, other: int) -> float:
-    """Return half a round trip of 8 bytes between two ranks in seconds; 0 on other ranks.
+    """Return the median of half a round trip of 8 bytes between two ranks, in seconds.
 
-    It is the median.
+    On other ranks, return 0.
     """
     buffer, times = np.zeros(1), []
     for _ in range(SAMPLES):

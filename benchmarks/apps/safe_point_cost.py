@@ -20,7 +20,7 @@ def work() -> float:
 
 
 def timed(comm: MPI.Comm, steps: Callable[[], Iterable[int]]) -> float:
-    """Return the seconds of the slowest rank for one pass of the loop."""
+    """Return the seconds that the slowest rank needs for the whole loop."""
     comm.Barrier()
     start = time.perf_counter()
     for _ in steps():
@@ -30,7 +30,7 @@ def timed(comm: MPI.Comm, steps: Callable[[], Iterable[int]]) -> float:
 
 @malleable(sizes="1-64")
 def main(job):  # type: ignore[no-untyped-def]
-    """Alternate both loops; the difference of the medians is what a safe point costs."""
+    """Run both loops in turns; the difference of their medians is the cost of a safe point."""
     for _ in job.steps(2, every=1):
         pass  # from here on everybody is a member
     plain, safe = [], []
