@@ -51,7 +51,7 @@ class FailpointOrderError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to do at one failpoint."""
+    """The action at one failpoint, with the processes and the moments in which to carry it out."""
 
     name: str
     action: str
