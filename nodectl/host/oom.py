@@ -29,7 +29,7 @@ def out_of_memory(limit_bytes: int, node: str) -> str:
 
 
 class MemoryKills:
-    """Tells whether the kernel has killed processes for lack of memory since it was created."""
+    """Tells whether the kernel killed processes for lack of memory since this object was made."""
 
     def __init__(self, limit_bytes: int = 0, node: str = "") -> None:
         """Count from now on.

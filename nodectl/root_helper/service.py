@@ -12,7 +12,7 @@ controllers                                       by name: the version of the gr
 start      order, one descriptor (the content)    shim, start: its process and start time
 find       world                                  shim, start; or neither, if it does not run
 end        world                                  found: whether it ran; its processes are killed
-cpus       world, cpus                            enforced: whether the kernel keeps it on them
+cpus       world, cpus                            enforced: whether the kernel enforces the limit
 remove     order (to remove checkpoints)          problem: why something is left, or empty
 =========  =====================================  ==================================================
 

@@ -206,7 +206,7 @@ def _report(pipe: int, code: int, reason: str) -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Have the kernel kill this rank if its shim ends, which alone records how the rank ends."""
+    """Have the kernel kill this rank if its shim ends, because only the shim records its exit."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)

@@ -14,7 +14,11 @@ MAX_STEP = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ServerStart:
-    """A start of the server: its generation (0 if none) and a random word (empty if not known)."""
+    """One start of the server.
+
+    Its generation counts the starts (0 if there was none). Its random word, ``life``, tells servers
+    of the same generation apart (empty if not known).
+    """
 
     generation: int = 0
     life: str = ""

@@ -1,11 +1,11 @@
-"""The ranks of a step on another node than that of the script.
+"""The ranks of a step on a node other than that of the script.
 
 The manager of the steps sends orders to the shim there, and gets reports:
 
 ``order``:  ``start``, ``signal``, ``end``, ``release``.
 ``report``: ``barrier``, ``failure``, ``output``, ``gone``.
 
-Each has the number of the step.
+Each order and each report has the number of the step.
 """
 
 from __future__ import annotations
