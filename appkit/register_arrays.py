@@ -129,8 +129,8 @@ class DataRegistration(Registration):
     ) -> Items:
         """Register particles, tasks or other items; every process has any number of them.
 
-        A resize distributes them evenly and keeps their order: the items of rank 0, then those of
-        rank 1, and so on.
+        Unless ``owner`` is given, a resize distributes them evenly and keeps their order: the items
+        of rank 0, then those of rank 1, and so on.
 
         Args:
             name: unique in the job.

@@ -281,9 +281,9 @@ class Runtime:
     def _begin(self, decision: Decision) -> bool:
         """Wait until all processes are here, then begin the resize; collective over the job.
 
-        The other processes may be far behind rank 0, because a broadcast does not make it wait, or
-        still run a hook. The server and the joining ranks start to count time when it begins, so it
-        begins only after the reduction.
+        The other processes may be far behind rank 0, because a broadcast does not make rank 0 wait,
+        or they may still run a hook. The time limits of the server and of the joining ranks start
+        when the resize begins. So rank 0 begins it only after a reduction over all processes.
 
         Returns:
             False if the resize was withdrawn or could not begin.

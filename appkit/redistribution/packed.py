@@ -163,7 +163,7 @@ def _parts(transfers: Sequence[Transfer], first: int, step: int) -> list[_Part]:
 def exchange_buffers(
     comm: MPI.Intracomm, sends: Mapping[int, Array], receives: Mapping[int, Array], tag: int
 ) -> None:
-    """Exchange whole buffers whose sizes both ends know, and return when it is complete.
+    """Exchange whole buffers whose sizes both ends know; return when the exchange is complete.
 
     Args:
         comm: Contains all senders and receivers.
