@@ -56,7 +56,7 @@ class InstalledFile:
 
     @property
     def is_setting(self) -> bool:
-        """Return whether administrators edit the file, so that it is never replaced."""
+        """Return whether administrators may edit the file, so that it must never be replaced."""
         return self.path.startswith("pliant/")
 
 

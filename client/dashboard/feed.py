@@ -107,7 +107,7 @@ class Feed:
 
     @property
     def lost_for_s(self) -> float:
-        """Return for how long the daemon has been away, 0 if it answers or never has."""
+        """Return for how many seconds the daemon has been away; 0 if it answers or never has."""
         if self.state.connected or not self._applied_first or self._lost_at is None:
             return 0.0
         return time.monotonic() - self._lost_at

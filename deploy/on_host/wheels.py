@@ -76,7 +76,7 @@ class WheelInstaller:
         os.chmod(target, 0o755 if is_script or mode & 0o111 else 0o644)
 
     def _target(self, name: str) -> tuple[str, bool]:
-        """Return where a file of a wheel belongs, and whether it is a command."""
+        """Return the path at which a file of a wheel belongs, and whether it is a command."""
         parts = name.split("/")
         if name.startswith("/") or ".." in parts:
             raise ValueError(f"{name} would be outside of the environment")

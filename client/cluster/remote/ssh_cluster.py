@@ -47,7 +47,7 @@ class SshCluster(RemoteCluster):
         return self._listen
 
     def prepare(self, report: Report) -> None:
-        """Find the address at which the hosts reach the server, if it does not run.
+        """Find the address at which the hosts reach the server, unless the server runs already.
 
         Raises:
             ClientError: no host can be reached.
