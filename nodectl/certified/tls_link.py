@@ -129,7 +129,8 @@ class CertificateLink:
         """Start to work with a server that has accepted this node.
 
         Returns:
-            The address and roots that applications of this node use.
+            The address and roots that applications of this node use; None if the server has named
+            no valid address.
         """
         self._attempt -= 1  # this one is tried first if the stream ends
         self._renewal = CertificateRenewal(self._directory, send, self._clock)

@@ -89,7 +89,10 @@ class LauncherClient:
         return reader
 
     async def _collect(self) -> int | None:
-        """Close our end of the socket, which ends the launcher, and return its exit status."""
+        """Close our end of the socket, which ends the launcher, and return its exit status.
+
+        None if no launcher was started.
+        """
         if self._writer is not None:
             self._writer.close()
             self._writer = None

@@ -71,7 +71,7 @@ def _run_of(world: str) -> str:
 
 
 def read_world(spool: WorldFolder, boot: str, helper: HelperClient | None = None) -> LocalWorld:
-    """Read one world from the spool, and find out whether it has ended.
+    """Read one world from the spool, find out whether it has ended, and return it.
 
     A world has ended if it was started in an earlier boot, or if all its exits are known. In the
     second case its shim may still run, with another world.

@@ -27,10 +27,10 @@ def move_up(handle: int) -> int:
 
 
 def receive(sock: socket.socket, max_bytes: int, count: int) -> tuple[bytes, list[int]]:
-    """Receive a message with up to ``count`` descriptors, which programs will not inherit.
+    """Receive a message, and return it with up to ``count`` descriptors that came with it.
 
-    `socket.recv_fds` ignores its flags in some versions of Python, so `MSG_CMSG_CLOEXEC` is not
-    enough.
+    Programs that this process executes do not inherit the descriptors. `socket.recv_fds` ignores
+    its flags in some versions of Python, so `MSG_CMSG_CLOEXEC` is not enough.
     """
     data, handles, _, _ = socket.recv_fds(sock, max_bytes, count)
     for handle in handles:

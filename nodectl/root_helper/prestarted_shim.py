@@ -99,7 +99,10 @@ def _take_descriptors(folder: int, request: int) -> None:
 
 
 def _open_log(folder: int) -> int:
-    """Open the log of the job's shims, as the user, who may have put anything in its place."""
+    """Open the log of the job's shims, and return its descriptor.
+
+    This is done as the user, who may have put anything in the place of the log.
+    """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         return os.open("shim.log", flags, 0o600, dir_fd=folder)

@@ -77,6 +77,9 @@ class RequestVerifier:
             signed: the launch order with its signature.
             content: descriptor of the sealed memory file.
 
+        Returns:
+            The values of the request.
+
         Raises:
             HelperRefusalError: it must not be carried out.
         """

@@ -255,15 +255,20 @@ def _redirect(request: StartRequest) -> None:
 
 
 def _open_output(what: str, path: str) -> int:
-    """Open an output file for appending, because all runs and ranks of a job write to it.
+    """Open an output file for appending, and return its descriptor.
 
-    The file of a new job was emptied before, see `truncate_outputs`.
+    All runs and ranks of a job write to the file. The file of a new job was emptied before, see
+    `truncate_outputs`.
     """
     return _open(what, path or os.devnull, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
 def _open(what: str, path: str, flags: int) -> int:
-    """Open a file that the user named; a named pipe without another end does not block."""
+    """Open a file that the user named, and return its descriptor; never wait for a named pipe.
+
+    Raises:
+        LaunchError: the file cannot be opened, or is a named pipe that nobody reads.
+    """
     flags |= os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         handle = os.open(to_bytes(path), flags, 0o666)

@@ -73,7 +73,11 @@ class PmiServer:
         return self._handle_single(rank, text) if text else []
 
     def release(self, pairs: Mapping[str, str]) -> list[Effect]:
-        """Release the local ranks from the barrier, given the pairs that all nodes have put."""
+        """Release the local ranks from the barrier, and return the effects to carry out.
+
+        Args:
+            pairs: the pairs that the ranks of all nodes have put.
+        """
         self._pairs.update(pairs)
         ranks, self._waiting = self._waiting, []
         return [Reply(rank, b"cmd=barrier_out rc=0\n") for rank in ranks]
@@ -118,7 +122,10 @@ class PmiServer:
         return [Barrier(self._sequence, new)]
 
     def _handle_multi(self, rank: int, text: str) -> list[Effect]:
-        """Refuse the spawn of processes, the only command that has several lines."""
+        """Collect the lines of a request to spawn processes, the only command of several lines.
+
+        Return a refusal after the last line, and no effects before.
+        """
         lines = self._multi.setdefault(rank, [])
         lines.append(text)
         if text != "endcmd":

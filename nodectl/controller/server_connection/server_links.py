@@ -130,7 +130,7 @@ class SecretLink:
         """Do nothing, because a secret is never renewed."""
 
     def take(self, sent: wire.Certificates) -> bytes | None:
-        """Ignore certificates, because this node has none."""
+        """Ignore certificates, because this node has none, and return None."""
         return None
 
 
