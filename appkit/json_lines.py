@@ -106,7 +106,7 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 
 def open_control(descriptor: int) -> JsonLines:
-    """Use the inherited control socket, and keep child processes from inheriting it."""
+    """Return the inherited control socket as JSON lines; child processes do not inherit it."""
     os.set_inheritable(descriptor, False)
     return JsonLines(socket.socket(fileno=descriptor))
 

@@ -164,7 +164,7 @@ class BlockArray(BlockHandle[_Part]):
         return ["block", *terms, *self._split.split_description]
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
-        """Plan to send each cell straight to its new owner."""
+        """Return the plan that sends each cell straight to its new owner."""
         return plan_layouts(
             *self._split.old_and_new_layouts(rank_map), rank_map, self._cell_bytes()
         )
@@ -199,7 +199,11 @@ class BlockArray(BlockHandle[_Part]):
         return math.prod(others) * self.dtype.itemsize
 
     def preallocate(self, size: int, rank: int) -> list[Array]:
-        """Allocate the block early, unless its size depends on the contents of a matrix."""
+        """Allocate the block early, and return its memory.
+
+        Return an empty list if nothing is allocated, for example because the size of the block
+        depends on the contents of a matrix.
+        """
         if not self._split.depends_on_size_only or self._next is not None:
             return []
         self._next = _Part(self, self._split.layout_for(size), rank)

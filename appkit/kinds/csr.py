@@ -311,7 +311,7 @@ class CsrMatrix(BlockHandle[_Part]):
             self._next = _Part(rows, rank, room)
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> CombinedPlan:
-        """Plan to send row lengths, columns and values straight to their new owners."""
+        """Return the plan that sends row lengths, columns and values to their new owners."""
         layouts = _RowLayouts(rank_map, gathered)
         return CombinedPlan(
             (

@@ -224,7 +224,7 @@ class CyclicArray(SinglePartHandle):
             self._next = self._room(new, rank_map.new.index(me))
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> CellPlan:
-        """Plan to send each cell straight to its new owner."""
+        """Return the plan that sends each cell straight to its new owner."""
         old, new = self._layout_for(len(rank_map.old)), self._layout_for(len(rank_map.new))
         tables = [
             [

@@ -73,7 +73,7 @@ class ItemDistribution(ABC):
 
     @abstractmethod
     def plan(self, exchange: ItemExchange, item_bytes: int) -> RangePlan | CellPlan:
-        """Plan to send each item straight to its new owner."""
+        """Return the plan that sends each item straight to its new owner."""
 
     @abstractmethod
     def move(
@@ -207,7 +207,7 @@ class ByOwner(ItemDistribution):
         return int(sum(counts[rank] for counts in exchange.from_old_ranks(0)))
 
     def plan(self, exchange: ItemExchange, item_bytes: int) -> CellPlan:
-        """Plan to send each item to its owner."""
+        """Return the plan that sends each item to its owner."""
         rank_map = exchange.rank_map
         return Transfers(
             tuple(

@@ -118,7 +118,7 @@ class Items(SinglePartHandle):
             self._next = np.empty((count, *self.shape), self.dtype)
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> RangePlan | CellPlan:
-        """Plan to send each item straight to its new owner."""
+        """Return the plan that sends each item straight to its new owner."""
         return self._distribution.plan(ItemExchange(rank_map, 0, gathered), self._item_bytes())
 
     def estimate(self, rank_map: RankMap) -> int:

@@ -145,7 +145,7 @@ class PartitionedArray(SinglePartHandle):
             self._next = self._room(new, rank_map.new.index(me))
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> CellPlan:
-        """Plan to send each cell straight to its new owner."""
+        """Return the plan that sends each cell straight to its new owner."""
         assert self._coming is not None
         _, old, new = self._coming
         ranks = (len(rank_map.old), len(rank_map.new))

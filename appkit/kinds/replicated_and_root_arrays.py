@@ -75,7 +75,11 @@ class ReplicatedArray(UndividedHandle):
         return plan_replicated(int(np.prod(self.shape)), rank_map, self.dtype.itemsize)
 
     def preallocate(self, size: int, rank: int) -> list[Array]:
-        """Allocate the copy of a joining process early."""
+        """Allocate the copy of a joining process early.
+
+        Returns:
+            A list with the new array; empty if the process has its copy already.
+        """
         if self._array is not None or self._next is not None:
             return []
         self._next = np.empty(self.shape, self.dtype)
@@ -152,7 +156,7 @@ class RootArray(UndividedHandle):
         return ["root", self.name, list(self.shape), self.type_terms]
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
-        """Plan to send the array to the new rank 0."""
+        """Return the plan that sends the array to the new rank 0."""
         size = int(np.prod(self.shape))
         move = RangeTransfer(rank_map.old[0], rank_map.new[0], 0, size)
         return Transfers((move,) if size else (), self.dtype.itemsize)

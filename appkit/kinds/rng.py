@@ -64,7 +64,7 @@ class RandomStreams(RegisteredData):
         self._joins = (place, len(joining))
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
-        """Plan to send the number of assigned streams to each joining process."""
+        """Return the plan that sends the number of assigned streams to each joining process."""
         return plan_replicated(1, rank_map, 8)
 
     def estimate(self, rank_map: RankMap) -> int:

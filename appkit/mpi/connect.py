@@ -27,7 +27,7 @@ _MAX_WARMED_UP = 128
 def connect_and_merge(
     together: Callable[[MPI.Info], MPI.Intercomm], *, high: bool
 ) -> MPI.Intracomm:
-    """Connect two groups of processes and merge them; collective over both.
+    """Connect two groups of processes, and return the merged communicator; collective over both.
 
     Args:
         together: Calls Accept or Connect.
