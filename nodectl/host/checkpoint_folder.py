@@ -34,7 +34,7 @@ class CheckpointFolderTest:
         self._reading: asyncio.Task[FolderReport] | None = None
 
     async def run(self, path: Path, *, for_users: bool) -> FolderReport:
-        """Read the test file, and return its content and any problem, also if the time is up.
+        """Read the test file; report its content, or a problem if that takes too long or fails.
 
         Args:
             path: of the file.
