@@ -27,12 +27,12 @@ class JobData:
             constant.freeze()
 
     def description(self) -> list[Description]:
-        """Describe the data; equal on all processes, and compared with a checkpoint."""
+        """Return a description of the data, equal on all processes; compared with a checkpoint."""
         states: list[Description] = [["state", *entry.names()] for entry in self.states]
         return [*self.registry.description(), *states]
 
     def resize_description(self) -> list[Description]:
-        """Describe the data and the derived communicators; equal on all processes of a resize.
+        """Return a description of data and derived communicators, equal on all ranks of a resize.
 
         After a resize, all processes make the derived communicators again, which is collective. A
         process with fewer or other communicators would wait for ever. Descriptions in checkpoints

@@ -307,7 +307,10 @@ class Executor:
     def _broadcast_header(
         self, comm: MPI.Intracomm, header: Header | str | None
     ) -> tuple[Header | str | None, str]:
-        """Return the header that rank 0 sent, and an error text if it could not be received."""
+        """Return the header that rank 0 sent, and an error text.
+
+        The header is None and the text not empty if a joining rank died meanwhile.
+        """
         try:
             return header_from_plain(joining_rank_watch.bcast(comm, header_to_plain(header))), ""
         except JoiningRankLost as fault:
