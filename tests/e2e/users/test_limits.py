@@ -33,9 +33,11 @@ def submit(cluster: Cluster, file: Path) -> int:
 
 def test_limits_hold_over_a_restart(shared: Cluster, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    first, second, third = (submit(shared, gate) for _ in range(3))
-    why = "waits for other jobs of"
+    first = submit(shared, gate)
+    # Until it starts, it counts as a pending job.
     shared.wait_for(first, lambda job: job.state == "RUNNING", "RUNNING")
+    second, third = (submit(shared, gate) for _ in range(2))
+    why = "waits for other jobs of"
     shared.wait_for(second, lambda job: why in job.reason, "its reason")
     with pytest.raises(RequestError, match="pending_jobs"):
         submit(shared, gate)
