@@ -149,7 +149,9 @@ def test_a_shim_that_cannot_call_is_heard_when_there_are_descriptors(
                 gate.touch()
                 break
     assert gate.exists(), node.log.read_text()
-    ends = [end for world in worlds for end in world.ends(nodes)]
+    # Without descriptors the stream can end, too, and orders on it are lost: a server repeats them.
+    begun = [world for world in worlds if f"start {world.name}:" in node.log.read_text()]
+    ends = [end for world in begun for end in world.ends(nodes)]
     codes = {end.code for end in ends}
     assert codes <= {3, 126}, (ends, node.log.read_text())
     assert 3 in codes, "nobody was heard"
