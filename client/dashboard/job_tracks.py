@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pliant.core.values.processors import format_ranges, from_indices
+
 Event = Mapping[str, Any]
 
 #: Colours of jobs. The page has this many in each theme.
@@ -30,7 +32,12 @@ class Segment:
 
     def to_row(self) -> list[Any]:
         """Return the segment as the page gets it."""
-        return [self.start, self.end, len(self.processors), format_ranges(self.processors)]
+        return [
+            self.start,
+            self.end,
+            len(self.processors),
+            format_ranges(from_indices(self.processors)),
+        ]
 
 
 @dataclass(slots=True)
@@ -148,22 +155,8 @@ class JobTracks:
             self._hue_use[track.hue] += has - had
 
 
-def format_ranges(processors: Iterable[int]) -> str:
-    """Return processors as text: ``0-3,6``."""
-    parts: list[str] = []
-    first = last = -2
-    for index in [*sorted(processors), -2]:
-        if index == last + 1:
-            last = index
-            continue
-        if last >= 0:
-            parts.append(str(first) if first == last else f"{first}-{last}")
-        first = last = index
-    return ",".join(parts)
-
-
 def parse_ranges(text: str) -> frozenset[int]:
-    """Return the processors that a text names."""
+    """Return the processors of a text that ``format_ranges`` wrote."""
     found: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")

@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.client.dashboard.job_tracks import HUES, JobTracks, format_ranges, parse_ranges
+from pliant.client.dashboard.job_tracks import HUES, JobTracks, parse_ranges
+from pliant.core.values.processors import format_ranges, from_indices
 
 
 def event(time: float, kind: str, job: int = 1, **data: Any) -> dict[str, Any]:
@@ -114,7 +115,7 @@ def test_the_past_of_a_long_job_is_forgotten() -> None:
 
 @given(st.frozensets(st.integers(0, 300)))
 def test_ranges_are_read_as_they_are_written(processors: frozenset[int]) -> None:
-    assert parse_ranges(format_ranges(processors)) == processors
+    assert parse_ranges(format_ranges(from_indices(processors))) == processors
 
 
 @given(st.lists(st.tuples(st.sampled_from("+-"), st.frozensets(st.integers(0, 9))), max_size=20))

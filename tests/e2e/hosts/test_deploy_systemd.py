@@ -51,8 +51,8 @@ def host() -> Iterator[Container]:
             "AuthorizedKeysFile /srv/site/key.pub\nPermitRootLogin yes\nUsePAM no\nPidFile none\n"
         )
         container.write("/srv/site/sshd_config", config)
-        # bash reads it for each command of sshd, and this machine's may take long.
-        container.run("rm", "-f", "/root/.bashrc")
+        # For each command of sshd, bash would read this copy of the host's file, which may be slow.
+        container.run("sh", "-c", "rm -f ~root/.bashrc")
         container.run("mkdir", "-p", "/run/sshd")
         container.run("/usr/sbin/sshd", "-f", "/srv/site/sshd_config")
         scan = container.run("ssh-keyscan", "-p", "2222", "127.0.0.1", check=False)
