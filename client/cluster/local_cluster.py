@@ -425,6 +425,10 @@ class LocalCluster:
         """Return why the cluster has ended on its own as planned; empty if it has not."""
         return ""
 
+    def lost_nodes_reason(self) -> str:
+        """Return why all nodes have ended and none can come back; empty if this is not so."""
+        return ""
+
     # -- down
 
     def has_other_hosts(self) -> bool:

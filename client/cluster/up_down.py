@@ -115,7 +115,7 @@ def _up(options: argparse.Namespace) -> int:
     known = load_spec(state) or ClusterSpec()
     # Whether nodes are on other hosts must be known first. The rest is read under the lock.
     cluster = open_cluster(state, run, replace(known, remote=requested_spec(options, known).remote))
-    progress, is_up = _Progress(), False
+    progress, is_up, end_code = _Progress(), False, 0
     dashboard: DashboardProcess | None = None
     with Interrupts() as interrupts, LibraryProbe() as library:
         if not options.detach:
@@ -132,7 +132,7 @@ def _up(options: argparse.Namespace) -> int:
                 cluster.detach()
             else:
                 _print_if_possible(cluster, options, [*warnings, *library.warnings()])
-                _report_end(_wait_for_interrupt(cluster))
+                end_code = _wait_for_end(cluster)
         except Interrupted:
             interrupts.ignore()
             progress.end()
@@ -148,7 +148,7 @@ def _up(options: argparse.Namespace) -> int:
         with _storage_errors_explained(cluster):
             code = _take_down(cluster, progress)
         process_table.reap_children()
-        return code if is_up else INTERRUPTED
+        return (code or end_code) if is_up else INTERRUPTED
 
 
 def _print_addresses(dashboard: DashboardProcess) -> list[str]:
@@ -250,11 +250,12 @@ def _up_message(cluster: LocalCluster, options: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
-def _wait_for_interrupt(cluster: LocalCluster) -> str:
-    """Wait for Ctrl-C or the end of all daemons, and report daemons that end.
+def _wait_for_end(cluster: LocalCluster) -> int:
+    """Wait for Ctrl-C, the end of all daemons or of all nodes, and report daemons that end.
 
     Returns:
-        Why the cluster has ended as planned, such as the end of its allocation.
+        The exit code: 0 if the cluster has ended as planned, such as at the end of its allocation,
+        1 if all nodes have ended and none can come back.
 
     Raises:
         ClientError: all daemons have ended for another reason.
@@ -269,20 +270,20 @@ def _wait_for_interrupt(cluster: LocalCluster) -> str:
                 if not reason:
                     _report(f"{daemon.name} ended{how}: see {daemon.log}")
                 reported.add(daemon.name)
+        if lost := cluster.lost_nodes_reason():
+            _report(lost)
+            return 1
         if len(reported) == len(cluster.daemons):
             cluster.end_started_daemons()
             if reason:
-                return reason
+                with suppress(OSError):
+                    print(f"down: {reason}", flush=True)
+                return 0
             others = "; jobs on other hosts go on, and the next `pliant up` finds them"
             raise ClientError(
                 f"all daemons have ended{others if cluster.has_other_hosts() else ''}"
             )
         time.sleep(0.25)
-
-
-def _report_end(reason: str) -> None:
-    with suppress(OSError):
-        print(f"down: {reason}", flush=True)
 
 
 def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = False) -> int:

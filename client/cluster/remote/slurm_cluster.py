@@ -111,6 +111,13 @@ class SlurmCluster(RemoteCluster):
         """Return why the daemon of the allocation has ended the cluster; empty if it has not."""
         return str(self.status().get("ended", ""))
 
+    def lost_nodes_reason(self) -> str:
+        """Return a text if the daemon of the allocation has ended, but not as planned."""
+        daemon = self.daemons[1]
+        if daemon.running() or self.end_reason():
+            return ""
+        return f"the daemon of the allocation has ended, and all nodes with it: see {daemon.log}"
+
     def before_down(self, number: int) -> None:
         """Save the jobs if the signal is SIGTERM, by which Slurm says that the allocation ends."""
         if number == signal.SIGTERM:

@@ -175,8 +175,9 @@ def test_a_supervisor_that_is_killed_takes_the_nodes_with_it(
     wait_until(
         lambda: list(cluster.nodes.iterdir()) == [], timeout=PATIENCE_S, what="the nodes to end"
     )
-    cluster.slurm.call("scancel", cluster.job)
     cluster.wait_over()
+    assert "the daemon of the allocation has ended" in cluster.output()
+    assert "code 1" in cluster.output()
 
 
 def test_outside_of_an_allocation(state_dir: Path) -> None:

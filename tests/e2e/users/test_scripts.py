@@ -138,12 +138,20 @@ def test_steps_in_a_script(cluster: Cluster, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("cluster")
 def test_an_interactive_job_shows_its_output(tmp_path: Path) -> None:
-    words = ["pliant", "run", "-n", "4", "sh", "-c", "echo out; echo err >&2; exit 3"]
-    said = run_command(*words, cwd=tmp_path)
+    here, marks = tmp_path / "here", tmp_path / "marks"
+    here.mkdir()
+    marks.mkdir()
+    # The first process that fails ends the others, so each waits until all have printed.
+    script = f"""
+        echo out; echo err >&2; mktemp -p {marks} >{os.devnull}
+        until [ $(ls {marks} | wc -l) -eq 4 ]; do sleep 0.1; done
+        exit 3
+    """
+    said = run_command("pliant", "run", "-n", "4", "sh", "-c", script, cwd=here)
     assert (said.code, said.out) == (3, "out\n" * 4)
     assert said.err.count("err\n") == 4
     assert "FAILED" in said.err
-    assert list(tmp_path.iterdir()) == []
+    assert list(here.iterdir()) == []
 
 
 def test_ctrl_c_cancels_an_interactive_job(cluster: Cluster, tmp_path: Path) -> None:
