@@ -410,7 +410,7 @@ def test_an_unusable_directory_after_ctrl_c_is_explained(
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(state))
 
     monkeypatch.setattr(process_table, "adopt_orphans", lambda: None)
-    monkeypatch.setattr(up_down, "_wait_for_interrupt", interrupt)
+    monkeypatch.setattr(up_down, "_wait_for_end", interrupt)
     monkeypatch.setattr(up_down, "stop", fail)
     assert up(["--nodes", "1"]) == 1
     line = capsys.readouterr().err.splitlines()[-1]
