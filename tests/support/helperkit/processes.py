@@ -10,7 +10,7 @@ import psutil
 from testkit import wait_until
 
 #: Seconds in which processes should end what they have started, and themselves.
-_GRACE_S = 20.0
+_GRACE_S = 5.0
 
 
 def find_all_naming(folder: Path) -> list[psutil.Process]:
