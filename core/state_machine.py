@@ -304,9 +304,9 @@ class Core:
         Args:
             nodes: all nodes.
             jobs: the jobs that have not ended.
-            memory: of the strategy.
+            memory: the memory of the strategy.
             next_resize: the number of the next resize.
-            usage: of each user.
+            usage: the usage of each user.
             ended: how jobs have ended on which others depend.
         """
         for number, final in (ended or {}).items():

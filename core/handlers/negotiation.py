@@ -151,7 +151,16 @@ def _wait_for_others(state: CoreState, job: Job, stage: Negotiating, counter: Co
 
 
 def _insist(state: CoreState, job: Job, resize: Resize, size: int, why: str, final: bool) -> None:
-    """Make the server's next proposal, or decline if it has none left."""
+    """Make the server's next proposal, or decline if it has none left.
+
+    Args:
+        state: the state.
+        job: the job.
+        resize: the resize under negotiation.
+        size: the size that the server proposes.
+        why: the reason to give if the server declines.
+        final: whether the application's proposal is final, so that the server can only decline.
+    """
     if final or state.policy.last(server_proposals(resize)):
         _decline(state, job, resize, why)
         return

@@ -269,7 +269,7 @@ def on_node_resumed(state: CoreState, event: NodeResumed) -> None:
 
 
 def on_node_able(state: CoreState, event: NodeAble) -> None:
-    """Resume a node that was drained because it could not start processes."""
+    """Resume a node after a fault: it can start processes again, or its old ones have ended."""
     node = state.nodes.get(event.name)
     if node is not None and node.fault is NodeFault.START:
         _lift(state, node, "it can start jobs again")

@@ -241,6 +241,13 @@ def _taken_by_others(
     If so, the next view shows less of the resource, and the strategy can plan again at once. If the
     view already did not allow this size, the plan is wrong. The strategy might then make the same
     plan again and again.
+
+    Args:
+        state: the state.
+        job: the job that lacks the resource.
+        processors: the processors that the plan gives to the job.
+        what: a name for the part of the plan, for the history.
+        lack: the name of the resource.
     """
     if count(processors) <= state.rows.limits.get(job.id, maxsize):
         return True
@@ -249,7 +256,10 @@ def _taken_by_others(
 
 
 def _room_taken(state: CoreState, job: Job, processors: ProcessorMap, what: str) -> bool:
-    """Return whether other parts of the plan used up the user's limit; else refuse this part."""
+    """Return whether other parts of the plan used up the user's limit; else refuse this part.
+
+    The arguments are those of `_taken_by_others`.
+    """
     if count(processors) <= processor_limits.max_processors(state, job):
         return True
     limit = state.user_limits.of(job.spec.user).running_processors

@@ -46,7 +46,7 @@ class FairShares:
     """Shares, usage and order of all users at one time.
 
     Args:
-        usage: of all users who have used anything.
+        usage: the usage of all users who have used anything.
         shares: the settings; None for equal shares.
         now: the present, in seconds since the epoch.
     """

@@ -106,7 +106,10 @@ Reason = WaitReason | str
 
 
 def sentence(reason: Reason, least: int, *, now: bool = False) -> str:
-    """Return the text of a reason. A strategy's own text is returned as it is."""
+    """Return the text of a reason. A strategy's own text is returned as it is.
+
+    The other arguments are those of `WaitReason.sentence`.
+    """
     return reason if isinstance(reason, str) else reason.sentence(least, now=now)
 
 

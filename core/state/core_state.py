@@ -204,7 +204,7 @@ class CoreState:
     # ---------------------------------------------------------------- jobs
 
     def step(self, job: Job, to: JobState, reason: str) -> None:
-        """Change the state of a job and update the indices."""
+        """Change the state of a job, update the indices, and note if a new plan is due."""
         before = job.state
         job.step(to, reason, self.now)
         self.touch(job)

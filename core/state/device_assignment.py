@@ -18,7 +18,7 @@ def assign_devices(
     """Give the processes on these processors the devices that the job needs.
 
     Args:
-        ledger: has the nodes.
+        ledger: holds the nodes.
         jobs: all jobs that may have devices.
         job: the job.
         processors: new processors of the job.

@@ -120,7 +120,7 @@ def impossible(nodes: list[NodeView], needs: NodeNeeds, least: int) -> str:
 
     Args:
         nodes: all nodes of the cluster.
-        needs: of the job.
+        needs: the needs of the job.
         least: its smallest number of processors.
     """
     most = most_processes(nodes, needs)
@@ -168,7 +168,7 @@ def shares(state: CoreState, job: Job, processors: Iterable[int]) -> dict[NodeNa
     Args:
         state: the state.
         job: the job, which occupies the processors.
-        processors: of the processes that start, in order of rank.
+        processors: the processors of the processes that start, in order of rank.
     """
     needs = job.spec.node_needs
     if needs is None or not needs.amounts:

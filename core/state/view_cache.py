@@ -13,7 +13,10 @@ V = TypeVar("V")
 
 
 class ViewRow(Generic[V]):
-    """The values of one kind of jobs, ordered by (time, job); the tuple is made when needed."""
+    """The parts of a view for one kind of jobs, ordered by time and number of the job.
+
+    They are kept as a sorted list; the tuple that a view contains is made when it is read.
+    """
 
     __slots__ = ("_key_of", "_keys", "_tuple", "_values")
 
@@ -24,7 +27,13 @@ class ViewRow(Generic[V]):
         self._tuple: tuple[V, ...] | None = ()
 
     def put(self, time: float, job: JobId, value: V) -> None:
-        """Add the value of a job, or replace it."""
+        """Add the part of a job, or replace it.
+
+        Args:
+            time: the time by which jobs are ordered, in seconds since the epoch.
+            job: the number of the job.
+            value: the part of the view that describes the job.
+        """
         key, old = (time, job), self._key_of.get(job)
         if old is not None and old != key:
             self.drop(job)
@@ -159,7 +168,10 @@ class ViewCache:
         self.node_version = 0
 
     def put(self, row: ViewRow[V], time: float, job: JobId, value: V) -> None:
-        """Put a job into this row, and remove it from any other."""
+        """Put a job into this row, and remove it from any other.
+
+        The arguments ``time``, ``job`` and ``value`` are those of `ViewRow.put`.
+        """
         old = self.place.get(job)
         if old is not row:
             if old is not None:

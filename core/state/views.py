@@ -178,6 +178,11 @@ def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
 
     They do not see a job that waits for other jobs, or for which the cluster is too small now.
     Suspected nodes may recover soon, so a job that needs them keeps its place in the queue.
+
+    Args:
+        job: the job.
+        total: how many processors it may have now.
+        expected: how many it may have when suspected nodes have recovered.
     """
     sizes = job.sizes.up_to(total) or job.sizes.up_to(expected)
     if sizes is None or job.dependencies:
@@ -283,7 +288,10 @@ def _request(job: Job, total: int, now: float) -> OpenRequest | None:
 
 
 def _standing(job: Job) -> Sizes | None:
-    """Return the sizes possible by a shrink that the job agreed to and nobody needs; else None."""
+    """Return the sizes to which a job has agreed to shrink, with its present size; None if none.
+
+    A strategy may use such a shrink, because the plan for which it was agreed no longer needs it.
+    """
     resize = job.resize
     if resize is None or not resize.reusable:
         return None

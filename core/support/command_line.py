@@ -1,4 +1,4 @@
-"""The base of every command's argument parser: it reports an unknown option as one.
+"""The base of every command's argument parser: it says that an unknown option is unknown.
 
 argparse checks positional arguments before it reports what it did not recognise, so
 ``jobstat -u root`` failed with "'root' is not the number of a job". This parser looks for an option
@@ -92,7 +92,13 @@ def unknown_option(parser: argparse.ArgumentParser, words: Sequence[str]) -> str
 
 
 def _unknown_letter(known: dict[str, argparse.Action], word: str, rest: Iterator[str]) -> str:
-    """Return the first unknown option of letters written together, as in ``-aw``."""
+    """Return the first unknown option of letters written together, as in ``-aw``; empty if none.
+
+    Args:
+        known: the options of the parser, such as ``-a``.
+        word: the letters with their dash.
+        rest: the words that follow; those that are values of the last letter are skipped.
+    """
     for place, letter in enumerate(word[1:], start=2):
         action = known.get(f"-{letter}")
         if action is None:
@@ -104,7 +110,13 @@ def _unknown_letter(known: dict[str, argparse.Action], word: str, rest: Iterator
 
 
 def _skip_values(action: argparse.Action, rest: Iterator[str], *, has_value: bool) -> None:
-    """Skip the words that are certainly values of an option."""
+    """Skip the words that are certainly values of an option.
+
+    Args:
+        action: the option.
+        rest: the words that follow.
+        has_value: whether the value is in the same word, as in ``-n4``.
+    """
     if has_value:
         return
     count = 1 if action.nargs is None else action.nargs if isinstance(action.nargs, int) else 0

@@ -252,7 +252,14 @@ def on_resize_timeout(state: CoreState, timer: Timer) -> None:
 
 
 def _no_decision(state: CoreState, job: Job, resize: Resize, missing: str) -> None:
-    """End a job that does not report how its resize ended, because its allocation is unknown."""
+    """End a job that does not report how its resize ended, because its allocation is unknown.
+
+    Args:
+        state: the state.
+        job: the job.
+        resize: its open resize.
+        missing: what has not arrived in time, for the reason.
+    """
     limit, stage = state.limits.resize_deadline_s, resize.stage.name
     text = f"{missing} within {limit:g} s in resize {resize.id} (stage {stage})"
     job_end.end(state, job, JobState.FAILED, text)

@@ -163,7 +163,14 @@ def abandon(state: CoreState, job: Job, reason: str) -> None:
 
 
 def joining_rank_ended(state: CoreState, job: Job, exit: Exit, what: str) -> None:
-    """Handle the exit of a joining rank before the application decided the resize."""
+    """Handle the exit of a joining rank before the application decided the resize.
+
+    Args:
+        state: the state.
+        job: the job that grows.
+        exit: the exit.
+        what: how the rank ended, as text for users.
+    """
     resize = job.resize
     if resize is None:
         return

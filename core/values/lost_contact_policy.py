@@ -55,12 +55,22 @@ def parse_isolation_policy(text: str) -> float | None:
 
 
 def isolation_policy(stop_after_s: float | None) -> str:
-    """Return the policy as text, which ``parse_isolation_policy`` can read."""
+    """Return the policy as text, which ``parse_isolation_policy`` can read.
+
+    Args:
+        stop_after_s: the T of ``stop-after=T``; None for ``keep``.
+    """
     return KEEP if stop_after_s is None else f"{_STOP}{stop_after_s:.15g}"
 
 
 def grace_s(stop_after_s: float | None, lease_s: float, kill_grace_s: float) -> float:
-    """Return the seconds without contact after which a node has sent SIGKILL; 0 for never."""
+    """Return the seconds without contact after which a node has sent SIGKILL; 0 for never.
+
+    Args:
+        stop_after_s: the T of ``stop-after=T``; None for ``keep``.
+        lease_s: how long a node counts as alive after a contact.
+        kill_grace_s: the seconds between SIGTERM and SIGKILL.
+    """
     return 0.0 if stop_after_s is None else lease_s + stop_after_s + kill_grace_s
 
 

@@ -76,7 +76,14 @@ class NegotiationPolicy:
             raise ValueError(f"floor {self.floor:g} is above the price {self.price:g}")
 
     def proposal(self, number: int, processors: int, *, grows: bool) -> float:
-        """Return the total price of the server's proposal number ``number``, counted from 1."""
+        """Return the total price of the server's proposal number ``number``, counted from 1.
+
+        Args:
+            number: the number of the proposal.
+            processors: how many processors are added or given up.
+            grows: whether the offer is a growth, for which the job pays; for a shrink, the site
+                pays.
+        """
         steps = self.rounds - 1
         way = min(number - 1, steps) / steps if steps else 0.0
         first, last = (self.price, self.floor) if grows else (0.0, self.pays)
@@ -86,7 +93,8 @@ class NegotiationPolicy:
         """Return whether the server accepts the price of a counter-offer.
 
         It does if the price is at least as good as that of its own next proposal, which has this
-        number. After its last proposal the server accepts any price within its limit.
+        number. After its last proposal the server accepts any price within its limit. The other
+        arguments are those of `proposal`.
         """
         own = self.proposal(min(number, self.rounds), processors, grows=grows)
         return price >= own if grows else price <= own

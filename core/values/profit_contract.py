@@ -37,7 +37,12 @@ class Contract:
         return arrival + self.deadline_s
 
     def value(self, arrival: float, end: float) -> float:
-        """Return the profit if the job ends at ``end``. Both times are on the same clock."""
+        """Return the profit of a job that ends at ``end``; both times are on the same clock.
+
+        Args:
+            arrival: when the job was submitted.
+            end: when it ends.
+        """
         taken = end - arrival
         full = self.soft * self.deadline_s
         if taken <= full:
@@ -93,8 +98,8 @@ def present_profit(
     penalty if it had been accepted.
 
     Args:
-        contract: of the job.
-        state: of the job, such as ``RUNNING``.
+        contract: the contract of the job.
+        state: the state of the job, such as ``RUNNING``.
         submit: when it was submitted, seconds since the epoch.
         end: when it ended or is expected to end; None if that is unknown.
         promised: whether the strategy had accepted it.

@@ -63,7 +63,7 @@ def impossible(needs: Iterable[Need], least: int, amounts: Mapping[str, int]) ->
     """Return why a cluster can never give a job what it needs; empty if it can.
 
     Args:
-        needs: of the job.
+        needs: the needs of the job.
         least: its smallest number of processors.
         amounts: what the cluster has, by name.
     """

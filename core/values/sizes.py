@@ -144,6 +144,10 @@ class Sizes:
 def parse_sizes(text: str, preferred: int | None = None) -> Sizes:
     """Parse a text in the size grammar.
 
+    Args:
+        text: the text, such as ``2-16`` or ``1-64:pow2``.
+        preferred: the preferred size, which must be one of the sizes; None if there is none.
+
     Raises:
         SizesError: the text is not valid. The message says how to write it.
     """

@@ -73,7 +73,16 @@ def parse_user_limits(settings: Mapping[str, object]) -> UserLimits:
 
 
 def _limit(values: object, default: UserLimit, where: str) -> UserLimit:
-    """Return the limits of a user; those that are not named are the default."""
+    """Return the limits of a user; those that are not named are the default.
+
+    Args:
+        values: the limits as the configuration states them.
+        default: the default limits.
+        where: the configuration key of ``values``, for errors.
+
+    Raises:
+        ValueError: a limit is unknown or wrong. The message begins with its key.
+    """
     if not isinstance(values, Mapping):
         raise ValueError(f"{where}: expected limits such as {{pending_jobs: 100}}, got {values}")
     found: dict[str, int | float | None] = {}
