@@ -81,7 +81,7 @@ class Server:
     """All parts of one server.
 
     Args:
-        config: of the server.
+        config: the config of the server.
         stop: is called when a user asks the server to stop.
         on_fault: is called with the name of a thread that ended unexpectedly.
         manager: is told that the execute thread runs.

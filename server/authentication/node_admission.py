@@ -64,7 +64,7 @@ class NodeAdmission:
         """Check nodes against the list in the directory of the cluster's identity.
 
         Args:
-            files: of the cluster's identity.
+            files: the files of the cluster's identity.
             clock: returns seconds since the epoch.
         """
         self._files, self._clock = files, clock

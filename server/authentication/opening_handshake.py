@@ -26,7 +26,7 @@ async def verify_peer(context: Any, reports: AsyncIterator[Any], key: bytes) -> 
     The server proves itself first, so a client never sends anything that an impostor could use.
 
     Args:
-        context: of the stream; its metadata start the handshake.
+        context: the context of the stream; its metadata start the handshake.
         reports: the messages of the client; the first one must be its proof.
         key: the secret of the subject that the client named.
 

@@ -95,7 +95,7 @@ class TlsFiles:
         """Return why the server's certificate or its issuer's is not valid now or expires soon.
 
         Args:
-            now: in seconds since the epoch.
+            now: the present time, in seconds since the epoch.
         """
         identity = self.current.identity
         found = []

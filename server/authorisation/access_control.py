@@ -106,7 +106,13 @@ class AccessControl:
         return UserRole.OWNER if owner is not None and peer.uid == owner else UserRole.USER
 
     def allows(self, operation: str, peer: RequestingUser, owner: int | None = None) -> bool:
-        """Return whether a user may carry out an operation; False for an unknown operation."""
+        """Return whether a user may carry out an operation; False for an unknown operation.
+
+        Args:
+            operation: a key of `REQUIRED_ROLE`.
+            peer: the user.
+            owner: the uid of the owner of the job in question; None if there is no job.
+        """
         needed = REQUIRED_ROLE.get(operation)
         return needed is not None and self.role(peer, owner) >= needed
 
@@ -119,7 +125,7 @@ class AccessControl:
             operation: a key of `REQUIRED_ROLE`.
             peer: the user.
             owner: the uid of the owner of the job in question, None if there is no job.
-            whose: whose job it is, for the message: ``job 5 belongs to ann``.
+            whose: a text that says whose job it is, for the message: ``job 5 belongs to ann``.
 
         Raises:
             UserRequestError: if the user may not.

@@ -48,7 +48,7 @@ def read_roles(path: str, operators: Sequence[str] = ()) -> Roles:
     """Read which users and groups are operators or administrators.
 
     Args:
-        path: of the roles file; empty if there is none.
+        path: the path of the roles file; empty if there is none.
         operators: names of further operators, from the configuration of the server.
 
     Raises:

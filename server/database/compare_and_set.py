@@ -29,7 +29,12 @@ class RowVersions:
         self._rows[job.id] = RowVersion.of(job)
 
     def remember_submitted(self, spec: JobSpec, *, held: bool) -> None:
-        """Set the expected version of a job that was just stored by its submission."""
+        """Set the expected version of a job that was just stored by its submission.
+
+        Args:
+            spec: the specification of the job.
+            held: whether the job was submitted as a held one.
+        """
         self.remember(Job(spec, JobState.HELD if held else JobState.PENDING))
 
     def compare_and_set(self, job: Job) -> Write:

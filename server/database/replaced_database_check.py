@@ -86,7 +86,7 @@ class CommitGuard:
 
         Args:
             database: its path.
-            generation: of this server.
+            generation: the generation of this server.
             last_job: returns the highest job number allocated so far.
 
         Raises:

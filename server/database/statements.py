@@ -130,7 +130,7 @@ def insert_job(job: Job, program: Program, key: str | None) -> Write:
 
     Args:
         job: the job.
-        program: of the job.
+        program: the program of the job.
         key: the client's key of the submission, None if it sent none.
     """
     spec = job.spec
@@ -252,7 +252,13 @@ def add_exit(world: str, rank: int, end: tuple[int, int, int, str, float]) -> Wr
 
 
 def add_barrier(world: str, sequence: int, pairs: Mapping[str, str]) -> Write:
-    """Return the write of a barrier that all nodes of a world have reached."""
+    """Return the write of a barrier that all nodes of a world have reached.
+
+    Args:
+        world: the name of the world.
+        sequence: the number of the barrier in its world.
+        pairs: the key-value pairs of all nodes.
+    """
     return Write(
         _ADD_BARRIER, {"world": world, "sequence": sequence, "pairs": json.dumps(dict(pairs))}
     )

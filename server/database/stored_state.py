@@ -38,7 +38,7 @@ def read_state(reader: Reader, ended_since: float) -> StoredState:
     """Read the state that the previous server left.
 
     Args:
-        reader: of the database.
+        reader: the reader of the database.
         ended_since: jobs that ended before this time are left out, seconds since the epoch.
 
     Raises:

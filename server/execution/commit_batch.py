@@ -86,7 +86,7 @@ class CommitBatch:
 
         Args:
             core: holds the jobs and nodes.
-            row_versions: of the jobs in the database.
+            row_versions: the expected versions of the jobs' rows in the database.
             stored_resize: the number of the next resize in the database.
         """
         rows = [

@@ -66,7 +66,7 @@ class Committer:
         """Commit through ``writer``.
 
         Args:
-            writer: of the database.
+            writer: the writer of the database.
             stopping: returns whether the server stops; then writes are not retried any more.
             delayed: called with the reason, repeatedly, while a write takes longer than
                 ``REPORT_AFTER_S``.

@@ -66,13 +66,13 @@ class CoreLoop:
     """Runs the core in the execute thread; no other thread calls the core.
 
     Args:
-        core: with the restored state.
+        core: the core with the restored state.
         planner: runs the strategy.
-        writer: of the database.
-        clock: of the server.
+        writer: the writer of the database.
+        clock: the clock of the server.
         dispatcher: carries out the commands of the core.
         status: the cache to which jobs and nodes are published after each commit.
-        row_versions: of the open jobs in the database.
+        row_versions: the expected versions of the open jobs' rows in the database.
         on_jobs_ended: is called with the jobs whose end has become durable.
         manager: restarts the server if this thread hangs.
         debug: check all invariants after each event.
@@ -124,7 +124,7 @@ class CoreLoop:
         """Queue an event for the core; return a future that is done when its result is durable.
 
         Args:
-            event: for the core.
+            event: the event for the core.
             changes: rows to write in the same transaction.
             read: called with the core after the event; its result is that of the future.
         """
@@ -189,7 +189,12 @@ class CoreLoop:
 
     @staticmethod
     def _throttle_submissions(entries: list[CoreInput], spent: float) -> None:
-        """Pause after a long round of submissions, so that more of them share the next plan."""
+        """Pause after a long round of submissions, so that more of them share the next plan.
+
+        Args:
+            entries: the events of the round.
+            spent: how many seconds the round took.
+        """
         if spent > LONG_ROUND_S and all(isinstance(e.event, JobSubmitted) for e in entries):
             time.sleep(min(spent, MAX_PAUSE_S))
 

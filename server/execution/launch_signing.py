@@ -44,7 +44,7 @@ class OrderSigner:
         Args:
             order: complete except for the signature.
             node: the node that gets it.
-            uid: of the user of the job.
+            uid: the user id of the job's user.
 
         Returns:
             Whether it was signed; False if the user has no account on this host.
@@ -79,10 +79,10 @@ class OrderSigner:
         """Return the signed order to remove the checkpoints of a job.
 
         Args:
-            node: that gets it.
-            job: that has ended.
-            uid: of its user.
-            folder: of its checkpoints.
+            node: the node that gets the order.
+            job: the job, which has ended.
+            uid: the user id of the job's user.
+            folder: the folder of the job's checkpoints.
 
         Returns:
             The order; None if the user has no account on this host.

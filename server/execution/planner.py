@@ -32,8 +32,8 @@ class Planner:
     """Runs the configured strategy, and counts its failures.
 
     Args:
-        name: of the strategy.
-        options: of the strategy.
+        name: the name of the strategy.
+        options: the options of the strategy.
         deadline_s: a plan that takes longer counts as a fault.
     """
 

@@ -75,12 +75,12 @@ def start_orders(
     """Return the order for each node that starts its ranks of a world.
 
     Args:
-        world: to start.
+        world: the world to start.
         job_type: ``mpi``, ``uni`` or ``script``.
-        program: of the job.
+        program: the program of the job.
         nodes: the map from processors to hosts.
-        token: of the run.
-        settings: of this server.
+        token: the token of the run.
+        settings: the settings of this server.
         may_grow: whether other worlds may join this one later.
     """
     variables = {
@@ -111,7 +111,16 @@ def start_orders(
 
 
 def _name_files(order: node_pb2.StartWorld, program: Program, node: str, number: int) -> None:
-    """Set the names of input and output files, with the node's name and number for their marks."""
+    """Set the names of input and output files in an order.
+
+    Marks for the node, such as ``%N``, are replaced by its name and its number.
+
+    Args:
+        order: the order, which is changed.
+        program: the program, with the names as patterns.
+        node: the name of the node.
+        number: its place among the nodes of the job, from 0.
+    """
     values = node_marks(node, number)
     order.stdin = os.fsencode(expand(program.stdin, values))
     order.stdout = os.fsencode(expand(program.stdout, values))
@@ -136,7 +145,7 @@ def end_when_cut_off(
         orders: the start orders of all nodes of a world.
         stop_after_s: seconds without contact, after which the node ends the processes; None if
             they keep running.
-        settings: of this server.
+        settings: the settings of this server.
     """
     if stop_after_s is not None:
         for order in orders:

@@ -61,8 +61,8 @@ class StrategyProcess:
     live as long as the server.
 
     Args:
-        name: of the strategy.
-        options: of the strategy.
+        name: the name of the strategy.
+        options: the options of the strategy.
     """
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
@@ -96,7 +96,7 @@ class StrategyProcess:
         Args:
             view: the state to plan for.
             within_s: the deadline in seconds.
-            outcomes: of negotiations; if there are any, the last plan is revised.
+            outcomes: the outcomes of negotiations; if there are any, the last plan is revised.
 
         Raises:
             StrategyProcessError: if no answer came in time, or it is not a plan.
@@ -281,7 +281,13 @@ class _PlainDataUnpickler(pickle.Unpickler):
 
 
 def _wait_for_pipe(pipe: int, what: int, deadline: float) -> None:
-    """Wait until a pipe is ready; raise _DeadlinePassedError at the deadline."""
+    """Wait until a pipe is ready; raise _DeadlinePassedError at the deadline.
+
+    Args:
+        pipe: the descriptor of the pipe.
+        what: ``select.POLLIN`` to read, ``select.POLLOUT`` to write.
+        deadline: the latest time, on the monotonic clock.
+    """
     poll = select.poll()
     poll.register(pipe, what)
     left = deadline - time.monotonic()

@@ -53,7 +53,7 @@ class AgentAdmission:
         The earlier certificate stays valid until it expires, because the answer may get lost.
 
         Args:
-            name: of the agent.
+            name: the name of the agent.
             certificate: the agent's present certificate, in DER form.
             request: its signing request, in PEM form.
 
@@ -87,7 +87,7 @@ class AgentAdmission:
         """Return the name of the login agent to which a certificate belongs.
 
         Args:
-            certificate: in DER form.
+            certificate: the certificate in DER form.
 
         Raises:
             AgentRefusedError: if it is not that of a login agent that may connect.

@@ -32,7 +32,8 @@ class Admission:
     """Admits hosts that have a join token. Used by one thread.
 
     Args:
-        directory: of the cluster's identity. Its files may be replaced while the server runs.
+        directory: the directory of the cluster's identity. Its files may be replaced while the
+            server runs.
         servers: returns where the server listens for nodes or for login agents, as HOST:PORT, from
             the address at which a host has reached it.
         clock: returns seconds since the epoch.

@@ -49,7 +49,7 @@ class JobSelection:
         """Return whether a job matches this selection.
 
         Args:
-            info: as the users' socket shows it.
+            info: the values of the job, as the users' socket shows them.
             patterns: those of this selection; compiling them for each job would take long.
         """
         if self.users and info["user"] not in self.users:

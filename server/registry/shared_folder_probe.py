@@ -31,8 +31,9 @@ class SharedFolderProbe:
         """Prepare the test of a folder.
 
         Args:
-            folder: of the checkpoints.
-            cluster: which is part of the file's name, because clusters may use the same folder.
+            folder: the folder of the checkpoints.
+            cluster: the name of the cluster. It is part of the file's name, because clusters may
+                use the same folder.
         """
         self._folder, self._prefix = folder, f".{cluster}.test-"
         self._content = secrets.token_hex(16).encode("ascii")

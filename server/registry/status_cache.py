@@ -227,7 +227,7 @@ class StatusCache:
         """Return the job of an entry as users see it.
 
         Args:
-            entry: of the job.
+            entry: the entry of the job.
             fields: the values that are needed; None for all.
         """
         if fields is not None and _LIVE.isdisjoint(fields):

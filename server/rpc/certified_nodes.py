@@ -66,7 +66,7 @@ class CertifiedNodes:
         """Prepare to watch the files.
 
         Args:
-            files: of the cluster's identity.
+            files: the files of the cluster's identity.
             admission: the list of nodes.
             lose: is called with each node that is revoked, and the reason.
             clock: returns seconds since the epoch.

@@ -49,8 +49,8 @@ class CheckpointRemovals:
         """Prepare to send orders.
 
         Args:
-            connections: to the nodes.
-            signer: of orders; None if the cluster has no identity.
+            connections: the connections to the nodes.
+            signer: the signer of orders; None if the cluster has no identity.
             path_of: returns the folder of a job.
             uid_of: returns the user of a job, None if the job is unknown.
         """

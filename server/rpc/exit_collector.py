@@ -164,6 +164,12 @@ class ExitCollector:
         """Pass new exits to the core; `_Committed` follows when they are durable.
 
         A report without new exits waits for earlier events, which may contain its exits.
+
+        Args:
+            report: the report as it arrived.
+            event: the event for the core, with the new exits.
+            fresh: the places of the new exits in the report.
+            is_closed: whether the run of the world has ended or is unknown here.
         """
         ranks = tuple(report.ranks[i] for i in fresh)
 

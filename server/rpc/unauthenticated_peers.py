@@ -74,8 +74,8 @@ class PeerWarnings:
         """Log a warning, unless one of the same kind was logged within the last 10 s.
 
         Args:
-            text: as for a logger.
-            values: as for a logger.
+            text: the message, as for a logger's ``warning``.
+            values: the values for the message, as for a logger.
             kind: warnings of one kind are limited together; empty for the kind of this text.
         """
         kind, now = kind or text, self._clock()

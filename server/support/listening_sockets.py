@@ -14,7 +14,7 @@ def listen_on_first(
     """Listen on the first free address.
 
     Args:
-        addresses: to try, one after the other; port 0 is any free port.
+        addresses: the addresses to try, one after the other; port 0 is any free port.
         backlog: connections that may wait to be accepted.
         refusal: how the error begins if no address is free.
 

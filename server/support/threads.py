@@ -35,7 +35,7 @@ def start_thread(
     """Start a daemon thread with a name that ``ps -T`` shows.
 
     Args:
-        name: of the thread, also in the kernel, where ``ps -T`` shows it.
+        name: the name of the thread, also in the kernel, where ``ps -T`` shows it.
         work: what it does.
         on_fault: is called with the name if ``work`` raises.
     """

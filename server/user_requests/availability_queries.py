@@ -61,7 +61,7 @@ class AvailabilityQueries:
         core_loop: owns the state.
         submissions: checks jobs.
         planner: knows the active strategy.
-        clock: of the server.
+        clock: the clock of the server.
         deadline_s: time for an answer of the strategy, in seconds.
     """
 
@@ -91,7 +91,7 @@ class AvailabilityQueries:
         Args:
             raw: the job as the client sent it.
             user: the name of the user who asks.
-            uid: of this user.
+            uid: the user id of this user.
             may_see_all: whether the user may see what depends on the jobs of others: the profit
                 that they would lose, and texts of strategies that are not part of Pliant.
 

@@ -49,7 +49,7 @@ def read_selection(request: Mapping[str, Any], ended_since: float | None = None)
     """Return which jobs a request selects by ``users``, ``states``, ``names`` and ``since``.
 
     Args:
-        request: as the client sent it.
+        request: the request as the client sent it.
         ended_since: the value of ``since`` if the request has none.
 
     Raises:

@@ -24,7 +24,7 @@ def read_number(request: Request, field: str, default: int | None = None) -> int
     """Return a whole number, 0 or more, from a field of a request.
 
     Args:
-        request: as the client sent it.
+        request: the request as the client sent it.
         field: its key.
         default: the number if the request has no such key; None if it is required.
 

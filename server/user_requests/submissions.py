@@ -99,7 +99,7 @@ class Submissions:
         Args:
             raw: the submission as the client sent it.
             user: the name of its owner.
-            uid: of its owner.
+            uid: the user id of its owner.
             exempt: if True, the limits that the configuration sets for all users do not apply.
 
         Raises:

@@ -61,8 +61,8 @@ class Streams:
         Args:
             peer: the subscriber.
             job: only lines of this job; None for all that the subscriber may see.
-            after: lines after the one with this number are sent.
-            since: lines from this time on are sent; only new ones if ``after`` is None, too.
+            after: lines after the one with this number are sent; None to decide by ``since``.
+            since: lines from this time on are sent; None for new lines only.
             with_state: whether jobs and nodes are sent, too.
             pack: prepares a long list for sending.
         """
