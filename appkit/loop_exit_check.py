@@ -15,13 +15,22 @@ WARN_AFTER_S = 10.0
 
 
 def left_alone_message(who: str, iteration: int) -> str:
-    """Return the text of the error for a loop that only some processes have left."""
+    """Return the text of the error for a loop that only some processes have left.
+
+    Args:
+        who: names the processes that have left it.
+        iteration: the iteration at which they left.
+    """
     return f"{who} left a job.steps loop at iteration {iteration}, others did not: {REMEDY}"
 
 
 @contextmanager
 def waiting_for_others(iteration: int) -> Iterator[None]:
-    """Warn on stderr if this process waits long for the others to leave the loop as well."""
+    """Warn on stderr if this process waits long for the others to leave the loop as well.
+
+    Args:
+        iteration: the iteration at which this process has left the loop.
+    """
 
     def warn() -> None:
         print(

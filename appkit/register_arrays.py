@@ -56,7 +56,7 @@ class DataRegistration(Registration):
             shape: global, in cells.
             axis: the distributed axis.
             halo: number of additional cells on both sides of the axis.
-            dtype: of a cell.
+            dtype: the type of a cell.
             init: gets the owned global ranges as a tuple of slices, returns that part; not called
                 on joining processes. Without it: zeros.
             lengths: gets the number of processes, returns the length of each block; without it the
@@ -105,8 +105,8 @@ class DataRegistration(Registration):
 
         Args:
             name: unique in the job.
-            shape: of the array, in cells.
-            dtype: of a cell.
+            shape: the shape of the array, in cells.
+            dtype: the type of a cell.
             init: returns the whole array, equal on all processes. Without it: zeros.
             constant: the array does not change from the first loop on.
 
@@ -134,8 +134,8 @@ class DataRegistration(Registration):
 
         Args:
             name: unique in the job.
-            dtype: of an item's cells; may be structured.
-            shape: of one item; ``local`` has the shape ``(n, *shape)``.
+            dtype: the type of an item's cells; may be structured.
+            shape: the shape of one item; ``local`` has the shape ``(n, *shape)``.
             init: gets rank and number of processes, returns this process's first items.
                 Without it: none.
             weight: gets items, returns the weight of each, >= 0; every process then gets items of
@@ -177,7 +177,7 @@ class DataRegistration(Registration):
         Args:
             name: unique in the job.
             shape: rows and columns of the whole.
-            dtype: of a nonzero.
+            dtype: the type of a nonzero.
             balance: "rows" gives all processes about equal numbers of rows, "nnz" of nonzeros.
             init: gets the range of rows [start, stop), returns indptr (from 0), indices (global
                 columns) and data, or an object that has these attributes. Without it: no nonzeros.
@@ -210,7 +210,7 @@ class DataRegistration(Registration):
             shape: global, in cells.
             axis: the distributed axis.
             block: number of cells that are assigned together.
-            dtype: of a cell.
+            dtype: the type of a cell.
             init: gets an index into the global array: for ``axis`` the numbers of the owned cells,
                 for other axes slices. Returns that part. Without it: zeros.
             constant: the array does not change from the first loop on.
@@ -249,7 +249,7 @@ class DataRegistration(Registration):
             blocks: rows and columns of a block.
             grid: gets the number of processes, returns rows and columns of processes; without it
                 as close to a square as possible. Rank ``r`` is at ``divmod(r, columns)``.
-            dtype: of a cell.
+            dtype: the type of a cell.
             init: gets an index into the global matrix, the numbers of the owned rows ``(m, 1)``
                 and columns ``(1, n)``; returns that part. Without it: zeros.
             constant: the array does not change from the first loop on.
@@ -282,7 +282,7 @@ class DataRegistration(Registration):
             owner: gets the number of processes, returns the owner rank of each cell, the same on
                 all processes. Or an array with the number of each cell's part, as a partitioner
                 returns it; each process then owns about equally many consecutive parts.
-            dtype: of a cell.
+            dtype: the type of a cell.
             init: gets the global numbers of the owned cells, returns their values. Without it:
                 zeros.
             constant: the array does not change from the first loop on.

@@ -80,8 +80,8 @@ class Registration:
 
         Args:
             name: unique in the job.
-            shape: of the array.
-            dtype: of a cell.
+            shape: the shape of the array.
+            dtype: the type of a cell.
             init: returns the array; called on rank 0 only. Without it: zeros.
 
         Raises:

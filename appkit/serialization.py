@@ -51,7 +51,7 @@ def decode(data: bytes, *, allow_pickle: bool = True) -> list[Any]:
     """Return the values from which `encode` made these bytes.
 
     Args:
-        data: from a source that was verified, or without ``allow_pickle``.
+        data: bytes from a source that was verified, unless ``allow_pickle`` is false.
         allow_pickle: if false, a pickled value is an error.
 
     Raises:

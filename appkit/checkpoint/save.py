@@ -32,7 +32,7 @@ class Checkpoints:
 
         Args:
             data: all that the program has registered.
-            folder: of the job's checkpoints.
+            folder: the folder of the job's checkpoints.
             environment: None in an ordinary MPI program.
         """
         self._run = environment.run if environment else 0
@@ -67,7 +67,7 @@ class Checkpoints:
             order: the same on all processes.
             position: the present loop and iteration.
             once: encoded results of ``job.once``.
-            suspension: of the coordinator on rank 0; None elsewhere.
+            suspension: the suspension of the coordinator on rank 0; None elsewhere.
 
         Returns:
             Whether the processes leave now, because all is saved and the server knows.

@@ -112,7 +112,7 @@ class CheckpointStore:
         """Use a folder, which need not exist yet, for one run of a job.
 
         Args:
-            folder: of the job; others must not be able to write into it.
+            folder: the folder of the job; others must not be able to write into it.
             run: counts the runs of the job, from 1.
             key: returns the key that signs manifests; called only on a process that writes or
                 reads a manifest.

@@ -79,7 +79,7 @@ class Coordinator:
         """Open the rendezvous, at which joining ranks connect.
 
         Args:
-            program: of the job.
+            program: the facts and functions of the program.
             standby: the resize after which this process becomes the coordinator; None if it is
                 the coordinator now.
             loop: number of the loop that is running; 0 before the first.

@@ -32,7 +32,7 @@ class Request:
         """Create the handle that ``job.request`` and ``job.release`` return.
 
         Args:
-            requests: of this process.
+            requests: the requests of this process.
             asked: the request; None on a rank that has not joined yet.
         """
         self._requests, self._asked = requests, asked
@@ -90,7 +90,7 @@ class Requests:
         """Start without requests.
 
         Args:
-            membership: of this process.
+            membership: the membership of this process.
             sizes: sizes that the program can run on; None if it can run on any.
             send: sends a request or its cancellation to the server, if this process is the
                 coordinator; None if there is no server.

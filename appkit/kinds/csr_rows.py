@@ -39,6 +39,13 @@ class CsrRows:
     ) -> "CsrRows":
         """Check the rows that a program gave, three arrays or an object with them, and return them.
 
+        Args:
+            what: the name of the matrix, for errors.
+            values: ``indptr``, ``indices`` and ``data``, or an object that has these attributes.
+            rows: the number of rows that are expected.
+            columns: the number of columns of the matrix.
+            dtype: the type of a nonzero.
+
         Raises:
             DistributionError: The arrays do not describe that number of rows and columns.
         """

@@ -260,6 +260,12 @@ class ByOwner(ItemDistribution):
 def _call(what: str, function: Callable[..., Any], items: Array, *more: int) -> Array:
     """Call a function of the program with items; if there are none, return an empty array.
 
+    Args:
+        what: the name of the function, for errors.
+        function: the function.
+        items: the items.
+        more: further arguments of the function.
+
     Raises:
         DistributionError: The function raised an exception.
     """

@@ -23,7 +23,7 @@ class DerivedComm:
         """Remember how to make the communicator; `rebuild` makes it.
 
         Args:
-            membership: of this process.
+            membership: the membership of this process.
             make: the program's function.
             others: all derived communicators of the job.
         """

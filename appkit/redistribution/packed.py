@@ -55,7 +55,13 @@ class PackedBuffer:
         self._cells, self._indices = cells, indices
 
     def pack(self, other: int, first: int, stop: int) -> Array:
-        """Return a part of a transfer as a contiguous array, copied only if necessary."""
+        """Return a part of a transfer as a contiguous array, copied only if necessary.
+
+        Args:
+            other: the process that receives it.
+            first: the number of its first cell in the transfer.
+            stop: one past the number of its last cell.
+        """
         piece: Array = np.ascontiguousarray(self._cells[self._indices(other, first, stop)])
         return piece
 
@@ -63,6 +69,11 @@ class PackedBuffer:
         """Return an array to receive a part into, and the indices to unpack it to.
 
         The indices are None if the part is received in place.
+
+        Args:
+            other: the process that sends it.
+            first: the number of its first cell in the transfer.
+            stop: one past the number of its last cell.
         """
         positions = self._indices(other, first, stop)
         if isinstance(positions, slice):
@@ -77,7 +88,14 @@ class PackedBuffer:
             self._cells[positions] = piece
 
     def copy(self, other: int, first: int, stop: int, piece: Array) -> None:
-        """Write ``piece``, a part that stays on this process, to its new place."""
+        """Write ``piece``, a part that stays on this process, to its new place.
+
+        Args:
+            other: this process.
+            first: the number of its first cell in the transfer.
+            stop: one past the number of its last cell.
+            piece: the cells.
+        """
         self._cells[self._indices(other, first, stop)] = piece
 
 
@@ -156,7 +174,13 @@ class _PackedExchange:
 
 
 def _parts(transfers: Sequence[Transfer], first: int, step: int) -> list[_Part]:
-    """Return the part of each transfer that begins at cell ``first``, if the transfer has one."""
+    """Return the part of each transfer that begins at cell ``first``, if the transfer has one.
+
+    Args:
+        transfers: the transfers.
+        first: the number of the part's first cell in each transfer.
+        step: the largest number of cells of a part.
+    """
     return [(s, first, min(first + step, s.cells)) for s in transfers if first < s.cells]
 
 

@@ -29,9 +29,9 @@ class Joiner:
         """Prepare to join.
 
         Args:
-            environment: of this process.
+            environment: the environment of this process.
             control: the control socket of the shim.
-            rank: of this process in its own ``MPI.COMM_WORLD``.
+            rank: the rank of this process in its own ``MPI.COMM_WORLD``.
         """
         self._environment = environment
         self._control = control
