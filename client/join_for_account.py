@@ -39,8 +39,8 @@ def join_for_account(account: str, token: str, address: str) -> JoinedHost:
 
     Args:
         account: the name of the account.
-        token: from `pliant cluster token`.
-        address: of the server; empty for the one in the token.
+        token: the token that `pliant cluster token` printed.
+        address: the address of the server; empty for the one in the token.
 
     Raises:
         UsageError: this is not root, or there is no such account.

@@ -81,9 +81,9 @@ def join(
     used from the same key only.
 
     Args:
-        token: from the administrator of the cluster.
+        token: the token that the administrator of the cluster made.
         directory: becomes the place of the node's identity; it must not exist.
-        address: of the server, if it is not the one in the token.
+        address: the address of the server, if it is not the one in the token.
         clock: returns seconds since the epoch.
         pause_s: seconds between attempts if the connection breaks.
 

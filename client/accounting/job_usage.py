@@ -21,8 +21,8 @@ def job_records(
     """Return a record of each job with its phases, its wait and its efficiency.
 
     Args:
-        jobs: as ``jobstat --json`` shows them.
-        phases: of these jobs, in order of time. A phase without an end continues.
+        jobs: the jobs, as ``jobstat --json`` shows them.
+        phases: the phases of these jobs, in order of time. A phase without an end continues.
         now: seconds since the epoch; a phase that continues counts up to this time.
     """
     by_job: dict[int, list[Record]] = {}
@@ -81,7 +81,12 @@ def efficiency(phases: Iterable[Mapping[str, Any]], speedup: str) -> float | Non
 
 
 def sizes_text(record: Mapping[str, Any], *, most: int = 4) -> str:
-    """Return the sizes of a job over time: ``2 for 1m00s, 4 for 30s``."""
+    """Return the sizes of a job over time: ``2 for 1m00s, 4 for 30s``.
+
+    Args:
+        record: the job with its phases, as `job_records` returns it.
+        most: how many sizes are named; the others are only counted.
+    """
     from pliant.client.terminal.durations import format_duration
 
     parts = [
@@ -146,7 +151,7 @@ def swf_lines(records: Sequence[Record], processors: int) -> Iterator[str]:
     The number of allocated processors is the mean over time, because the format knows no resizes.
 
     Args:
-        records: as `job_records` returns them.
+        records: the records, as `job_records` returns them.
         processors: the number of processors of the cluster.
     """
     ended = [r for r in records if r["end"] is not None and r["phases"] and r["run_s"] > 0]

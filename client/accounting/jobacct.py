@@ -114,7 +114,14 @@ def _show(options: argparse.Namespace) -> int:
 def _records(
     link: Connection, options: argparse.Namespace, since: float | None
 ) -> tuple[list[dict[str, Any]], bool, float]:
-    """Return the records of the wanted jobs, whether none is missing, and the server's time."""
+    """Return the records of the wanted jobs, whether none is missing, and the server's time.
+
+    Args:
+        link: the connection to the server.
+        options: the options of the command line, which select the jobs.
+        since: jobs that ended before this time are left out, seconds since the epoch; None if the
+            options name jobs by number.
+    """
     selected = selection_fields(options)
     if not (options.ids or options.all_users or "users" in selected):
         selected["users"] = [own_name()]

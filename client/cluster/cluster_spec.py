@@ -23,7 +23,7 @@ SAVE_BEFORE_S = 120.0
 
 @dataclass(frozen=True)
 class RemoteSpec:
-    """On which other hosts the nodes of a cluster are, and how they are reached."""
+    """The hosts of a cluster's nodes, if they are not on this machine, and how they are reached."""
 
     hosts: tuple[Host, ...]
     #: Number of the job of Slurm in whose allocation the hosts are; empty for hosts over SSH.

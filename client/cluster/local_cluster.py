@@ -283,7 +283,12 @@ class LocalCluster:
     # -- up
 
     def prepare(self, report: Report) -> None:
-        """Find out what must be known before daemons can be started; the user may interrupt this.
+        """Find out what the daemons need before they can be started, such as the server's address.
+
+        The user may interrupt this. On this machine alone, nothing is needed.
+
+        Args:
+            report: called with a text that says what is being done.
 
         Raises:
             ClientError: the daemons cannot be started.
@@ -439,5 +444,10 @@ class LocalCluster:
         """Prepare to take the cluster down after `pliant up` got the signal ``number``."""
 
     def stop_nodes(self, report: Report, *, keep_jobs: bool) -> list[str]:
-        """End nodes that are not on this machine; return a text for each failure."""
+        """End nodes that are not on this machine; return a text for each failure.
+
+        Args:
+            report: called with a text that says what is being done.
+            keep_jobs: whether the jobs on these nodes keep running.
+        """
         return []

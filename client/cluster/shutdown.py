@@ -51,6 +51,11 @@ class EndedJobs:
 def stop(cluster: LocalCluster, report: Report, *, keep_jobs: bool = False) -> EndedJobs:
     """Take a cluster down: cancel its jobs, end its daemons, and clear the run folder.
 
+    Args:
+        cluster: the cluster.
+        report: called with a text that says what is being done.
+        keep_jobs: whether jobs keep running; then they are not cancelled.
+
     Returns:
         The jobs whose processes had to be ended without the server, and failures on other hosts.
     """
@@ -105,6 +110,8 @@ def nodes_with_worlds(cluster: LocalCluster) -> list[str]:
 
 def end_leftovers(cluster: LocalCluster, *, keep_jobs: bool = False) -> list[int]:
     """End the remaining processes of a cluster, also those that its state directory does not list.
+
+    With ``keep_jobs``, only daemons are ended.
 
     Returns:
         The processes that are still there.

@@ -211,7 +211,7 @@ def _table(jobs: Columns, now: float, options: argparse.Namespace) -> str:
 
 
 class _Frames:
-    """What ``--watch`` shows. The server is asked only if something has changed."""
+    """Makes the text that ``jobstat --watch`` shows; asks the server only after a change."""
 
     def __init__(self, link: Connection, options: argparse.Namespace) -> None:
         self._link, self._options = link, options

@@ -436,7 +436,12 @@ def _environment(choices: list[str] | None) -> dict[str, str] | None:
 
 
 def report_end(job: dict[str, Any], prog: str = PROG) -> int:
-    """Return the exit code for a job that has ended; if it failed, print how on stderr."""
+    """Return the exit code for a job that has ended; if it failed, print how on stderr.
+
+    Args:
+        job: the job, as the server describes it.
+        prog: the name of the command, with which the message begins.
+    """
     state = str(job.get("state"))
     if state != "COMPLETED":
         reason = f": {job['reason']}" if job.get("reason") else ""

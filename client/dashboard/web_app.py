@@ -93,7 +93,7 @@ class _Guard:
 
 
 def answer(value: object, status: int = 200) -> Response:
-    """Return a response with JSON."""
+    """Return a response that contains ``value`` as JSON."""
     return Response(encode(value), status, media_type="application/json")
 
 

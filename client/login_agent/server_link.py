@@ -35,7 +35,8 @@ class ServerLinks:
     """Opens a TLS connection to the server for each connection of a user.
 
     Args:
-        directory: of the agent's identity. Its files may be replaced while the agent runs.
+        directory: the directory of the agent's identity. Its files may be replaced while the agent
+            runs.
         servers: addresses of the server for login hosts, as HOST:PORT; if empty, those that the
             agent has learned when it joined.
 

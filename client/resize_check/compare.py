@@ -83,9 +83,15 @@ def find_problems(
 
 
 def _differences(first: str, second: str, third: str, tolerance: float) -> Iterator[str]:
-    """Yield differences of a third run's output from two others.
+    """Yield the lines in which the output of the third run differs from that of the first two.
 
-    Only what is the same in both of these is compared.
+    Only what the first two runs have in common is compared.
+
+    Args:
+        first: the output of the first undisturbed run.
+        second: the output of the second undisturbed run.
+        third: the output of the run that was resized.
+        tolerance: the relative difference of numbers that is accepted.
     """
     ours, others, resized = first.splitlines(), second.splitlines(), third.splitlines()
     if len(ours) != len(others):
@@ -115,9 +121,11 @@ def _same_line(one: str, two: str, found: str, tolerance: float) -> bool:
 
 
 def _close(words: Sequence[Sequence[str]], tolerance: float) -> bool:
-    """Return whether the words of the third line are like those of the first.
+    """Return whether a line of the resized run is like the same line of the first run.
 
-    Numbers may differ within the tolerance.
+    Args:
+        words: the words of this line in the three runs; those of the second are not compared.
+        tolerance: the relative difference of numbers that is accepted.
     """
     return all(_same_word(a, c, tolerance) for a, c in zip(words[0], words[2], strict=True))
 

@@ -61,7 +61,13 @@ class ProgramRunner:
         return self._ended(job, output, what, refused)
 
     def _resize(self, number: int, target: int, times: int) -> tuple[Job, str]:
-        """Resize the job, and return it afterwards, with an error text that is empty on success."""
+        """Resize the job, and return it afterwards, with an error text that is empty on success.
+
+        Args:
+            number: the number of the job.
+            target: the size to which it is resized.
+            times: how many resizes it has had when this one is done.
+        """
         try:
             self._client.resize(number, target)
         except RequestError as error:
@@ -119,7 +125,7 @@ class ProgramRunner:
         """Return how a run of the program ended; cancel the job if it still runs.
 
         Args:
-            job: as last seen.
+            job: the job as last seen.
             output: path of its output file.
             what: a name for the run, for messages.
             refused: why the job could not be resized; empty if it could.

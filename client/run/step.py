@@ -51,10 +51,10 @@ def run_step(socket_path: str, size: int, argv: Sequence[str], umask: int) -> St
     The program has the standard input and outputs of this process.
 
     Args:
-        socket_path: of the shim of the script.
+        socket_path: the path of the socket of the script's shim.
         size: number of ranks; 0 for all processors that the job has.
         argv: the program and its arguments.
-        umask: for the program.
+        umask: the umask of the program.
 
     Raises:
         StepFailedError: the step was refused, or the shim has ended.

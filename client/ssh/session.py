@@ -155,7 +155,14 @@ class SshSession:
 def _communicate(
     channel: Channel, stdin: bytes | BinaryIO, stdout: BinaryIO | None, deadline: float
 ) -> CommandResult:
-    """Send the input and read both outputs at once: a full window of either stops the command."""
+    """Send the input while reading both outputs, because a full window of one stops the command.
+
+    Args:
+        channel: the channel on which the command runs.
+        stdin: the input.
+        stdout: where the output goes; None to return it.
+        deadline: when the command must have ended, on the monotonic clock.
+    """
     outputs = [bytearray(), bytearray()]
     failures: list[BaseException] = []
 

@@ -114,7 +114,14 @@ def parse_with_directives(
 
 
 def _warn_of_slurm(parser: Parser, text: str, path: str, found: list[Directive]) -> None:
-    """Warn that ``#SBATCH`` lines in a script are ignored."""
+    """Warn that ``#SBATCH`` lines in a script are ignored, if it has no ``#JOB`` lines.
+
+    Args:
+        parser: the parser of the command.
+        text: the script.
+        path: its path, for the warning.
+        found: its ``#JOB`` directives.
+    """
     if not found and "\n#SBATCH " in text:
         print_error(
             parser.prog, f"{path}: lines `#SBATCH` are not read; write `{MARK}` with its options"

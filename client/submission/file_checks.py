@@ -137,10 +137,17 @@ def check_directory(path: str) -> str:
 
 
 def check_output(field: str, path: str, directory: str) -> str:
-    """Return the absolute path of an output file; its directory must exist and be writable.
+    """Return the absolute path of an output file, after checking that it can be written.
+
+    A folder that contains a mark such as ``%j`` is not checked, because its name is not known yet.
+
+    Args:
+        field: the name of the option, for errors.
+        path: the path as the user wrote it.
+        directory: the directory to which a relative path refers.
 
     Raises:
-        SubmitError: the file could not be written.
+        SubmitError: the file is a directory or cannot be written, or its folder does not exist.
     """
     absolute = os.path.join(directory, path)
     folder = os.path.dirname(absolute)
@@ -165,10 +172,12 @@ def check_output(field: str, path: str, directory: str) -> str:
 
 
 def check_input(path: str, directory: str) -> str:
-    """Return the absolute path of an input file; it must exist and be readable.
+    """Return the absolute path of an input file, after checking that it can be read.
+
+    A path with a mark such as ``%j`` is not checked if no such file exists.
 
     Raises:
-        SubmitError: the file is missing or cannot be read.
+        SubmitError: the file is missing, is a directory or cannot be read.
     """
     absolute = os.path.join(directory, path)
     if "%" in absolute and not os.path.exists(absolute):

@@ -71,7 +71,7 @@ def timeline(
 
 
 def sentence(event: Event) -> str:
-    """Return the data of an event as a phrase; empty if they say no more than its text."""
+    """Return what happened in an event as a phrase: from its data or, for other kinds, its text."""
     data: Mapping[str, Any] = event.get("data") or {}
     kind = event["kind"]
     if kind == "job.started":

@@ -40,7 +40,7 @@ def read_allocation(env: Mapping[str, str], slots: int | None = None) -> Allocat
 
     Args:
         env: the environment.
-        slots: of each node; None for as many as Slurm allows.
+        slots: the number of slots of each node; None for as many as Slurm allows.
 
     Raises:
         AllocationError: the variables are missing or wrong, or this is one of several tasks.

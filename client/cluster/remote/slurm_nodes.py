@@ -80,7 +80,14 @@ class SlurmOrder:
 
 
 def main(argv: list[str]) -> int:
-    """Run until the allocation ends or this process is told to end; return the exit code."""
+    """Run this daemon until the allocation of Slurm ends or a signal arrives.
+
+    Args:
+        argv: a `SlurmOrder` as JSON.
+
+    Returns:
+        The exit code.
+    """
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s allocation %(message)s")
     try:
         return SlurmNodes(SlurmOrder.decode(argv[0]), state_dir(), run_dir()).run()

@@ -150,7 +150,12 @@ class SshCluster(RemoteCluster):
             self.stop_nodes(lambda _: None, keep_jobs=False)
 
     def stop_nodes(self, report: Report, *, keep_jobs: bool) -> list[str]:
-        """End the nodes on all hosts on which there may be one; return a text for each failure."""
+        """End the nodes on all hosts on which there may be one; return a text for each failure.
+
+        Args:
+            report: called with a text that says what is being done.
+            keep_jobs: whether the jobs on these nodes keep running.
+        """
         hosts = self._saved_hosts()
         if not hosts or not self.members.exists:
             return []
