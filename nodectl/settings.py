@@ -103,7 +103,7 @@ def load(
     """Read a file of settings; values of the command line take precedence.
 
     Args:
-        path: of the file; None if there is none.
+        path: the path of the file; None if there is none.
         given: the settings of the command line.
         defaults: default values for this node, used instead of those of the program.
     """

@@ -153,6 +153,10 @@ class StartRequest:
     def from_record(cls, origin: str, record: dict[str, Any]) -> StartRequest:
         """Read a request from an object that `to_record` of some version returned.
 
+        Args:
+            origin: where the object comes from, for errors.
+            record: the object.
+
         Raises:
             ProtocolError: this version of Pliant cannot read it.
             ValueError, TypeError, KeyError: it is damaged.
@@ -186,6 +190,10 @@ class SpooledExit:
     @classmethod
     def from_record(cls, record: dict[str, Any], origin: str = "the end of a rank") -> SpooledExit:
         """Read an exit from an object that `to_record` of some version returned.
+
+        Args:
+            record: the object.
+            origin: where the object comes from, for errors.
 
         Raises:
             ProtocolError: this version cannot read the record.

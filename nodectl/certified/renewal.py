@@ -42,7 +42,7 @@ class CertificateRenewal:
         """Prepare the renewal.
 
         Args:
-            directory: of the node's identity.
+            directory: the directory of the node's identity.
             send: sends a report to the server.
             clock: returns seconds since the epoch.
         """

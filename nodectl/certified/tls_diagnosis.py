@@ -38,8 +38,8 @@ def diagnose(address: str, directory: Path, now: float) -> str:
 
     Args:
         address: HOST:PORT of the server.
-        directory: with the identity of this node.
-        now: in seconds since the epoch.
+        directory: the directory with the identity of this node.
+        now: the present time, in seconds since the epoch.
     """
     try:
         with _connect(address) as plain:

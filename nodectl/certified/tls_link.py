@@ -50,8 +50,8 @@ class CertificateLink:
         """Prepare to connect.
 
         Args:
-            directory: with the identity of the node.
-            name: of the node.
+            directory: the directory with the identity of the node.
+            name: the name of the node.
             server: HOST:PORT to try before those of the identity; may be empty.
             clock: returns seconds since the epoch.
         """

@@ -46,7 +46,11 @@ class LauncherClient:
         self._writer: asyncio.StreamWriter | None = None
 
     def start_world(self, directory: str) -> None:
-        """Ask the launcher for a shim that runs the world in a spool folder."""
+        """Ask the launcher for a shim that runs a world.
+
+        Args:
+            directory: the spool folder of the world.
+        """
         if self._writer is not None:
             self._writer.write(json.dumps({"start": directory}).encode() + b"\n")
 

@@ -256,7 +256,15 @@ def refusal_report(
     node_fault: bool = False,
     user_refused: bool = False,
 ) -> wire.NodeReport:
-    """Return a report in which all ranks of an order have ended without being started."""
+    """Return a report in which all ranks of an order have ended without being started.
+
+    Args:
+        order: the order to start them.
+        reason: why, for the user.
+        cut_off: whether the node has lost contact with the server.
+        node_fault: whether the cause is a fault of this node.
+        user_refused: whether this node does not start processes of the job's user.
+    """
     exits = [
         wire.RankExit(
             rank=place.rank,
@@ -284,7 +292,15 @@ def add_missing_exits(
     node_fault: bool = False,
     user_refused: bool = False,
 ) -> list[SpooledExit]:
-    """Record an exit with ``reason`` for each rank that has none; return the recorded exits."""
+    """Record an exit with ``reason`` for each rank that has none; return the recorded exits.
+
+    Args:
+        world: the world of the ranks.
+        reason: why they have ended, for the user.
+        code: the exit code to record.
+        node_fault: whether the cause is a fault of this node.
+        user_refused: whether this node does not start processes of the job's user.
+    """
     flags = {"node_fault": node_fault, "user_refused": user_refused}
     missing = [
         SpooledExit(rank, processor, code, 0, reason, time.time(), **flags)

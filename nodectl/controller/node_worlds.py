@@ -73,7 +73,8 @@ class NodeWorlds:
         """Prepare to serve shims.
 
         Args:
-            settings: of the node. A reload changes none of the settings that are used here.
+            settings: the settings of the node. A reload changes none of the settings that are used
+                here.
             state: the state folder of the node, which contains the spool.
             slots: the CPUs of the node.
             callbacks: functions of the controller.
@@ -262,7 +263,11 @@ class NodeWorlds:
             asyncio.get_running_loop().call_soon(self._on_shim_ended, world)
 
     def on_shim_gone(self, directory: str) -> None:
-        """Handle that a shim has finished its world, was killed, or has left it to another shim."""
+        """Handle that a shim has finished its world, was killed, or has left it to another shim.
+
+        Args:
+            directory: the spool folder of the world.
+        """
         world = self.by_name.get(Path(directory).name)
         if world is None or world.ended:
             return
@@ -276,7 +281,12 @@ class NodeWorlds:
         self._on_shim_ended(world)
 
     def on_shim_not_forked(self, directory: str, reason: str) -> None:
-        """Report that no shim could be forked, so that no rank of this world was started."""
+        """Report that no shim could be forked, so that no rank of this world was started.
+
+        Args:
+            directory: the spool folder of the world.
+            reason: why, for the user.
+        """
         world = self.by_name.get(Path(directory).name)
         if world is None or world.ended or world.spool.shim() is not None:
             return

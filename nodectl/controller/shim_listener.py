@@ -50,7 +50,7 @@ class ShimListener:
 
         Args:
             node: folder of the socket.
-            name: of the socket.
+            name: the name of the socket.
             on_message: takes each message, and the connection.
             max_line: longest message in bytes.
             accepts: gets a user id and the number of open connections of that user, returns whether

@@ -92,9 +92,9 @@ def create_world(
     user could not read them.
 
     Args:
-        order: to start a world.
-        settings: of this node.
-        folder: of the worlds.
+        order: the order to start a world.
+        settings: the settings of this node.
+        folder: the folder of the worlds.
         contact: when the server was last known to hear this node; None if it is not known.
         shares: assigns CPUs and memory of this node.
         access: how the application connects to the server; None if the order contains that.
@@ -136,8 +136,8 @@ def refuse_start(
     """Return a report that refuses an order which is too late to carry out; None if it is not.
 
     Args:
-        order: to start a world.
-        settings: of this node.
+        order: the order to start a world.
+        settings: the settings of this node.
         has_ended: whether a world of this name has ended here. Then the order is a repeated one, or
             from a server with an older copy of its database.
         contact: when the server was last known to hear this node; None if it is not known.
@@ -219,7 +219,7 @@ def _check_own_user(order: wire.StartWorld, *, is_joined: bool) -> None:
     """Check that a job belongs to the user as whom this controller runs.
 
     Args:
-        order: to start a world.
+        order: the order to start a world.
         is_joined: whether this node has joined a cluster, whose server signs all orders.
 
     Raises:
@@ -276,7 +276,7 @@ class NodeShares(NamedTuple):
         """Set the CPUs, devices and memory in a request, as its order says.
 
         Args:
-            request: with the ranks.
+            request: the request, which names the ranks.
             order: says how they are bound, and how much memory the job may have here.
             bind: whether this node binds ranks at all.
         """
@@ -300,7 +300,12 @@ class NodeShares(NamedTuple):
         return found
 
     def _cpus(self, request: StartRequest, *, shared: bool) -> list[list[int]]:
-        """Return the CPUs of each rank; empty if ranks are not bound."""
+        """Return the CPUs of each rank; empty if ranks are not bound.
+
+        Args:
+            request: the request, which names the ranks and their processors.
+            shared: whether all ranks get the CPUs of all of them.
+        """
         mine = [processor for _, processor in request.ranks]
         cpus = [list(self.slots.cpus_of(processor)) for processor in mine]
         if not all(cpus):

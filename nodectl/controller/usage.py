@@ -87,6 +87,11 @@ class MemoryLimits:
         The limit is lowered only when the job uses no more than the lower limit allows. Otherwise
         the last ranks of a job that ends would be ended for memory that earlier ranks had left to
         them.
+
+        Args:
+            key: the number of the job, and that of its run.
+            worlds: the worlds of the job on this node.
+            resident: the sum of the resident memory of its processes, in bytes.
         """
         ranks = sum(len(world.live_processors) for world in worlds)
         wanted = worlds[0].request.memory_per_rank_bytes * ranks

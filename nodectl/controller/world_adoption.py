@@ -48,6 +48,11 @@ async def read_worlds(
     If a world cannot be read, all worlds of its run on this node are ended. A node tells the server
     which worlds it has, but not which processors they had. So the server notices that a part of a
     run is missing only if the node reports no world of that run.
+
+    Args:
+        folder: the folder of the worlds.
+        boot: the kernel's id of this boot.
+        helper: the root helper; None in single-user mode.
     """
     worlds, lost = list[LocalWorld](), set[str]()
     for spool in own_world_folders(folder):

@@ -37,7 +37,7 @@ class CheckpointFolderTest:
         """Read the test file; report its content, or a problem if that takes too long or fails.
 
         Args:
-            path: of the file.
+            path: the path of the file.
             for_users: whether jobs run as their users, so that these must be able to write there.
         """
         # One thread at a time: it cannot be stopped while the file system does not answer.

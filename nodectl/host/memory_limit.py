@@ -32,7 +32,7 @@ def group_name(job: int, run: int, node: int | os.PathLike[str]) -> str:
 
     Args:
         job: its number.
-        run: of the job.
+        run: the number of the run of the job.
         node: the state folder of the node, or a descriptor of it. Several nodes, and several
             clusters, may be on one host, and each of them has its own limit.
     """

@@ -66,7 +66,7 @@ def linked_library(program: str, environment: Mapping[str, str]) -> MpiLibrary |
 
     Args:
         program: path of the program.
-        environment: in which it will run.
+        environment: the environment in which the program will run.
     """
     for name, path in elf.find_needed(program, environment.get("LD_LIBRARY_PATH", "")):
         if (found := recognise(name, path)) is not None:
@@ -104,7 +104,7 @@ def find_launcher(library: MpiLibrary, search_path: str) -> str:
     """Return the path of the launcher of Open MPI; empty if it is not installed.
 
     Args:
-        library: with which a program is linked. The launcher next to it is preferred.
+        library: the library with which a program is linked. The launcher next to it is preferred.
         search_path: folders of programs, as in the variable ``PATH``.
     """
     if library.family != OPEN_MPI:

@@ -96,7 +96,11 @@ def _read(pid: int, name: str, *, strict: bool = False) -> bytes:
 
 
 def read_stat(pid: int, *, strict: bool = False) -> Stat | None:
-    """Return the status of a process, or None if there is no such process."""
+    """Return the status of a process, or None if there is no such process.
+
+    Raises:
+        OSError: with ``strict``, if no descriptor is left to read it.
+    """
     text = _read(pid, "stat", strict=strict)
     if not text:
         return None

@@ -55,7 +55,13 @@ def mapped_segments(pid: int) -> set[Segment]:
 
 
 def world_segments(world: str, mapping: str, rank: int) -> set[Segment]:
-    """Return the segment that MPICH creates for a world on one node, if the file exists."""
+    """Return the segment that MPICH creates for a world on one node, if the file exists.
+
+    Args:
+        world: the name of the world.
+        mapping: the PMI process mapping of the world.
+        rank: any rank on the node.
+    """
     value = _OFFSET
     for byte in world.encode():
         value = ((value ^ byte) * _PRIME) & _MASK

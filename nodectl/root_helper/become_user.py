@@ -44,7 +44,7 @@ def find_user(uid: int, gid: int) -> User:
     """Return a user of this host with all groups of the account.
 
     Args:
-        uid: of the job, which the caller has checked to be allowed.
+        uid: the user id of the job, which the caller has checked to be allowed.
         gid: the main group of the user on the server's host.
 
     Raises:

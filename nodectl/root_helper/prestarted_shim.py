@@ -28,7 +28,7 @@ def wait_for_world(channel: socket.socket, shims: Path) -> int:
     """Wait for a world, and run it.
 
     Args:
-        channel: to the subreaper.
+        channel: the connection to the subreaper.
         shims: folder of the socket on which the controller listens for shims.
 
     Returns:

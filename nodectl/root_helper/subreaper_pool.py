@@ -154,7 +154,14 @@ def _end_subreaper(channel: socket.socket) -> None:
 
 
 def _read_within(handle: int, seconds: float) -> bytes:
-    """Return all that comes through a pipe; nothing if it is not closed in time, or too much."""
+    """Return all that comes through a pipe within some time.
+
+    Nothing is returned if the pipe is not closed in time, or if too much comes through it.
+
+    Args:
+        handle: the descriptor of the pipe.
+        seconds: how long to wait.
+    """
     found, deadline = b"", time.monotonic() + seconds
     while len(found) <= _MAX_REPORT_BYTES and (left := deadline - time.monotonic()) > 0:
         if select.select([handle], [], [], left)[0]:

@@ -96,7 +96,7 @@ def run_subreaper(channel: socket.socket, records: Path, shims: Path) -> NoRetur
     """Run a subreaper in a newly forked process: wait for a world, run it, and exit.
 
     Args:
-        channel: to the helper. The subreaper first sends its process and start time.
+        channel: the connection to the helper. The subreaper first sends its process and start time.
         records: folder of root for the records of worlds.
         shims: folder of the socket on which the controller listens for shims.
     """

@@ -95,8 +95,8 @@ class SingletonDetector:
 
         Args:
             loop: runs the timers.
-            request: of the world.
-            ranks: of this node.
+            request: the request to start the world.
+            ranks: the ranks of this node.
             on_foreign: gets the reason to end the world; called once.
         """
         self._loop, self._ranks, self._on_foreign = loop, ranks, on_foreign

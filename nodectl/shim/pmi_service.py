@@ -21,7 +21,12 @@ class PmiEvents(Protocol):
     """Receives what the ranks report through PMI and what is not answered locally."""
 
     def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
-        """Handle that all local ranks have entered a barrier, and which pairs they have put."""
+        """Handle that all local ranks have entered a barrier.
+
+        Args:
+            sequence: the number of the barrier.
+            pairs: the key-value pairs that these ranks have put.
+        """
 
     def on_finalize(self) -> None:
         """Handle that a rank has called MPI_Finalize."""
@@ -37,7 +42,7 @@ class PmiService:
         """Prepare to serve.
 
         Args:
-            request: of the world or step.
+            request: the request to start the world or step.
             ranks: the local ranks by number. The owner adds them later.
             events: the owner of the ranks.
         """

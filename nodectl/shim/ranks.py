@@ -208,7 +208,14 @@ def exit_of(rank: Rank, failed: Mapping[int, tuple[int, str]], memory: MemoryKil
 
 
 def mpi_variables(request: StartRequest, rank: int, local: int, handle: int) -> dict[str, str]:
-    """Return the environment variables by which a rank's MPI library finds its PMI server."""
+    """Return the environment variables by which a rank's MPI library finds its PMI server.
+
+    Args:
+        request: the request to start the world.
+        rank: the rank in the world.
+        local: the index of the rank among those on this node.
+        handle: the descriptor of the rank's end of the PMI socket.
+    """
     return {
         "PMI_FD": str(handle),
         "PMI_RANK": str(rank),

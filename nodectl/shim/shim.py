@@ -59,7 +59,7 @@ class Shim:
             spool: the folder of the world.
             request: what to start.
             connect: returns a connection to the controller.
-            identity: of this process.
+            identity: the identity of this process.
             must_confirm: whether the controller saves exits, because ``spool`` does not. Then the
                 shim ends only when the controller has confirmed that it saved all of them.
         """
@@ -143,7 +143,12 @@ class Shim:
         self._scan_segments()
 
     def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
-        """Pass a barrier on to the controller, or complete it if the world is on this node only."""
+        """Pass a barrier on to the controller, or complete it if the world is on this node only.
+
+        Args:
+            sequence: the number of the barrier.
+            pairs: the key-value pairs that the local ranks have put.
+        """
         self._scan_segments()
         failpoint("shim.barrier")
         if self._request.spans_nodes:
@@ -217,6 +222,9 @@ class Shim:
 
     def _release_held(self, status: int = 0) -> bool:
         """Free the processors that a script holds, unless the script still runs on this node.
+
+        Args:
+            status: the exit status to record for the ranks of these processors.
 
         Returns:
             Whether any processor was freed.

@@ -56,7 +56,12 @@ def is_limited(world: LocalWorld) -> bool:
 
 
 def send_contact(worlds: Iterable[LocalWorld], at: float | None) -> None:
-    """Tell connected shims of a contact; the other shims are told when they connect."""
+    """Tell connected shims of a contact; the other shims are told when they connect.
+
+    Args:
+        worlds: all worlds here. Only shims of those that need contact are told.
+        at: when the contact was, in seconds of the monotonic clock; None if there was none.
+    """
     for world in worlds:
         if at is not None and is_limited(world) and world.channel is not None:
             world.send({"op": "contact", "at": at})

@@ -26,12 +26,12 @@ def make_registration(
     """Return the message with which this node registers at the server.
 
     Args:
-        settings: of this node.
+        settings: the settings of this node.
         containment: what keeps jobs within their shares here.
         server: the last one whose orders were carried out.
-        worlds: that run here, or have ended without an acknowledgement.
-        order_version: of the launch orders that the root helper carries out; None if there is no
-            helper, so that jobs do not run as their users.
+        worlds: the worlds that run here, or have ended without an acknowledgement.
+        order_version: the version of the launch orders that the root helper carries out; None if
+            there is no helper, so that jobs do not run as their users.
     """
     return wire.Register(
         name=settings.name,

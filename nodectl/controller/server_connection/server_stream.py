@@ -229,7 +229,12 @@ class ControllerStream:
             stream.cancel()
 
     async def _test_folder(self, welcome: wire.Welcome, *, for_users: bool) -> None:
-        """Report whether jobs here can use the folder of checkpoints, if the server asks."""
+        """Report whether jobs here can use the folder of checkpoints, if the server asks.
+
+        Args:
+            welcome: the server's message, which may name a test file.
+            for_users: whether jobs run as their users, so that these must be able to write there.
+        """
         if welcome.checkpoint_test:
             path = Path(os.fsdecode(welcome.checkpoint_test))
             found = await self._folder_test.run(path, for_users=for_users)
@@ -291,7 +296,12 @@ async def _write(stream: Stream, report: wire.NodeReport) -> None:
 
 
 def _check_version(welcome: wire.Welcome, *, known: bool) -> None:
-    """Raise RefusedError or WrongVersionError if the server's version does not match."""
+    """Raise RefusedError or WrongVersionError if the server's version does not match.
+
+    Args:
+        welcome: the server's message.
+        known: whether a server has accepted this node before.
+    """
     who = "the server"
     reason = versions.peer_mismatch(who, welcome.protocol, welcome.oldest_reader)
     if reason:

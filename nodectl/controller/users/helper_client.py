@@ -48,7 +48,7 @@ class HelperClient:
         """Remember where the helper listens; nothing is opened yet.
 
         Args:
-            path: of its socket.
+            path: the path of the helper's socket.
             owner: the account that must listen there.
         """
         self.path = path
@@ -99,7 +99,7 @@ class HelperClient:
 
         Args:
             order: signed by the server.
-            content: as `encode_content` returns it.
+            content: the content of the request, as `encode_content` returns it.
 
         Raises:
             HelperRefusedError: nothing was started.
@@ -195,10 +195,10 @@ def encode_content(
     The signed launch order covers all of it except ``access``.
 
     Args:
-        request: to the shim.
-        token: of the run.
+        request: the request that the shim reads.
+        token: the secret token of the run.
         nodes: the list of nodes.
-        checkpoint_key: of the job.
+        checkpoint_key: the key of the job's checkpoints.
         access: the server's address and the roots of applications that connect over TLS.
     """
     files = {"token": token, "nodes": nodes, "checkpoint_key": checkpoint_key}

@@ -132,7 +132,7 @@ class UserWorlds:
         """Prepare to serve.
 
         Args:
-            helper: of this node.
+            helper: the helper of this node.
             worlds: all worlds of this node by name; the controller changes it.
             callbacks: called in the loop of the controller.
         """

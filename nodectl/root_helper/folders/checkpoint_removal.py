@@ -26,8 +26,8 @@ def fork_removal(folder: Path, user: User, answer_to: socket.socket) -> int:
     """Start a process that removes a folder as a user, and answers the controller.
 
     Args:
-        folder: of the job's checkpoints, as a signed order names it.
-        user: of the job.
+        folder: the folder of the job's checkpoints, as a signed order names it.
+        user: the user of the job.
         answer_to: the connection of the controller's request.
 
     Returns:

@@ -24,7 +24,12 @@ class StepEvents(Protocol):
     """Receives the events of a step's ranks on one node."""
 
     def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
-        """Handle that all local ranks have entered a barrier, and which pairs they have put."""
+        """Handle that all local ranks have entered a barrier.
+
+        Args:
+            sequence: the number of the barrier.
+            pairs: the key-value pairs that these ranks have put.
+        """
 
     def on_failure(self, code: int, number: int, reason: str) -> None:
         """Handle that a rank has failed, with its exit code, signal number and reason."""
@@ -46,7 +51,7 @@ class LocalRanks:
         """Start the ranks.
 
         Args:
-            loop: of the shim.
+            loop: the event loop of the shim.
             request: the local ranks of the step, and its environment with ``PLIANT_STEP``.
             stdio: descriptors of the input of rank 0 (-1 for none), and of the output and error of
                 all ranks.
@@ -130,7 +135,7 @@ class LocalRanks:
     # ------------------------------------------------------------------ PMI
 
     def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
-        """Pass a barrier on."""
+        """Report that all local ranks have entered a barrier; see `StepEvents.on_barrier`."""
         self._events.on_barrier(sequence, pairs)
 
     def on_finalize(self) -> None:

@@ -54,9 +54,9 @@ class StepManager:
         """Listen for requests if the script runs on this node.
 
         Args:
-            loop: of the shim.
+            loop: the event loop of the shim.
             spool: the folder of the world, which gets the socket.
-            request: of the world.
+            request: the request to start the world.
             send: sends a packet to the shim of another node, see `Relay`.
         """
         self._loop, self._request = loop, request

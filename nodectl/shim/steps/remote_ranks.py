@@ -82,7 +82,7 @@ class RemoteStep:
         """Start the ranks that the manager's order names.
 
         Args:
-            loop: of the shim.
+            loop: the event loop of the shim.
             world: the request of the world on this node, which holds its processors.
             order: the order ``start``.
             report: sends a report to the manager.

@@ -41,9 +41,10 @@ class Step:
 
         Args:
             number: counts the steps of the script, from 1.
-            request: with as many ranks as the step has; the manager sets their processors.
+            request: the request, with as many ranks as the step has; the manager sets their
+                processors.
             stdio: the client's input, output and error.
-            loop: of the shim.
+            loop: the event loop of the shim.
             on_end: called when all processes of the step have ended.
         """
         self.number, self.request, self.stdio = number, request, stdio
@@ -94,7 +95,13 @@ class Step:
             part.end()
 
     def on_barrier(self, node: int, sequence: int, pairs: dict[str, str]) -> None:
-        """Note that the ranks of a node are in a barrier; release all ranks after the last node."""
+        """Note that the ranks of a node are in a barrier; release all ranks after the last node.
+
+        Args:
+            node: the node.
+            sequence: the number of the barrier.
+            pairs: the key-value pairs that the ranks of this node have put.
+        """
         parts = self._barriers.setdefault(sequence, {})
         parts[node] = pairs
         if len(parts) == len(self.parts):
