@@ -37,7 +37,7 @@ def expected_starts(
 
     Args:
         view: the cluster.
-        strategy: the name of the strategy in force, which names the order of the queue.
+        strategy: the name of the active strategy, which names the order of the queue.
         limits: for how long each job may still run, in seconds; jobs without a time limit are left
             out.
         most: how many jobs of the queue are considered.

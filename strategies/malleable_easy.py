@@ -170,7 +170,10 @@ class Minimum(MalleableEasyPolicy):
 
 
 class Average(MalleableEasyPolicy):
-    """``easy-avg``: one step at a time, the fullest job gives and the emptiest job gets."""
+    """``easy-avg``: one step at a time, the job nearest to its maximum gives processors.
+
+    The job nearest to its minimum gets them.
+    """
 
     def _surplus(self, job: RunningJob, size: int) -> float:
         return fill(job, size)
@@ -235,7 +238,7 @@ def _raise(sizes: dict[JobId, int], job: RunningJob, limit: int) -> int:
 
 
 def fill(job: RunningJob, size: int) -> float:
-    """Return how full a job is at ``size``: 0 at its minimum, 1 at its maximum."""
+    """Return how far a job of this size is from its minimum (0) to its maximum (1)."""
     lo, hi = job.sizes.min, job.sizes.max
     return (size - lo) / (hi - lo) if hi > lo else 1.0
 
@@ -257,7 +260,7 @@ class MalleableEasy(Composed):
 
 
 def easy_min(*, agreement: Agreement = "direct") -> MalleableEasy:
-    """``easy-min``: jobs start at their minimum, and the job with the largest surplus gives.
+    """``easy-min``: jobs start at their minimum; the job with the largest surplus gives processors.
 
     Args:
         agreement: on which processors jobs with reservations start: ``direct``, ``pool`` or
@@ -267,7 +270,7 @@ def easy_min(*, agreement: Agreement = "direct") -> MalleableEasy:
 
 
 def easy_avg(*, agreement: Agreement = "direct") -> MalleableEasy:
-    """``easy-avg``: jobs start at their minimum, and all are equally far from min to max.
+    """``easy-avg``: jobs start at their minimum, and grow to equal parts of their range of sizes.
 
     Args:
         agreement: on which processors jobs with reservations start: ``direct``, ``pool`` or

@@ -41,7 +41,7 @@ def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
     """Return a new strategy by its name, with the options that all strategies have in common.
 
     Args:
-        name: as on the command line, or ``module:attribute``.
+        name: the name as on the command line, or ``module:attribute``.
         options: values by name, as texts or converted; in names, ``-`` and ``_`` are the same.
 
     Raises:

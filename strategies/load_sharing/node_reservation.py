@@ -129,10 +129,11 @@ class Reconfiguration:
     def _continue_reserving(
         self, row: NodeRow, blocked: list[Blocked], migrations: list[Migration]
     ) -> None:
-        """Continue the reservation of the node ``row``, which waits for a place for a large job.
+        """Continue to reserve the node ``row`` until it can take a large job.
 
-        If the node is ready, the largest job of another blocked node is moved to it. The
-        reservation ends if there is no such job, or if the node was not ready in time.
+        If the node is ready, the largest job of another blocked node is moved to it, and the move
+        is added to ``migrations``. The reservation ends if there is no such job, or if the node was
+        not ready in time.
         """
         others = [each for each in blocked if each.row is not row]
         if not others:

@@ -97,7 +97,7 @@ class NodeTable:
                 row.flag, row.since = flags[row.node.name]
 
     def flagged(self, state: ReservationState) -> Iterator[NodeRow]:
-        """Yield the nodes in this state of a reservation."""
+        """Yield the nodes whose reservation is in this state."""
         return (row for row in self.rows if row.flag is state)
 
     def largest_place(self, flag: ReservationState | None = None) -> float:

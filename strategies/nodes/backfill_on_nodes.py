@@ -62,8 +62,8 @@ def choose(
         view: the cluster; ``free`` has the processors that may be used.
         room: what is left on the nodes. It is changed.
         backfill: ``none``, ``easy`` or ``conservative``.
-        wanted: the largest size at which a job starts.
-        seconds: the planned run times.
+        wanted: returns the largest size at which a job may start.
+        seconds: returns the planned run time of a job on so many processors.
     """
     chosen, free = start_in_order(queue, view.free, room, wanted)
     if backfill == "none" or not free or len(chosen) == len(queue):

@@ -79,7 +79,7 @@ class NodeProfile:
         """Return the processors that a job can have from ``start`` to ``end``.
 
         Args:
-            needs: of the job.
+            needs: the needs of the job.
             start: the beginning of the period.
             end: the end of the period.
             enough: how many processors the job needs; if fewer than that are free, the result may

@@ -179,7 +179,7 @@ def _without_kept(view: View, job: WaitingJob, earlier: Sequence[Choice]) -> Vie
 
 
 def _of_nodes(room: NodeRoom, view: View, processors: ProcessorMap) -> NodeRoom:
-    """Return a room that says what is left on the nodes of these processors only."""
+    """Return what is left of the memory and devices of the nodes of these processors."""
     left = {node.name: room.left(node) for node, _ in room.parts(processors)}
     return NodeRoom(view.nodes, left)
 

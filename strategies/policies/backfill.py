@@ -176,13 +176,13 @@ def plan(
     Args:
         profile: the free processors over time; the reservation is made in it.
         job: the job.
-        now: the present.
+        now: the present time.
         free: how many processors are free now.
-        wanted: the largest size at which the job starts now.
+        wanted: returns the largest size at which a job may start now.
         after: the earliest time allowed.
 
     Returns:
-        The start (inf if not known) and the size.
+        The start (infinity if it is not known), and the number of processors.
     """
     start, size = now, 0
     if after <= now and not job.sizes.fixed:

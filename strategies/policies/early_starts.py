@@ -47,9 +47,17 @@ def _exchange(
     ready: ProcessorMap,
     free: ProcessorMap,
 ) -> ProcessorMap:
-    """Return the processors on which a job starts; none if there are too few.
+    """Return the processors on which a job with reservations starts; none if there are too few.
 
-    The reservations of the lenders are changed if the job starts.
+    It may take processors that are reserved for other jobs, and gives them processors of its own
+    reservation in exchange, which are not free yet.
+
+    Args:
+        job: the job.
+        lenders: the jobs from whose reservations it may take processors, first to last.
+        reserved: the reserved processors of all jobs. It is changed if the job starts.
+        ready: the reserved processors that are certainly free.
+        free: the free processors that are not reserved.
     """
     own = reserved[job] & ready
     left = reserved[job] & ~own

@@ -75,7 +75,7 @@ class Profile:
 
         Args:
             processors: how many processors are needed.
-            seconds: for how long; may be infinite.
+            seconds: for how many seconds they are needed; may be infinite.
             after: the earliest time allowed.
         """
         times, free = self._times, self._free

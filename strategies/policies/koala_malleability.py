@@ -44,7 +44,7 @@ def by_start(jobs: Iterable[RunningJob]) -> list[RunningJob]:
 
 @dataclass(slots=True)
 class Growth:
-    """A planned round of growth: the sizes that jobs would have."""
+    """A planned round of growth: the processors left to share out, and the size of each job."""
 
     #: How many processors are left.
     left: int
@@ -73,7 +73,7 @@ class Growth:
 
 @dataclass(slots=True)
 class Shrinking:
-    """A planned round of shrinking: the sizes that jobs would have."""
+    """A planned round of shrinking: how much is missing, and the size that each job would have."""
 
     #: How many processors are still missing; below 0 if jobs gave more than was needed.
     missing: int

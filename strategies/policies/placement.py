@@ -271,7 +271,13 @@ class Placer:
     def _fitting(
         self, needs: NodeNeeds | None, free: ProcessorMap, coming: ProcessorMap
     ) -> tuple[ProcessorMap, ProcessorMap]:
-        """Return the free and the coming processors that a job can have, all at the same time."""
+        """Return the free and the coming processors that a job can have, all at the same time.
+
+        Args:
+            needs: what the job needs of its nodes.
+            free: processors that are free now.
+            coming: processors that donors will give.
+        """
         if self.room is None or needs is None:
             return free, coming
         return self.room.fitting_both(needs, free, self._donated(coming))
@@ -289,7 +295,14 @@ class Placer:
         return self._clusters
 
     def _within(self, size: int, coming: ProcessorMap, cluster: str | None) -> ProcessorMap:
-        """Return the processors among which a start may choose."""
+        """Return the processors among which a start may choose, by the placement rule.
+
+        Args:
+            size: the wanted size; under ``worst-fit``, coming processors count only if the free
+                ones of a cluster are fewer than this.
+            coming: processors that donors will give.
+            cluster: the cluster in which the job must start; None to follow the rule.
+        """
         if cluster is not None:
             return self._parts().get(cluster, NONE)
         if self._rule == "first-fit":

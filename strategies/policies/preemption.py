@@ -65,7 +65,7 @@ class Preemption:
         Args:
             queue: the waiting jobs in order.
             view: the cluster.
-            wanted: the largest size at which a job starts.
+            wanted: returns the largest size at which a job may start.
         """
         if view.room is not None:
             return self._decide_on_nodes(queue, view, wanted)
