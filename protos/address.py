@@ -70,7 +70,7 @@ def parse_address(text: str) -> Address:
 
 @contextmanager
 def dial_target(text: str) -> Iterator[str]:
-    """Within this context, give the gRPC target of an address, after checking the address.
+    """Within this context, yield the gRPC target of an address that has been checked.
 
     Raises:
         ValueError: the text is not an address.
@@ -110,7 +110,7 @@ def prepare_socket(address: UnixAddress) -> tuple[int, str]:
 
 
 def local_address(servers: Sequence[str]) -> str:
-    """Return the address of this host that its servers see; empty if no route leads to them.
+    """Return the address of this host on the route to the servers; empty if there is no route.
 
     Nothing is sent: connecting a UDP socket only chooses the route.
     """

@@ -108,13 +108,18 @@ class ServerHandshake:
 
 
 def subject_of(metadata: Metadata) -> str:
-    """Return the subject that a client names; empty if it opens no handshake."""
+    """Return the subject that a client names when it opens a handshake; empty if it opens none."""
     found = next((value for key, value in metadata or () if key == SUBJECT), "")
     return found if isinstance(found, str) and _bytes(metadata, NONCE) else ""
 
 
 def begin(metadata: Metadata, key: bytes) -> ServerHandshake:
-    """Begin the server's side with the key of the subject that the client has named."""
+    """Begin the server's side of a handshake.
+
+    Args:
+        metadata: the metadata with which the client opened the stream.
+        key: the key of the subject that the client has named.
+    """
     nonce = secrets.token_bytes(NONCE_BYTES)
     return ServerHandshake(key, subject_of(metadata), _bytes(metadata, NONCE), nonce)
 

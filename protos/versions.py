@@ -52,7 +52,13 @@ def mismatch(what: str, protocol: int, oldest_reader: int, oldest: int | None = 
 
 
 def peer_mismatch(who: str, protocol: int, oldest_reader: int) -> str:
-    """Return why this version and a peer cannot understand each other; empty if they can."""
+    """Return why this version and a peer cannot understand each other; empty if they can.
+
+    Args:
+        who: names the peer, for the text.
+        protocol: the protocol of the peer.
+        oldest_reader: the oldest protocol whose programs can read what the peer sends.
+    """
     return mismatch(who, protocol, oldest_reader, max(OLDEST_READABLE, OLDEST_READER))
 
 

@@ -38,8 +38,8 @@ class Journal:
     """Sends records to the journal.
 
     Args:
-        fields: that each record has, by their names in upper case.
-        path: of the journal's socket.
+        fields: the fields that each record has, by their names in upper case.
+        path: the path of the journal's socket.
     """
 
     def __init__(self, fields: Mapping[str, str], path: str = SOCKET) -> None:

@@ -122,7 +122,7 @@ class PeerTable:
         """Within this context, count a connection of a user.
 
         Args:
-            uid: of the user.
+            uid: the user id of the user.
             is_remote: whether a login agent passes its requests on.
 
         Raises:

@@ -63,7 +63,7 @@ def private_socket(
     has at most 107 bytes.
 
     Args:
-        path: of the socket.
+        path: the path of the socket.
         shared: whether other accounts may use it.
         owners: as for `open_private`.
 
@@ -87,7 +87,7 @@ def open_private_file(path: str | os.PathLike[str], flags: int, *, shared: bool 
     """Open a file that no other account can change, in a directory that none can change.
 
     Args:
-        path: of the file. A link is not followed.
+        path: the path of the file. A link is not followed.
         flags: how to open it, such as ``os.O_RDONLY``; a new file gets mode 0600.
         shared: whether other accounts may read it, and enter its directory.
 
@@ -125,6 +125,11 @@ def open_private_file(path: str | os.PathLike[str], flags: int, *, shared: bool 
 def read_private(path: str | os.PathLike[str], *, max_bytes: int, shared: bool = False) -> bytes:
     """Return the content of a file that no other account can change.
 
+    Args:
+        path: the path of the file.
+        max_bytes: the largest size that is accepted.
+        shared: whether other accounts may read the file, and enter its directory.
+
     Raises:
         UntrustedPathError: as `open_private_file`, or the file is larger than ``max_bytes``.
         OSError: it cannot be read.
@@ -142,7 +147,17 @@ def _check(
     forbidden: int,
     owners: Collection[int] | None = None,
 ) -> None:
-    """Check that no other account owns a file or may use it; root may own it."""
+    """Check that no other account owns a file or may use it; root may own it.
+
+    Args:
+        path: the path of the file, for errors.
+        found: its owner and mode.
+        forbidden: the bits that its mode must not have.
+        owners: user ids of which one must own it; None for this account and root.
+
+    Raises:
+        UntrustedPathError: the owner or the mode is another one.
+    """
     if found.st_uid not in ((os.geteuid(), 0) if owners is None else owners):
         raise UntrustedPathError(
             f"{path} belongs to the user with id {found.st_uid}: it is not used; remove it, "

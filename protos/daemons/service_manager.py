@@ -19,8 +19,8 @@ class ServiceManager:
     """Sends messages to the service manager that started this process, if there is one.
 
     Args:
-        address: of the manager's socket; an ``@`` at its start means an abstract one. Empty if
-            there is no manager.
+        address: the address of the manager's socket; an ``@`` at its start means an abstract one.
+            Empty if there is no manager.
         watchdog_s: the manager restarts the daemon if `alive` was not called for so many seconds;
             0 if it does not.
     """

@@ -58,7 +58,7 @@ def listen(path: Path, mode: int = 0o600) -> socket.socket:
     killed; a lock excludes a daemon that still runs.
 
     Args:
-        path: of the socket.
+        path: the path of the socket.
         mode: who may connect: 0600 for this account, 0666 for all users.
     """
     draft = path.with_name(f"{path.name}.new")

@@ -135,10 +135,10 @@ class AdmittedNodes:
         The earlier ones stay until `confirm`, because the answer to the node may get lost.
 
         Args:
-            name: of the node.
+            name: the name of the node.
             certificate: the new one.
             replaces: the serial number of the one with which the node asked.
-            now: in seconds since the epoch.
+            now: the present time, in seconds since the epoch.
 
         Raises:
             CertificateError: the node is not admitted with the certificate that is replaced.

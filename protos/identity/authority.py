@@ -57,7 +57,7 @@ def create_root(cluster: str, *, now: float) -> Authority:
 
     Args:
         cluster: the cluster's name.
-        now: in seconds since the epoch.
+        now: the present time, in seconds since the epoch.
     """
     check_name("cluster", cluster)
     key = keys.create_certificate_key()
@@ -100,11 +100,11 @@ def issue(
 
     Args:
         issuer: the issuing authority.
-        request: in PEM form, signed with the key that it names.
-        identity: whose certificate it becomes.
-        now: in seconds since the epoch.
+        request: the signing request in PEM form, signed with the key that it names.
+        identity: the identity that the certificate names.
+        now: the present time, in seconds since the epoch.
         lifetime_s: how long it is valid; the longest for its role if not given.
-        addresses: of a server, in addition to `SERVER_DNS_NAME`.
+        addresses: the addresses of a server, in addition to `SERVER_DNS_NAME`.
 
     Returns:
         The certificate and that of the issuer.

@@ -142,7 +142,7 @@ def verify_chain(
     Args:
         chain: the certificate, then those of the authorities between it and a root.
         roots: the bundle of trusted roots.
-        now: in seconds since the epoch.
+        now: the present time, in seconds since the epoch.
 
     Raises:
         CertificateTimeError: one of the certificates is not valid at this time.

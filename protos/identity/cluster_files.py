@@ -96,7 +96,7 @@ def create_identity(
         directory: the directory to create for them; it must not exist.
         cluster: the cluster's name.
         addresses: DNS names and IP addresses of the server.
-        now: in seconds since the epoch.
+        now: the present time, in seconds since the epoch.
 
     Raises:
         StoredIdentityError: there is an identity or another file, another creation is running, or
@@ -141,8 +141,8 @@ def parse_identity(directory: Path, contents: Mapping[str, bytes]) -> ClusterIde
     """Return the public part of an identity, and check that its parts belong together.
 
     Args:
-        directory: from which the contents are; messages name it.
-        contents: of the files, by name.
+        directory: the directory from which the contents come; messages name it.
+        contents: the contents of the files, by name.
 
     Raises:
         StoredIdentityError: a file is missing or damaged.
@@ -200,8 +200,8 @@ def parse_issuer(directory: Path, contents: Mapping[str, bytes]) -> Authority:
     """Return the authority with which the server issues certificates.
 
     Args:
-        directory: from which the contents are; messages name it.
-        contents: of the files, by name.
+        directory: the directory from which the contents come; messages name it.
+        contents: the contents of the files, by name.
 
     Raises:
         StoredIdentityError: a file is missing or damaged.

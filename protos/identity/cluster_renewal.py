@@ -70,9 +70,9 @@ def renew(
     Certificates of nodes stay valid: the root is the same.
 
     Args:
-        directory: of the cluster's identity.
-        now: in seconds since the epoch.
-        addresses: of the server, in addition to those in its certificate.
+        directory: the directory of the cluster's identity.
+        now: the present time, in seconds since the epoch.
+        addresses: addresses of the server, in addition to those in its certificate.
         removed: addresses that the new certificate does not have.
         replaces_addresses: leave out all addresses of the certificate that are not given.
         root_key: a file with the key of the root, if it is not in the directory.
@@ -144,9 +144,9 @@ def finish_roll_over(
     """Give the server a certificate under the new root, and drop the old root.
 
     Args:
-        directory: of the cluster's identity.
-        nodes: that the cluster has admitted.
-        now: in seconds since the epoch.
+        directory: the directory of the cluster's identity.
+        nodes: the nodes that the cluster has admitted.
+        now: the present time, in seconds since the epoch.
 
     Raises:
         CertificateError: no root is being replaced, or a node still has a certificate under the old

@@ -173,7 +173,7 @@ def load_node_identity(directory: Path, *, role: Role | None = Role.NODE) -> Nod
     Whether the certificate is valid now is not checked: see `NodeIdentity.check_time`.
 
     Args:
-        directory: of the files.
+        directory: the directory of the files.
         role: the role that the identity must have, because a login agent stores its identity in
             the same form; None for any role.
 
@@ -198,11 +198,11 @@ def replace_certificate(
     """Replace key, certificate and trusted roots of this node together, and return the result.
 
     Args:
-        directory: of the node's identity.
+        directory: the directory of the node's identity.
         key: the private key of the new certificate, in PEM form; it may be the old one.
         chain: the new certificate, then that of the issuing authority.
         roots: the roots that the node trusts from now on.
-        now: in seconds since the epoch.
+        now: the present time, in seconds since the epoch.
 
     Raises:
         CertificateError: the new certificate is not one of these roots, or has another name.

@@ -74,7 +74,7 @@ def drop_root(
         bundle: the roots that are trusted now.
         old: the fingerprint of the root to drop.
         in_use: the chains of all members, each of which must be valid without the old root.
-        now: in seconds since the epoch.
+        now: the present time, in seconds since the epoch.
 
     Raises:
         CertificateError: the bundle has no such root or no other one, or a chain needs it.

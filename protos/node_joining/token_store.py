@@ -82,6 +82,15 @@ class TokenStore:
 
         Earlier tokens of the same node or login agent cannot be used any more.
 
+        Args:
+            node: the name of the node.
+            max_slots: the most slots that the node may offer; None for any number.
+            lifetime_s: for how many seconds the token can be used.
+            fingerprints: those of the roots of the cluster, by which the node checks the server.
+            address: where the node reaches the server, as HOST:PORT.
+            now: the present time, in seconds since the epoch.
+            role: whether the host becomes a node or a login agent.
+
         Raises:
             IdentityNameError: the name of the node is not usable.
             JoinTokenError: another value is not usable.
@@ -121,10 +130,10 @@ class TokenStore:
         redeem the token again, with the same key.
 
         Args:
-            token_id: as in the token.
-            secret: as in the token.
+            token_id: the id in the token.
+            secret: the secret in the token.
             key: a fingerprint of the node's key.
-            now: in seconds since the epoch.
+            now: the present time, in seconds since the epoch.
 
         Raises:
             JoinTokenError: there is no such token, or it was used for another key, or has expired.
@@ -166,7 +175,7 @@ class TokenStore:
 
         Args:
             which: the id of a token, or the name of a node.
-            now: in seconds since the epoch.
+            now: the present time, in seconds since the epoch.
 
         Raises:
             JoinTokenError: there is no such token.

@@ -130,8 +130,8 @@ def verify(  # what the node knows, by name
         key: the server's public key.
         cluster: the cluster of this node.
         node: the name of this node.
-        now: in seconds since the epoch.
-        min_generation: of the server; orders of earlier generations are refused.
+        now: the present time, in seconds since the epoch.
+        min_generation: the lowest generation of the server whose orders are accepted.
         allowed_system_users: users below `MIN_USER_ID`, such as root, whose jobs may run here.
 
     Raises:

@@ -41,9 +41,9 @@ class NonceWindow:
         """Record on the disk that a nonce is used.
 
         Args:
-            nonce: of a verified order.
+            nonce: the nonce of a verified order.
             keep_until: when nobody accepts the order any more, in seconds since the epoch.
-            now: in seconds since the epoch.
+            now: the present time, in seconds since the epoch.
 
         Raises:
             ReplayedOrderError: it was used before, or is so old that it may have been.

@@ -136,8 +136,8 @@ class SignedOrder:
         Args:
             cluster: the cluster of the node.
             node: its name.
-            now: in seconds since the epoch.
-            min_generation: of the server; orders of earlier generations are refused.
+            now: the present time, in seconds since the epoch.
+            min_generation: the lowest generation of the server whose orders are accepted.
             allowed_system_users: users below `MIN_USER_ID`, such as root, who may have jobs here.
 
         Raises:
@@ -197,7 +197,7 @@ def verify_signature(signed: bytes, key: Ed25519PublicKey, error: type[SignedOrd
     Args:
         signed: what `sign` returned.
         key: the server's public key.
-        error: of the kind of order that is expected.
+        error: the error class of the kind of order that is expected.
 
     Raises:
         SignedOrderError: they have a wrong length, or the server has not signed them.
@@ -218,6 +218,12 @@ def verify_signature(signed: bytes, key: Ed25519PublicKey, error: type[SignedOrd
 def check_head(text: bytes, prefix: bytes, version: int, error: type[SignedOrderError]) -> int:
     """Check the kind and the version of an order; return where its first field begins.
 
+    Args:
+        text: the bytes of the order.
+        prefix: the bytes with which all orders of the expected kind begin.
+        version: the expected version.
+        error: the error class of this kind of order.
+
     Raises:
         SignedOrderError: it is of another kind or version.
     """
@@ -236,7 +242,7 @@ def check_head(text: bytes, prefix: bytes, version: int, error: type[SignedOrder
 
 
 def make_head(prefix: bytes, version: int) -> bytes:
-    """Return the bytes with which orders of a kind and version begin."""
+    """Return the first bytes of an order: ``prefix``, which names its kind, and the version."""
     return b"%b%d\0" % (prefix, version)
 
 
