@@ -188,7 +188,11 @@ def _unwritable(name: str, path: str, error: OSError) -> str:
 
 
 def _require_matplotlib(options: Namespace) -> None:
-    """Check before the simulation that pictures can be drawn, if there are any."""
+    """Check, before the simulation, that matplotlib is installed if pictures were requested.
+
+    Raises:
+        SettingsError: it is missing; the message names the option and the remedy.
+    """
     from pliant.simulator.pictures.figure import can_draw
 
     for name in _PICTURES:
@@ -199,7 +203,11 @@ def _require_matplotlib(options: Namespace) -> None:
 
 
 def _refuse_files_of_one(options: Namespace) -> None:
-    """Refuse a history and pictures of one run, because several strategies are simulated."""
+    """Refuse a history or a picture of a single run if several strategies are simulated.
+
+    Raises:
+        SettingsError: such a file was requested; the message names the option.
+    """
     for name in ("events_out", "gantt", "utilization", "queue", "sizes_over_time"):
         if getattr(options, name) is not None:
             raise SettingsError(

@@ -21,7 +21,7 @@ Runs = Mapping[int, Sequence[Mapping[str, float]]]
 
 @dataclass(frozen=True, slots=True)
 class Peaked:
-    """Where a metric is highest along an axis, by the means of the runs."""
+    """The maximum of a metric along an axis in our runs, for a maximum that the paper claims."""
 
     peak: Peak
     #: The values of the other axes, as a text.
@@ -30,13 +30,13 @@ class Peaked:
 
     @property
     def holds(self) -> bool:
-        """Whether the highest value is at one of the claimed values of the axis."""
+        """Whether the highest value is at one of the values of the axis that the paper names."""
         return self.highest_at in self.peak.at
 
 
 @dataclass(frozen=True, slots=True)
 class Subtracted:
-    """A printed difference, and the same difference in our runs."""
+    """A difference that the paper prints, and the same difference in our runs."""
 
     difference: Difference
     #: The value of the axis.
@@ -49,7 +49,7 @@ class Subtracted:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A printed value for a place on a curve, and the value of our curve there."""
+    """A value that the paper gives for a point of a curve, and the value of our curve there."""
 
     interpolation: Interpolation
     #: The value of the axis that names the curves.
@@ -60,7 +60,7 @@ class Read:
 
 
 def peaks(experiment: Experiment, runs: Runs) -> list[Peaked]:
-    """Return where each claimed maximum lies in our runs."""
+    """Return the maximum in our runs for each maximum that the paper claims."""
     found = []
     for peak in experiment.peaks:
         source = experiment.metric(peak.metric).source
@@ -71,7 +71,10 @@ def peaks(experiment: Experiment, runs: Runs) -> list[Peaked]:
 
 
 def subtract(experiment: Experiment, runs: Runs) -> list[Subtracted]:
-    """Return each printed difference with ours; ours are between runs with the same seed."""
+    """Return each difference that the paper prints, together with the same difference in our runs.
+
+    Our difference is taken between runs with the same seed.
+    """
     found = []
     for difference in experiment.differences:
         source = experiment.metric(difference.metric).source
@@ -93,7 +96,7 @@ def subtract(experiment: Experiment, runs: Runs) -> list[Subtracted]:
 
 
 def _differ(difference: Difference, of: float | None, than: float | None) -> float:
-    """Return a difference in points or percent; positive if it points the way the claim says."""
+    """Return ``of - than`` in points or percent; positive if the sign is the claimed one."""
     assert of is not None
     assert than is not None
     scale = than if difference.relative else 1.0
@@ -101,7 +104,10 @@ def _differ(difference: Difference, of: float | None, than: float | None) -> flo
 
 
 def interpolate(experiment: Experiment, runs: Runs) -> list[Read]:
-    """Return each printed value on a curve with ours, computed for each seed."""
+    """Return each value that the paper gives for a point of a curve, with the value of our curve.
+
+    Our value is interpolated for each seed. It is None if fewer than two seeds have one.
+    """
     found = []
     for each in experiment.interpolations:
         metric, other = (experiment.metric(name).source for name in (each.metric, each.other))

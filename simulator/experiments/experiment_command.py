@@ -22,7 +22,7 @@ INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run published experiments and compare the results with the printed values."""
+    """Run published experiments, and compare the results with the values in the papers."""
     options = _parser().parse_args(argv)
     try:
         return int(options.act(options))

@@ -18,6 +18,10 @@ def theory_value(value: float | str, spec: Mapping[str, Any]) -> float | None:
     """Return a number unchanged; for the name of a formula, its value for a run.
 
     The result is None if the formula does not hold for the run.
+
+    Args:
+        value: a number, or the name of a formula.
+        spec: the definition of the run, which has the parameters of the formula.
     """
     if not isinstance(value, str):
         return float(value)

@@ -1,4 +1,4 @@
-"""From runs to results: a line for each cell, and what holds across the cells."""
+"""Turn the runs of an experiment into results: a line for each cell, and comparisons of cells."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -96,8 +96,8 @@ class ExperimentOutcome:
     def verdict(self) -> str:
         """The verdict on the experiment as a whole, in a word or two.
 
-        The verdict is "reproduced" if at least nine of ten judged values agree with print or theory
-        and all claims hold, and "same shape" if at least nine of ten claims hold.
+        The verdict is "reproduced" if at least nine of ten judged values agree with the paper or
+        with theory and all claims hold, and "same shape" if at least nine of ten claims hold.
         """
         counts = self.counts()
         judged = sum(counts.values())
@@ -117,7 +117,7 @@ class ExperimentOutcome:
 def conclude(
     experiment: Experiment, measured: Measured, scale: Scale = FULL_SIZE
 ) -> ExperimentOutcome:
-    """Compare the runs of an experiment with what was printed and claimed.
+    """Compare the runs of an experiment with the values that its paper prints and with its claims.
 
     Args:
         experiment: the experiment.

@@ -1,4 +1,4 @@
-"""Judge measured values by their confidence intervals: against printed values, and theory."""
+"""Judge measured values by their confidence intervals: against values of papers, and theory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -141,7 +141,7 @@ def parse_answers(text: str) -> AnswerModel:
 
 
 def agreed_size(model: AnswerModel, template: Template, now: int, sizes: Sizes, rng: Random) -> int:
-    """Return the size to which a model agrees; to a final offer, ``countering`` agrees."""
+    """Return the size to which a model agrees; ``countering`` accepts every final offer."""
     offered = int(template.items[0].sizes)
     if template.verb is Verb.FINAL and isinstance(model, Countering):
         return offered

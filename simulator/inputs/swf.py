@@ -86,8 +86,8 @@ def read_swf(
 
     Args:
         path: the file; its first bytes show whether it is compressed.
-        processors: of the machine; None for the number in the head of the file (MaxProcs or
-            MaxNodes).
+        processors: the number of processors of the machine; None for the number in the head of the
+            file (MaxProcs or MaxNodes).
         jobs: how many jobs to use, the first ones; None for all.
         memory: whether the jobs need the memory that they request.
 

@@ -42,11 +42,23 @@ class GridState:
         return self.events.now
 
     def later(self, delay: float, action: Callable[[], None], kind: int = OTHER) -> None:
-        """Call a function after a delay, in simulated seconds."""
+        """Call a function after a delay, in simulated seconds.
+
+        Args:
+            delay: the delay.
+            action: the function.
+            kind: orders calls at the same time; the lowest goes first.
+        """
         self.at(self.events.now + delay, action, kind)
 
     def at(self, time: float, action: Callable[[], None], kind: int = OTHER) -> None:
-        """Call a function at a simulated time, given in seconds."""
+        """Call a function at a simulated time, given in seconds.
+
+        Args:
+            time: the time.
+            action: the function.
+            kind: orders calls at the same time; the lowest goes first.
+        """
         self.events.schedule(time, _call, action, kind)
 
     def stub_time(self, run: GridRun, seconds: float) -> float:

@@ -35,6 +35,12 @@ class EventQueue:
 
         An entry cannot be removed. ``make`` returns no events if its entry no longer applies.
 
+        Args:
+            at: the simulated time of the call, in seconds.
+            make: the function to call.
+            argument: its argument.
+            kind: orders entries of the same time; the lowest goes first.
+
         Raises:
             ValueError: ``at`` is not a time, or is before the entry that is being handled. The
                 clock would have to run backwards.

@@ -67,7 +67,7 @@ class EvolvingRun(Run):
         return self.time_of(self.work_left - self._later[self.place])
 
     def resume_from(self, earlier: Run, restart_s: float) -> None:
-        """Continue in the phase that the earlier run had reached."""
+        """Continue in the phase that the earlier run had reached, after ``restart_s`` seconds."""
         super().resume_from(earlier, restart_s)
         if isinstance(earlier, EvolvingRun):
             self.place, self.asked = earlier.place, earlier.asked
@@ -165,7 +165,13 @@ class Phases:
 
 
 def bounded(run: Run, offered: int, agreed: int) -> int:
-    """Return the size ``agreed``, limited to what the present phase of an evolving job can use."""
+    """Return the size ``agreed``, limited to what the present phase of an evolving job can use.
+
+    Args:
+        run: the run of the job; for a job without phases the size is not limited.
+        offered: the size that the server offers, which tells growth from shrinking.
+        agreed: the size to which the job would agree.
+    """
     if not isinstance(run, EvolvingRun):
         return agreed
     now, phase = len(run.ranks), run.phase

@@ -172,7 +172,14 @@ class Run:
 
 
 def next_safe_point(start: float, now: float, interval: float) -> float:
-    """Return the first safe point at or after ``now``; there is one every ``interval`` seconds."""
+    """Return the first safe point at or after ``now``.
+
+    Args:
+        start: the time of the first safe point.
+        now: the present time.
+        interval: the time between two safe points; 0 if the program is at a safe point all the
+            time.
+    """
     if interval <= 0:
         return now
     passed = (now - start) // interval

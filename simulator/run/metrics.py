@@ -130,7 +130,8 @@ class Metrics:
         """Return all metrics.
 
         Args:
-            memory: the strategy's memory, for the times under each of dynP's orders.
+            memory: the strategy's memory, from which the share of time under each of dynP's queue
+                orders is computed.
         """
         ran = sorted(self._turnarounds)
         span = max(0.0, self._last - (self._first or 0.0)) if ran else 0.0
@@ -170,7 +171,12 @@ class Metrics:
 
 
 def quantile(ascending: list[float], part: float) -> float:
-    """Return a quantile, interpolated linearly between two values; 0 if there are no values."""
+    """Return a quantile, interpolated linearly between two values; 0 if there are no values.
+
+    Args:
+        ascending: the values in ascending order.
+        part: the part of the values that are below the quantile, from 0 to 1.
+    """
     if not ascending:
         return 0.0
     place = part * (len(ascending) - 1)

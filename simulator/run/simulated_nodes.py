@@ -35,7 +35,12 @@ class SimulatedNodes:
         return dict.fromkeys([self._node_of[processor] for processor in processors])
 
     def exits(self, processors: Sequence[int], *, killed: bool = False) -> tuple[Exit, ...]:
-        """Return the exits of the processes on these processors; failed nodes report none."""
+        """Return the exits of the processes on these processors; failed nodes report none.
+
+        Args:
+            processors: the processors.
+            killed: whether the processes were killed by a signal; otherwise they end with code 0.
+        """
         exits = self._ended if killed else self._clean
         if not self.down:
             return tuple([exits[processor] for processor in processors])
@@ -47,7 +52,14 @@ class SimulatedNodes:
 
 
 def _nodes(clusters: Sequence[Cluster], node_size: int) -> Iterator[NodeRegistered]:
-    """Yield the nodes. If a cluster has one node, the node has its name; else they are numbered."""
+    """Yield the nodes of clusters as registrations.
+
+    If a cluster has one node, the node has its name; else the nodes are numbered.
+
+    Args:
+        clusters: the clusters.
+        node_size: the number of processors of each node; 0 for one node for each cluster.
+    """
     for cluster in clusters:
         size = node_size or cluster.processors
         firsts = range(0, cluster.processors, size)

@@ -72,10 +72,10 @@ class JobRun:
         return self.left > self.full_at + TINY_S
 
     def compute(self, work: float) -> None:
-        """Take processor time from what is left.
+        """Subtract processor time from what the job still needs, and adapt its memory demand.
 
         Args:
-            work: processor time on a node of speed 1, in seconds.
+            work: the processor time on a node of speed 1, in seconds.
         """
         left = self.left
         self.left = now_left = left - work

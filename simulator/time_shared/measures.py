@@ -189,7 +189,7 @@ class Measures:
 
 
 def _queue_bound(visits: Sequence[_Visit]) -> float:
-    """Return the bound of section 5 on the waiting of jobs on a reserved node.
+    """Return the bound of Chen et al. (section 5) on the total waiting of jobs on a reserved node.
 
     The paper adds for job j, in order of arrival, the time from the arrival of the next job to the
     end of job j, once for each later job.

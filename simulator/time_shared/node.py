@@ -93,7 +93,7 @@ class SharedNode:
         self.faults = self._faults_before + self._fault_rate * elapsed
 
     def _settle(self) -> None:
-        """Give each job its part of the present phase until now."""
+        """Credit each job with its computing, paging and waiting since the phase began."""
         step = self.now - self._since
         if step <= 0:
             return

@@ -54,7 +54,12 @@ def progress(paging: Sequence[float], efficiency: float, *, overlap: bool = True
 
 
 def _fill(paging: Sequence[float], efficiency: float) -> list[float]:
-    """Raise the rates of all jobs together, and fix each job when it meets a limit."""
+    """Raise the rates of all jobs together, and fix each job when it meets a limit.
+
+    Args:
+        paging: the paging time of each job, per second of its processor time.
+        efficiency: the part of the processor time that context switches leave.
+    """
     rates = [0.0] * len(paging)
     processor, disk = efficiency, 1.0
     # Jobs that page most have the lowest limit of their own.

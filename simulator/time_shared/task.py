@@ -61,6 +61,12 @@ def read_shared_task(spec: Mapping[str, Any]) -> tuple[ChenWorkload, TimeSharedS
 def _made(kind: Any, place: str, given: Mapping[str, Any], **others: object) -> Any:
     """Return an object of a dataclass, made from a mapping of its fields.
 
+    Args:
+        kind: the dataclass.
+        place: the position of the mapping in the definition, for errors.
+        given: values from the definition, by field.
+        others: further fields, which are not checked.
+
     Raises:
         SettingsError: a key is not known, or a value has another type.
     """

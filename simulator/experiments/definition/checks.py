@@ -88,6 +88,11 @@ def line_of(root: Any, place: Place) -> int:
 def mapping(place: Place, tree: object, known: Mapping[str, type]) -> Tree:
     """Check that a value is a mapping with known keys and values of the right types; return it.
 
+    Args:
+        place: the position of the value in the definition, for errors.
+        tree: the value to check.
+        known: the type of the value of each key that is allowed.
+
     Raises:
         InvalidError: a key is not known, or a value has another type.
     """

@@ -1,4 +1,4 @@
-"""Definitions of experiments: what is run, what was printed, and what is claimed.
+"""Definitions of experiments: what is run, which values the paper prints, and what it claims.
 
 An experiment is a product of axes. Each combination of values is a cell, which is run with several
 seeds. ``reading.py`` makes these classes from the YAML files of ``examples/experiments``, whose
@@ -93,7 +93,7 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A printed row of differences: the cells ``of`` less the cells ``than``.
+    """Differences that the paper prints: the cells ``of`` minus the cells ``than``.
 
     There is one difference for each value of ``axis``.
     """
@@ -112,7 +112,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Interpolation:
-    """Printed values of ``metric``, each read from a curve where ``other`` has the value ``value``.
+    """Values of ``metric`` that the paper gives for the points where ``other`` equals ``value``.
 
     The points of a curve are the cells along one axis; there is a curve for each value of ``axis``.
     """
@@ -243,5 +243,5 @@ def is_list(value: object) -> bool:
 
 
 def name_of(setup: Tree) -> str:
-    """Return values of axes as a text; a single variant appears with its name only."""
+    """Return values of axes as a text, such as ``load 0.5, jobs 100``."""
     return ", ".join(f"{axis} {value}" for axis, value in setup.items())

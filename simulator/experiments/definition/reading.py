@@ -238,7 +238,12 @@ class _Runs:
                 )
 
     def _spec(self, setup: Tree, rows: list[Tree], variant: str) -> dict[str, Any]:
-        """Return the definition of a cell's run, in which later layers override earlier ones."""
+        """Return the definition of a cell's run.
+
+        It is merged from four sources, of which later ones override earlier ones: the definition
+        that all cells share, the values of the axes, the matching entries of ``rows``, and the
+        variant.
+        """
         varied: dict[str, Any] = {}
         for axis, value in setup.items():
             if axis in self._paths:

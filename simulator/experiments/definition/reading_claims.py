@@ -141,7 +141,7 @@ def _peak(place: Place, entries: Tree, known: Known) -> Peak:
 
 
 def read_differences(trees: list[Any], known: Known) -> tuple[Difference, ...]:
-    """Read the entries of ``differences``: printed values that are differences of two runs."""
+    """Read the entries of ``differences``: values of the paper that are differences of two runs."""
     found = []
     for index, tree in enumerate(trees):
         place: Place = ("differences", index)
@@ -167,7 +167,7 @@ def _printed(place: Place, entries: Tree, axis: str, known: Known) -> dict[Any, 
 
 
 def read_interpolations(trees: list[Any], known: Known) -> tuple[Interpolation, ...]:
-    """Read the printed values for certain places on curves."""
+    """Read the entries of ``interpolations``: values that the paper gives for points of curves."""
     found = []
     for index, tree in enumerate(trees):
         place: Place = ("interpolations", index)

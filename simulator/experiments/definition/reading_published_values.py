@@ -1,4 +1,4 @@
-"""Read published tables and values of theory from the definition of an experiment."""
+"""Read the tables of the paper, and values of theory, from the definition of an experiment."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ _DOUBTFUL: Mapping[str, type] = {"at": list, "because": str}
 
 @dataclass(slots=True)
 class Expected:
-    """The printed values of one cell by metric, and why some of them are doubtful."""
+    """The values that the paper prints for one cell, by metric, and why some are doubtful."""
 
     values: dict[str, float] = field(default_factory=dict)
     doubtful: dict[str, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ Printed = dict[frozenset[tuple[str, Any]], Expected]
 
 
 def read_printed(tables: list[Any], axes: Mapping[str, list[Any]], metrics: list[str]) -> Printed:
-    """Read tables of printed values.
+    """Read the tables of values that the paper prints.
 
     Args:
         tables: the list ``printed`` of a definition.
@@ -73,7 +73,16 @@ def read_printed(tables: list[Any], axes: Mapping[str, list[Any]], metrics: list
 def _values(
     place: Place, table: Tree, known: Mapping[str, list[Any]]
 ) -> Iterator[tuple[Place, dict[str, Any], str, float]]:
-    """Yield (place, values of the axes, metric, value) of each printed value."""
+    """Yield each value of a table of the paper: (place, values of the axes, metric, value).
+
+    Args:
+        place: the position of the table in the definition, for errors.
+        table: one entry of ``printed``.
+        known: the valid values of each axis, and the known metrics.
+
+    Raises:
+        InvalidError: the table names an unknown axis, value or metric.
+    """
     fixed = {**free_mapping((*place, "where"), table.get("where"))}
     if METRIC in table:
         fixed[METRIC] = table[METRIC]
@@ -105,7 +114,7 @@ def _values(
 
 
 def _doubt(place: Place, table: Tree, setup: Tree, metric: str) -> str:
-    """Return why a printed value is doubtful; empty if it is not."""
+    """Return why a value that the paper prints is doubtful; empty if it is not."""
     for index, tree in enumerate(table.get("doubtful", [])):
         at = (*place, "doubtful", index)
         entry = mapping(at, tree, _DOUBTFUL)

@@ -1,4 +1,4 @@
-"""Plots of experiments: our values with their intervals, and the printed values on top."""
+"""Plots of experiments: our values with their intervals, and the values of the paper on top."""
 
 from collections.abc import Iterator
 from pathlib import Path

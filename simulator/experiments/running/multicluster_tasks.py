@@ -30,7 +30,7 @@ def run_multicluster(given: Mapping[str, Any], workload: Workload, seed: int) ->
     Args:
         given: the key ``multicluster`` of the run.
         workload: the jobs, each with one component.
-        seed: of local users and of latencies.
+        seed: the seed of local users and of latencies.
 
     Raises:
         ExperimentError: a key, or a name given as a value, is not known.

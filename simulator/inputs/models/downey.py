@@ -33,7 +33,7 @@ def downey(  # noqa: PLR0913 - the parameters of the model
     Args:
         jobs: the number of jobs.
         gap: mean seconds between two arrivals.
-        processors: of the machine.
+        processors: the number of processors of the machine.
         parallelism: range of the average parallelism A; limited to the size of the machine.
         work: range of the work, in seconds on one processor.
         sigma: the variance of parallelism is uniform between 0 and this.
@@ -41,7 +41,7 @@ def downey(  # noqa: PLR0913 - the parameters of the model
         malleable: percentage of the jobs that are malleable.
         flexibility: grammar of their sizes; empty for 1 to all processors.
         spread: how the malleable jobs are chosen (``even`` or ``random``).
-        seed: of all random numbers.
+        seed: the seed of all random numbers.
 
     Raises:
         WorkloadError: a parameter is invalid.
@@ -87,13 +87,13 @@ def ghafoor(  # noqa: PLR0913 - the parameters of the model
     Args:
         jobs: the number of jobs.
         gap: mean seconds between two arrivals of a Poisson process.
-        processors: of the machine.
+        processors: the number of processors of the machine.
         sizes: range of the processors that rigid jobs ask for.
         times: range of their run times there, in seconds.
         malleable: percentage of the jobs that are malleable; their work stays the same.
         flexibility: grammar of their sizes.
         spread: how the malleable jobs are chosen (``even`` or ``random``).
-        seed: of all random numbers.
+        seed: the seed of all random numbers.
 
     Raises:
         WorkloadError: a parameter is invalid.

@@ -38,10 +38,10 @@ def koala(
         jobs: the number of jobs.
         gap: seconds between two submissions: 120 for Wm and Wmr, 30 for W'm and W'mr.
         rigid: the part of jobs with 2 processors, from 0 (Wm, W'm) to 1; 0.5 for Wmr and W'mr.
-        processors: of the machine.
+        processors: the number of processors of the machine.
         ft_best: the processors on which FT takes its best time; more do not help.
         gadget_best: the processors on which GADGET-2 takes its best time.
-        seed: of all random numbers.
+        seed: the seed of all random numbers.
 
     Raises:
         WorkloadError: a parameter is invalid.

@@ -37,7 +37,7 @@ def kumar(  # noqa: PLR0913 - the parameters of the model
     Args:
         jobs: the number of jobs.
         gap: mean seconds between two arrivals.
-        processors: of the machine.
+        processors: the number of processors of the machine.
         base_time: mean run time of a job on all processors, in seconds.
         speedup: ``linear``, ``benchmark`` (Table 4.1), or any speedup model.
         minpe: range of the smallest size of an adaptive job (its largest size is the machine), and
@@ -49,7 +49,7 @@ def kumar(  # noqa: PLR0913 - the parameters of the model
         soft: the part of the deadline within which a job earns its full profit.
         streams: with ``shared``, one random number determines a gap and the work of the next job.
             The paper does not say so, but its printed response times follow from it.
-        seed: of all random numbers.
+        seed: the seed of all random numbers.
 
     Raises:
         WorkloadError: a parameter is invalid.

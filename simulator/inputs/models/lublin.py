@@ -83,11 +83,11 @@ def lublin(
 
     Args:
         jobs: the number of jobs.
-        processors: of the machine.
+        processors: the number of processors of the machine.
         kind: the type of jobs; ``both`` mixes batch and interactive jobs, whose users are named
             ``batch`` and ``interactive``.
         start_hour: the hour of the day at time 0.
-        seed: of all random numbers.
+        seed: the seed of all random numbers.
 
     Raises:
         WorkloadError: a parameter is invalid.

@@ -35,12 +35,13 @@ def streit(  # noqa: PLR0913 - the parameters of the model
     Args:
         jobs: the number of jobs.
         gap: mean seconds between two arrivals.
-        processors: of the machine.
+        processors: the number of processors of the machine.
         mean_size: mean processors of a job.
         mean_time: mean run time, in seconds.
         mean_estimate: mean of the users' estimates, in seconds; no job runs longer than it.
-        correlation: of sizes and estimates, -1 to 1, as that of the normal variables behind them.
-        seed: of all random numbers.
+        correlation: the correlation of sizes and estimates, from -1 to 1, as that of the normal
+            variables behind them.
+        seed: the seed of all random numbers.
 
     Raises:
         WorkloadError: a parameter is invalid.
