@@ -13,9 +13,9 @@ def make_page(name: str, parser: argparse.ArgumentParser, version: str, summary:
     """Return the manual page of a command.
 
     Args:
-        name: of the page, such as ``pliant-server``.
-        parser: of the command; its subcommands become sections.
-        version: of Pliant.
+        name: the name of the page, such as ``pliant-server``.
+        parser: the parser of the command; its subcommands become sections.
+        version: the version of Pliant.
         summary: one line; empty for the first sentence of the parser's description.
     """
     described = _help_text(parser, parser.description or "")

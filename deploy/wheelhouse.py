@@ -80,7 +80,7 @@ def pack_wheels(folder: str, wheels: Mapping[str, str], *, compiled: bool = Fals
     """Return a tar archive of wheels, which an agent unpacks.
 
     Args:
-        folder: of the wheels.
+        folder: the folder of the wheels.
         wheels: the names of the wheels to pack.
         compiled: whether to add their modules as compiled by this Python, so that hosts need not
             compile them, which takes two thirds of an installation.
@@ -131,7 +131,10 @@ def _compile(name: str, source: bytes) -> bytes:
 
 
 def default_requirement() -> str:
-    """Return what pip can make a wheel of this Pliant from: its checkout, or ``NAME==VERSION``."""
+    """Return the requirement from which pip makes a wheel of this Pliant.
+
+    It is the path of a checkout, if Pliant runs from one, or ``NAME==VERSION``.
+    """
     found = distribution(PLIANT)
     origin = json.loads(found.read_text("direct_url.json") or "{}")
     url = urlparse(str(origin.get("url", "")))
@@ -146,9 +149,9 @@ def make_wheelhouse(
     """Fill a folder with wheels of Pliant and of all that it needs.
 
     Args:
-        folder: of the wheels.
+        folder: the folder of the wheels.
         source: a checkout, a wheel, or a requirement.
-        extras: of Pliant that are needed on hosts.
+        extras: the extras of Pliant that are needed on hosts.
         pythons: further versions of Python that hosts have, such as ``3.12``.
         glibc: oldest version of the C library of these hosts, such as ``2.34``.
 

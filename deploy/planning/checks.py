@@ -41,7 +41,7 @@ def find_problems(
     Args:
         cluster: the hosts file.
         host: one of its hosts.
-        facts: of this host.
+        facts: the facts of this host.
         server: facts of the server's host, with which clock and accounts are compared; None if it
             could not be reached.
         release: the release to be installed; None if none is.

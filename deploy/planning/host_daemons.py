@@ -45,7 +45,16 @@ def log_path(host: Host, daemon: str) -> str:
 def start_step(
     cluster: Cluster, host: Host, name: str, environment: str, *, systemd: bool, is_restart: bool
 ) -> Step:
-    """Return the step that starts or restarts a daemon from an environment."""
+    """Return the step that starts or restarts a daemon from an environment.
+
+    Args:
+        cluster: the hosts file.
+        host: one of its hosts.
+        name: the name of the daemon.
+        environment: the name of the environment.
+        systemd: whether systemd starts the daemon.
+        is_restart: whether the daemon runs already.
+    """
     text = f"{'restart' if is_restart else 'start'} {name} from {environment}"
     base = account_arguments(cluster, host)
     if systemd:

@@ -56,7 +56,7 @@ def plan_deployment(
     Args:
         cluster: the hosts file.
         host: one of its hosts.
-        facts: of this host.
+        facts: the facts of this host.
         release: the release to be installed.
         upgrade: whether another release may be replaced.
 

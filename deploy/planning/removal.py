@@ -45,7 +45,7 @@ def plan_removal(
     Args:
         cluster: the hosts file.
         host: one of its hosts.
-        facts: of this host.
+        facts: the facts of this host.
         nodes: the nodes that the server lists, by name; empty if it cannot be asked.
         removed: names of the hosts from which Pliant is removed.
         end_jobs: whether to end jobs that run on the hosts.

@@ -70,7 +70,7 @@ class AgentSession:
 
         Args:
             operation: its name in `on_host.agent`.
-            arguments: for the operation.
+            arguments: the arguments of the operation.
             payload: bytes that the operation reads after its arguments.
             step: the name of the operation in errors.
 
