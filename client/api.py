@@ -49,6 +49,8 @@ class Job:
     #: Named resources that it uses while it runs, such as ``matlab=1/proc``.
     resources: tuple[str, ...] = ()
     submit: float | None = None
+    #: Its earliest start, if ``begin_s`` or ``begin_at`` was given.
+    begin: float | None = None
     start: float | None = None
     end: float | None = None
     exit_code: int | None = None
@@ -191,7 +193,8 @@ class Client:
                   or ``append``), ``env``;
                 - sizes: ``prefer``, ``speedup``, ``grow_if`` (``gain`` or ``always``);
                 - times: ``time_limit_s`` and ``estimate_s`` in seconds, ``deadline_s`` (seconds
-                  from now) or ``deadline_at`` (seconds since the epoch), ``profit`` (a number, or a
+                  from now) or ``deadline_at`` (seconds since the epoch), ``begin_s`` or
+                  ``begin_at`` (its earliest start, in the same units), ``profit`` (a number, or a
                   profit function such as ``"1000:soft=0.25:penalty=50"``);
                 - nodes: ``constraint``, ``nodelist`` and ``exclude`` (such as ``"n[01-16]"``),
                   ``bind`` (ranks to CPUs: ``rank``, ``node`` or ``none``), ``components`` (the

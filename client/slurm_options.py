@@ -18,6 +18,7 @@ SUBMISSION: Mapping[str, str] = {
     "-W": "use --wait",
     "-A": "use --account",
     "-d": "use --dependency",
+    "-b": "use --begin",
     "-a": "there are no arrays yet; submit in a loop",
     "--array": "there are no arrays yet; submit in a loop",
     "-N": _NO_NODES,

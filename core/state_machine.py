@@ -32,6 +32,7 @@ from pliant.core.state.accounting import Accounting
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.invariants import check
 from pliant.core.transitions import (
+    begin_times,
     dependencies,
     fencing,
     job_end,
@@ -97,6 +98,7 @@ TIMER_HANDLERS: dict[TimerKind, Callable[[CoreState, Timer], None]] = {
     TimerKind.END: stuck_processes.on_end_timeout,
     TimerKind.STRAGGLERS: stuck_processes.on_stragglers_timeout,
     TimerKind.CUT_OFF: fencing.on_isolation_end,
+    TimerKind.BEGIN: begin_times.on_begin,
     TimerKind.LIMIT: job_end.on_time_limit,
     TimerKind.WARNING: job_end.on_warning,
     TimerKind.ESTIMATE: job_end.on_time_limit,

@@ -8,7 +8,8 @@ may start a job earlier or later.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain, islice
 
 from pliant.core.model.views_and_plans import PromisedJob, RunningJob, View, WaitingJob
 from pliant.core.values.ids import JobId
@@ -29,7 +30,11 @@ _ORDERS: Mapping[str, QueueOrder] = {
 
 
 def expected_starts(
-    view: View, strategy: str, limits: Mapping[JobId, float], most: int = MAX_JOBS
+    view: View,
+    strategy: str,
+    limits: Mapping[JobId, float],
+    later: Sequence[WaitingJob] = (),
+    most: int = MAX_JOBS,
 ) -> dict[JobId, float]:
     """Return when the first jobs of the queue are expected to start, in seconds since the epoch.
 
@@ -40,6 +45,8 @@ def expected_starts(
         strategy: the name of the active strategy, which names the order of the queue.
         limits: for how long each job may still run, in seconds; jobs without a time limit are left
             out.
+        later: jobs that may not start yet, in the order of their begin times (``arrival``). They
+            join the queue after all jobs that wait now.
         most: how many jobs of the queue are considered.
     """
     usable, reserved = usable_processors(view.nodes), NONE
@@ -55,17 +62,14 @@ def expected_starts(
     free = count(view.free)
     profile = Profile(view.now, free, sorted(each for each in coming if each[0] < math.inf))
     order = _ORDERS.get(strategy.partition("+")[0], "fcfs")
-    for waiting in _first(in_order(order, view.waiting, view), most):
+    queue = chain(in_order(order, view.waiting, view), later)
+    for waiting in islice(queue, most):
         seconds = _longest(waiting, limits)
-        start = profile.earliest(waiting.sizes.min, seconds)
+        start = profile.earliest(waiting.sizes.min, seconds, after=waiting.arrival)
         starts[waiting.id] = start
         if start < math.inf:
             profile.reserve(waiting.sizes.min, start, start + seconds)
     return {job: start for job, start in starts.items() if start < math.inf}
-
-
-def _first(jobs: Iterable[WaitingJob], most: int) -> Iterable[WaitingJob]:
-    return (job for job, _ in zip(jobs, range(most), strict=False))
 
 
 def _end(job: RunningJob, now: float, limits: Mapping[JobId, float]) -> float:

@@ -169,6 +169,12 @@ def _add_condition_options(parser: Parser) -> None:
     group = parser.add_argument_group("when it runs")
     group.add_argument("--hold", action="store_true", help="do not start it before it is released")
     group.add_argument(
+        "--begin",
+        type=_begin,
+        metavar="T",
+        help="do not start it before this time: now+1hour, 16:00, 2026-12-24T08:00, tomorrow",
+    )
+    group.add_argument(
         "--dependency",
         default="",
         metavar="WHAT",
@@ -326,7 +332,7 @@ def _span(text: str) -> float:
 def _moment(text: str) -> tuple[float | None, float | None]:
     import time
 
-    from pliant.client.terminal.durations import parse_moment
+    from pliant.client.terminal.moments import parse_moment
 
     try:
         return parse_moment(text, time.time())
@@ -334,9 +340,14 @@ def _moment(text: str) -> tuple[float | None, float | None]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _begin(text: str) -> tuple[float | None, float | None]:
+    return (None, None) if text.strip().lower() == "now" else _moment(text)
+
+
 def job_of(options: argparse.Namespace) -> dict[str, Any]:
     """Return the job that command-line options describe, in the form of a request."""
     deadline_s, deadline_at = options.deadline or (None, None)
+    begin_s, begin_at = options.begin or (None, None)
     return build_job(
         options.command,
         sizes=options.sizes,
@@ -369,6 +380,8 @@ def job_of(options: argparse.Namespace) -> dict[str, Any]:
         nodelist=options.nodelist,
         exclude=options.exclude,
         account=options.account,
+        begin_s=begin_s,
+        begin_at=begin_at,
         dependency=options.dependency,
         signal=options.signal,
         comment=options.comment,

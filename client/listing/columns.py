@@ -142,7 +142,7 @@ def _starts(jobs: Columns, now: float) -> list[str]:
 
 
 #: The values of a contract.
-_CONTRACT = ("contract", "state", "submit", "deadline", "expected_end", "promise")
+_CONTRACT = ("contract", "state", "submit", "begin", "deadline", "expected_end", "promise")
 
 
 def _contract_cells(place: int) -> Callable[[Columns, float], list[str]]:
@@ -176,7 +176,7 @@ def with_profit(job: dict[str, Any], now: float) -> dict[str, Any]:
     profit = present_profit(
         contract_from_record(job["contract"]),
         state=job["state"],
-        submit=job["submit"],
+        submit=max(job["submit"], job.get("begin") or 0.0),
         end=job.get("expected_end"),
         promised=bool(job.get("promise")),
         now=now,
@@ -208,6 +208,7 @@ COLUMNS: Mapping[str, Column] = {
     ),
     "estimate": _span("estimate_s", "estimated run time (--estimate)"),
     "submit": _time("submit", "time of its submission"),
+    "begin": _time("begin", "earliest time of its start (--begin)"),
     "start": _time("start", "time of its start"),
     "starts": Column("time of its start, or ~ the expected one", ("start",), _starts),
     "end": _time("end", "time of its end"),

@@ -61,6 +61,8 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     exclude: str = "",
     account: str = "",
     bind: str = "rank",
+    begin_s: float | None = None,
+    begin_at: float | None = None,
     dependency: str = "",
     signal: str = "",
     comment: str = "",
@@ -79,12 +81,9 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     argv, type, name = program_of(argv, type, name, script)
     size = _size(sizes, prefer, components)
     bound = check_choices(open_mode, grow_if, bind)
-    cwd = check_directory(os.path.join(here := os.getcwd(), chdir or "."))
+    cwd = check_directory(os.path.join(os.getcwd(), chdir or "."))
     environment = dict(os.environ if env is None else env)
-    program = find_program(argv[0], environment.get("PATH", os.defpath), here)
-    kind = type or ("script" if program.endswith(".sh") else "mpi")
-    words = [*check_program(program, script=kind == "script"), *argv[1:]]
-    check_limits(words, environment)
+    program, kind, words = _command(argv, type, environment)
     return {
         "name": name or default_name(program, argv[1:]),
         "argv": words,
@@ -100,6 +99,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         "when_cut_off": check_policy(when_cut_off),
         "time_limit_s": time_limit_s,
         "estimate_s": estimate_s,
+        **_unless_default(begin_s=begin_s, begin_at=begin_at),
         **check_contract(deadline_s, deadline_at, str(profit)),
         "speedup": check_speedup(speedup),
         "grow_if": grow_if,
@@ -107,6 +107,17 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         **_unless_default(dependency=dependency, signal=signal, comment=comment, bind=bound),
         **check_node_needs(mem_per_cpu, gpus, gres, constraint, nodelist, exclude),
     }
+
+
+def _command(
+    argv: Sequence[str], type: str | None, environment: dict[str, str]
+) -> tuple[str, str, list[str]]:
+    """Return the path of a program, the type of its job, and its command line."""
+    program = find_program(argv[0], environment.get("PATH", os.defpath), os.getcwd())
+    kind = type or ("script" if program.endswith(".sh") else "mpi")
+    words = [*check_program(program, script=kind == "script"), *argv[1:]]
+    check_limits(words, environment)
+    return program, kind, words
 
 
 def _size(sizes: str, prefer: int | None, components: Sequence[int]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Read and write time spans, points in time, and sizes in bytes."""
+"""Read and write time spans; write points in time and sizes in bytes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ _CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+(?:\.\d+)?))?", re.ASCI
 
 #: How a span is written, for messages.
 SPAN_FORMS = "write 90s, 30 (minutes), 30m, 2h, 1h30m, MM:SS, HH:MM:SS or D-HH:MM:SS"
-
-#: How a point in time is written, for messages.
-MOMENT_FORMS = "write 90s, 30 (minutes), 2h, now+2h, 16:30, 2026-12-24 or 2026-12-24T16:30"
 
 
 def parse_duration(text: str) -> float:
@@ -46,60 +43,9 @@ def parse_span(text: str) -> float:
     return _parse_clock(text, compact)
 
 
-def parse_moment(text: str, now: float) -> tuple[float | None, float | None]:
-    """Read a point in time: relative to the submission, or absolute by the clock of this machine.
-
-    Relative: ``90s``, ``2h``, ``1h30m``, also ``+2h`` and ``now+2h``; a bare number counts minutes.
-    Absolute: ``16:30`` or ``16:30:00`` (the next time the clock shows it), ``2026-12-24``,
-    ``2026-12-24T16:30``.
-
-    Args:
-        text: what the user wrote.
-        now: seconds since the epoch.
-
-    Returns:
-        Seconds from the submission, or None; seconds since the epoch, or None.
-
-    Raises:
-        ValueError: the text is no point in time, or one that has passed.
-    """
-    compact = text.strip().lower()
-    relative = compact.removeprefix("now").removeprefix("+")
-    at: float | None = None
-    if _PARTS.fullmatch(relative) or (relative.isascii() and relative.isdigit()):
-        seconds = parse_span(relative)
-        if not seconds > 0:
-            raise ValueError(f"{text!r} leaves no time; {MOMENT_FORMS}")
-    else:
-        at = _absolute(compact, now)
-        if at is None:
-            raise ValueError(f"{text!r} is not a point in time; {MOMENT_FORMS}")
-        if at <= now:
-            raise ValueError(f"{text!r} has passed; {MOMENT_FORMS}")
-        seconds = at - now
-    if seconds > MAX_DURATION_S:
-        raise ValueError(f"{text!r} is more than {MAX_DAYS} days from now; {MOMENT_FORMS}")
-    return (seconds, None) if at is None else (None, at)
-
-
-def _absolute(text: str, now: float) -> float | None:
-    """Return the time of a date or clock time in seconds since the epoch; None for other text."""
-    for pattern in ("%H:%M", "%H:%M:%S"):
-        try:
-            clock = time.strptime(text, pattern)
-        except ValueError:
-            continue
-        day = time.localtime(now)[:3]
-        wanted = (clock.tm_hour, clock.tm_min, clock.tm_sec, 0, 0, -1)
-        today = time.mktime((*day, *wanted))
-        # mktime corrects a day that the month does not have.
-        return today if today > now else time.mktime((*day[:2], day[2] + 1, *wanted))
-    for pattern in ("%Y-%m-%d", "%Y-%m-%dt%H:%M", "%Y-%m-%dt%H:%M:%S"):
-        try:
-            return time.mktime((*time.strptime(text, pattern)[:6], 0, 0, -1))
-        except (ValueError, OverflowError):
-            continue
-    return None
+def is_compact_span(text: str) -> bool:
+    """Return whether a text is a span that is written with units, such as ``1h30m``."""
+    return _PARTS.fullmatch(text) is not None
 
 
 def _parse_clock(text: str, compact: str) -> float:

@@ -14,6 +14,7 @@ from pliant.core.model.resize import BEFORE_GO, Begun, Go, Releasing, Withdrawin
 from pliant.core.model.timers import TimerKind
 from pliant.core.state.core_state import CoreState
 from pliant.core.transitions import (
+    begin_times,
     dependencies,
     job_end,
     leaving_ranks,
@@ -58,6 +59,7 @@ def recover(state: CoreState) -> None:
     for job in list(state.jobs.values()):
         if job.dependencies:
             dependencies.add(state, job)
+        begin_times.add(state, job)
 
 
 def _transaction(state: CoreState, job: Job) -> None:

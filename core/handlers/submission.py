@@ -11,7 +11,13 @@ from pliant.core.events import (
 from pliant.core.model.jobs import HistoryEntry, Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.state.core_state import CoreState
-from pliant.core.transitions import dependencies, job_end, resize_open_close, restart_after_loss
+from pliant.core.transitions import (
+    begin_times,
+    dependencies,
+    job_end,
+    resize_open_close,
+    restart_after_loss,
+)
 from pliant.core.values.ids import JobId
 
 
@@ -37,6 +43,7 @@ def on_job_submitted(state: CoreState, event: JobSubmitted) -> None:
     )
     state.plan_due = True
     dependencies.add(state, job)
+    begin_times.add(state, job)
 
 
 def on_job_cancelled(state: CoreState, event: JobCancelled) -> None:
@@ -91,6 +98,7 @@ def on_job_released(state: CoreState, event: JobReleased) -> None:
         return
     state.step(job, JobState.PENDING, "waits its turn")
     state.note("job.released", f"released by {event.actor or 'its user'}", job)
+    begin_times.explain(state, job)
     dependencies.review_job(state, job)
     state.emit(AnswerUser(event.request, message=f"job {job.id} released"))
 

@@ -79,7 +79,7 @@ class JobSpec:
     #: The size that ``estimate_s`` was given for. 0 stands for the preferred or smallest size.
     requested: int = 0
     speedup: Speedup = LINEAR
-    #: Deadline and profit. None if the job has none.
+    #: Deadline and profit, in seconds from ``arrival``. None if the job has none.
     contract: Contract | None = None
     #: Whether the job is started again after it loses a node. None if only a malleable job with a
     #: checkpoint is.
@@ -106,6 +106,13 @@ class JobSpec:
     #: The processors of its components, each of which runs in one cluster, if the strategy places
     #: components. Their sum is its only size. Empty if it did not state any.
     components: tuple[int, ...] = ()
+    #: It does not start before this time, in seconds since the epoch. None if it may start at once.
+    begin: float | None = None
+
+    @property
+    def arrival(self) -> float:
+        """Return when the job arrives for strategies: at its begin time, or else its submission."""
+        return self.submit if self.begin is None else max(self.submit, self.begin)
 
     @property
     def estimated_for(self) -> int:
@@ -360,6 +367,11 @@ class Job:
         """Set the allocation. The lowest processor gets rank 0."""
         self.ranks = tuple(indices(processors))
         self._mapped = (self.ranks, processors)
+
+    def is_eligible(self, now: float) -> bool:
+        """Return whether neither other jobs nor its begin time keep the job from starting now."""
+        begin = self.spec.begin
+        return not self.dependencies and (begin is None or begin <= now)
 
     def resizable(self, now: float) -> bool:
         """Return whether a strategy may offer the job another size now on its own initiative."""

@@ -35,6 +35,8 @@ class TimerKind(StrEnum):
     STRAGGLERS = "stragglers"
     #: Processes on a node without contact have ended by now.
     CUT_OFF = "cut_off"
+    #: The begin time of the job has come.
+    BEGIN = "begin"
     #: The job has used up its time limit.
     LIMIT = "limit"
     #: The time limit of the job is near, and its processes get a signal.

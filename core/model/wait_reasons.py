@@ -44,6 +44,8 @@ class WaitCode(StrEnum):
     NODES = "nodes"
     #: Other jobs have to start or to end first (``what``).
     DEPENDENCY = "dependency"
+    #: It may not start before its begin time: ``when``, as text.
+    BEGIN = "begin"
 
 
 Value = int | float | str
@@ -88,6 +90,7 @@ _SENTENCES = {
     WaitCode.NODES: "needs at least {needed} of nodes that fit it ({needs}); {reach} can be given "
     "to it now",
     WaitCode.DEPENDENCY: "waits for {what}",
+    WaitCode.BEGIN: "begins at {when}",
 }
 #: Parameters without which a sentence cannot be made.
 _REQUIRED = {
@@ -98,6 +101,7 @@ _REQUIRED = {
     WaitCode.USER_LIMIT: ("user", "limit"),
     WaitCode.NODES: ("needs",),
     WaitCode.DEPENDENCY: ("what",),
+    WaitCode.BEGIN: ("when",),
 }
 _CODES = {code.value: code for code in WaitCode}
 

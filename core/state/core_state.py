@@ -308,7 +308,9 @@ class CoreState:
     def explain_wait(self, job_id: JobId, reason: Reason) -> None:
         """Change the reason why a job in the queue waits."""
         job = self.waiting.get(job_id)
-        if job is None or job.reserved or job.dependencies or job.wait is reason:
+        if job is None or job.reserved or job.wait is reason:
+            return
+        if not job.is_eligible(self.now):
             return
         if isinstance(reason, str):
             if job.wait is None and job.reason == reason:

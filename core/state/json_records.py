@@ -97,6 +97,7 @@ def job_to_record(job: Job) -> Record:
         "warning": list(spec.warning) if spec.warning else None,
         "comment": spec.comment,
         "components": list(spec.components),
+        "begin": spec.begin,
         "state": job.state.value,
         "reason": job.why,
         "wait": wait_reasons.to_record(job.wait) if job.wait else None,
@@ -172,6 +173,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         warning=WarningSignal(*record["warning"]) if record.get("warning") else None,
         comment=record.get("comment", ""),
         components=tuple(record.get("components", ())),
+        begin=record.get("begin"),
     )
     wait = wait_reasons.from_record(record.get("wait"))
     return Job(

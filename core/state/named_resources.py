@@ -55,13 +55,13 @@ def limits(state: CoreState) -> dict[JobId, int]:
         return {}
     left, served = free(state), _served(state)
     rest = _without(left, served)
-    by_arrival = sorted(state.needing.values(), key=lambda job: (job.spec.submit, job.id))
+    by_arrival = sorted(state.needing.values(), key=lambda job: (job.spec.arrival, job.id))
     awaited: set[str] = set()
     found: dict[JobId, int] = {}
     for job in by_arrival:
         if job.id in served:
             found[job.id] = _max_processors(job, left)
-        elif _waits(job):
+        elif _waits(job, state.now):
             most = _max_processors(job, rest)
             if most < job.sizes.min and not _cannot_start(state, job):
                 awaited.update(_short_of(job, rest))
@@ -108,7 +108,9 @@ def _served(state: CoreState) -> dict[JobId, Job]:
     savings = (job.saving for job in state.active.values() if job.is_leaving)
     numbers = {saving.serves for saving in savings if saving is not None}
     waiting = {number: state.waiting.get(number) for number in numbers if number is not None}
-    return {number: job for number, job in waiting.items() if job is not None and _waits(job)}
+    return {
+        number: job for number, job in waiting.items() if job is not None and _waits(job, state.now)
+    }
 
 
 def _without(left: dict[str, int], served: dict[JobId, Job]) -> dict[str, int]:
@@ -120,9 +122,9 @@ def _without(left: dict[str, int], served: dict[JobId, Job]) -> dict[str, int]:
     return rest
 
 
-def _waits(job: Job) -> bool:
-    """Return whether a job waits without open dependencies, so that a strategy may start it."""
-    if job.dependencies:
+def _waits(job: Job, now: float) -> bool:
+    """Return whether a job waits for processors only, so that a strategy may start it."""
+    if not job.is_eligible(now):
         return False
     return (job.state is JobState.PENDING and not job.reserved) or job.suspended_by_strategy
 

@@ -20,7 +20,7 @@ def expected_end(job: Job) -> float | None:
     start = job.promise.start if job.promise is not None else None
     if contract is not None and start is not None:
         estimate = job.spec.estimate_s or 0.0
-        return min(start + estimate, contract.deadline(job.spec.submit))
+        return min(start + estimate, contract.deadline(job.spec.arrival))
     return None
 
 
@@ -32,7 +32,7 @@ def profit_now(job: Job, now: float) -> float | None:
     return present_profit(
         contract,
         state=job.state.value,
-        submit=job.spec.submit,
+        submit=job.spec.arrival,
         end=expected_end(job),
         promised=job.promise is not None,
         now=now,
@@ -44,11 +44,12 @@ def lines(job: Job, now: float) -> Iterator[str]:
     contract = job.spec.contract
     if contract is None:
         return
-    left = contract.deadline(job.spec.submit) - now
+    left = contract.deadline(job.spec.arrival) - now
     when = f"is in {left:.1f} s" if left >= 0 else f"was {-left:.1f} s ago"
     if job.final:  # the deadline no longer matters
         when = "was"
-    after = f"{contract.deadline_s:g} s after its submission"
+    since = "submission" if job.spec.begin is None else "begin time"
+    after = f"{contract.deadline_s:g} s after its {since}"
     full_s = contract.soft * contract.deadline_s
     penalty = f", a penalty of {contract.penalty:g} after it" if contract.penalty else ""
     yield (

@@ -60,8 +60,20 @@ def view_with_new_job(
     """
     job = Job(spec, JobState.PENDING)
     sums = zip(state.ledger.capacity, node_capacity_left.capacity(state, job), strict=True)
-    asked = waiting(job, *map(min, sums))
+    total, expected = map(min, sums)
+    asked = waiting(job, total, expected, now)
     return asked, replace(view(state), now=now)
+
+
+def waiting_for_begin(state: CoreState) -> list[WaitingJob]:
+    """Return the jobs that only wait for their begin times, in the order of these times."""
+    jobs = (job for job in state.waiting.values() if job.spec.begin is not None)
+    at = [
+        waiting(job, *_capacity(state, job.id), max(state.now, job.spec.arrival))
+        for job in jobs
+        if not job.is_eligible(state.now)
+    ]
+    return sorted((job for job in at if job is not None), key=lambda job: (job.arrival, job.id))
 
 
 def _requests(state: CoreState) -> tuple[JobId, ...]:
@@ -77,8 +89,8 @@ def _requests(state: CoreState) -> tuple[JobId, ...]:
 def _suspended(state: CoreState) -> tuple[WaitingJob, ...]:
     """Return the suspended jobs that the strategy may start again."""
     parked = [job for job in state.suspended.values() if job.suspended_by_strategy]
-    parked.sort(key=lambda job: (job.spec.submit, job.id))
-    shown = [waiting(job, *_capacity(state, job.id)) for job in parked]
+    parked.sort(key=lambda job: (job.spec.arrival, job.id))
+    shown = [waiting(job, *_capacity(state, job.id), state.now) for job in parked]
     return tuple(job for job in shown if job is not None)
 
 
@@ -87,8 +99,10 @@ def fresh_view(state: CoreState) -> View:
     ledger, accounting = state.ledger, state.accounting
     state.rows.limits = named_resources.limits(state)
     state.rows.rooms = processor_limits.processors_below_limits(state)
-    queue = sorted(state.waiting.values(), key=lambda job: (job.spec.submit, job.id))
-    shown = [waiting(job, *_capacity(state, job.id)) for job in queue if not job.reserved]
+    queue = sorted(state.waiting.values(), key=lambda job: (job.spec.arrival, job.id))
+    shown = [
+        waiting(job, *_capacity(state, job.id), state.now) for job in queue if not job.reserved
+    ]
     nodes = sorted(state.nodes.values(), key=lambda node: node.first)
     return View(
         now=state.now,
@@ -163,34 +177,40 @@ def _renew(state: CoreState, job_id: JobId) -> None:
         return
     job = state.waiting.get(job_id)
     shown = (
-        waiting(job, *_capacity(state, job_id)) if job is not None and not job.reserved else None
+        waiting(job, *_capacity(state, job_id), state.now)
+        if job is not None and not job.reserved
+        else None
     )
     if job is not None and shown is not None:
-        rows.put(rows.waiting, job.spec.submit, job_id, shown)
+        rows.put(rows.waiting, job.spec.arrival, job_id, shown)
     elif job is not None and job.reserved:
-        rows.put(rows.promised, job.spec.submit, job_id, promised(job))
+        rows.put(rows.promised, job.spec.arrival, job_id, promised(job))
     else:
         rows.drop(job_id)
+        if job is not None and job.spec.begin is not None and job.spec.begin > state.now:
+            rows.quiet[job_id] = job.spec.begin
 
 
-def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
-    """Return a waiting job as strategies see it; None if they must not see it.
+def waiting(job: Job, total: int, expected: int, now: float) -> WaitingJob | None:
+    """Return a waiting job as strategies see it at a time; None if they must not see it.
 
-    They do not see a job that waits for other jobs, or for which the cluster is too small now.
-    Suspected nodes may recover soon, so a job that needs them keeps its place in the queue.
+    They do not see a job that waits for other jobs or for its begin time, or for which the cluster
+    is too small now. Suspected nodes may recover soon, so a job that needs them keeps its place in
+    the queue.
 
     Args:
         job: the job.
         total: how many processors it may have now.
         expected: how many it may have when suspected nodes have recovered.
+        now: the time, in seconds since the epoch.
     """
     sizes = job.sizes.up_to(total) or job.sizes.up_to(expected)
-    if sizes is None or job.dependencies:
+    if sizes is None or not job.is_eligible(now):
         return None
     spec = job.spec
     return WaitingJob(
         id=job.id,
-        arrival=spec.submit,
+        arrival=spec.arrival,
         sizes=sizes,
         estimate_s=_estimate(job),
         user=spec.user,
@@ -220,7 +240,7 @@ def promised(job: Job) -> PromisedJob:
     """Return a waiting job with reserved processors as strategies see it."""
     return PromisedJob(
         job.id,
-        job.spec.submit,
+        job.spec.arrival,
         job.reserved,
         job.sizes,
         job.donors,
@@ -247,7 +267,7 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
         sizes = own if own.fixed and own.min == job.size else Sizes((job.size,))
     return RunningJob(
         id=job.id,
-        arrival=spec.submit,
+        arrival=spec.arrival,
         started=job.start or 0.0,
         ranks=job.ranks,
         held=job.occupied & ~earmarked | (job.reserved if job.size_before_loss else NONE),

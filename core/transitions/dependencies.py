@@ -12,7 +12,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import FINAL_STATES, JobState
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.state.core_state import CoreState
-from pliant.core.transitions import job_end
+from pliant.core.transitions import begin_times, job_end
 from pliant.core.values.dependencies import Dependency, DependencyKind
 
 _KIND = DependencyKind
@@ -56,6 +56,7 @@ def review_job(state: CoreState, job: Job) -> None:
             state.note("job.dependencies_met", "all jobs that it waited for have come so far", job)
             if job.state is JobState.PENDING:
                 state.explain(job, "waits its turn")
+                begin_times.explain(state, job)
             return
     if job.state is JobState.PENDING:
         what = " and ".join(dependency.sentence for dependency in open_ones[:3])

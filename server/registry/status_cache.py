@@ -385,6 +385,7 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
         **({"node_needs": job.spec.node_needs.to_record()} if job.spec.node_needs else {}),
         **({"comment": job.spec.comment} if job.spec.comment else {}),
         **({"components": list(job.spec.components)} if job.spec.components else {}),
+        **({"begin": job.spec.begin} if job.spec.begin is not None else {}),
         **({"warning": str(job.spec.warning)} if job.spec.warning else {}),
         **({"dependency": format_dependencies(job.dependencies)} if job.dependencies else {}),
         **_reservation(job),
@@ -427,7 +428,7 @@ def _contract(job: Job) -> dict[str, Any]:
     if contract is None:
         return {}
     return {
-        "deadline": contract.deadline(job.spec.submit),
+        "deadline": contract.deadline(job.spec.arrival),
         "contract": contract.to_record(),
         "promise": job.promise.text if job.promise is not None else "",
         "promised_start": job.promise.start if job.promise is not None else None,

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from pliant.core.model.jobs import JobSpec
 from pliant.core.model.views_and_plans import Availability, View, WaitingJob
 from pliant.core.state import views
 from pliant.core.values.ids import JobId
@@ -114,6 +115,12 @@ class AvailabilityQueries:
         submission = self._submissions.check(raw, user)
         now = self._clock.now()
         spec = submission.spec(HYPOTHETICAL_JOB, user, uid, now)
+        if spec.begin is not None:
+            # Strategies answer for a job that arrives now; nobody knows the queue at another time.
+            return _from_begin(await self._ask_about(replace(spec, begin=None), now), spec.begin)
+        return await self._ask_about(spec, now)
+
+    async def _ask_about(self, spec: JobSpec, now: float) -> Availability:
         job, view = await asyncio.wrap_future(
             self._core_loop.call(
                 lambda core: views.view_with_new_job(core.state, spec, now), uncommitted_ok=True
@@ -218,6 +225,17 @@ def _process(name: str, options: Mapping[str, object] | None) -> StrategyProcess
         process.close()
         raise
     return process
+
+
+def _from_begin(found: Availability, begin: float) -> Availability:
+    """Return the answer about a job with a begin time, from that about the job without one.
+
+    A refusal is not passed on, because the strategy may accept the job when its time has come.
+    """
+    if not found.accepted:
+        return replace(found, accepted=None, reason=f"if it could begin now: {found.reason}")
+    start = None if found.start is None else max(found.start, begin)
+    return replace(found, start=start)
 
 
 def _unknown(reason: str) -> Availability:

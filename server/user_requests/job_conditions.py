@@ -1,13 +1,17 @@
-"""Checks of a submission: jobs that it waits for, its warning signal, and its components."""
+"""Checks of a submission: what it waits for, its warning signal, and its components."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from pliant.core.model.lifecycle import FINAL_STATES, JobState
 from pliant.core.model.warning_signal import WarningSignal, parse_warning
+from pliant.core.support.input_limits import MAX_DURATION_S
 from pliant.core.values.dependencies import Dependency, DependencyKind, parse_dependencies
 from pliant.core.values.ids import JobId
+from pliant.core.values.profit_contract import Contract
 from pliant.core.values.sizes import Sizes
 from pliant.server.database.reader import Reader
 from pliant.server.registry.status_cache import StatusCache
@@ -52,6 +56,51 @@ def check_warning(text: str, time_limit_s: float | None) -> WarningSignal | None
             f"signal: {text} needs a time limit (--time), before which it is sent", field="signal"
         )
     return warning
+
+
+def check_begin(begin_s: float | None, begin_at: float | None, wall: float) -> float | None:
+    """Return how many seconds after its submission a job may start; None for at once.
+
+    Args:
+        begin_s: seconds from the submission.
+        begin_at: seconds since the epoch. A time that has passed meanwhile counts as none.
+        wall: the wall-clock time of the server, seconds since the epoch.
+
+    Raises:
+        UserRequestError: both are given, or the time is out of range.
+    """
+    if begin_s is not None and begin_at is not None:
+        raise UserRequestError("begin_s and begin_at: give one of them", field="begin_s")
+    seconds = begin_at - wall if begin_at is not None else begin_s
+    if seconds is None:
+        return None
+    if not (math.isfinite(seconds) and seconds <= MAX_DURATION_S) or (begin_s or 0.0) < 0:
+        raise UserRequestError(
+            f"begin: expected 0 to {MAX_DURATION_S:g} seconds from now, got {seconds:g}",
+            field="begin",
+        )
+    return seconds if seconds > 0 else None
+
+
+def contract_from_begin(contract: Contract | None, begin_s: float | None) -> Contract | None:
+    """Return the contract of a job with its deadline counted from the begin time of the job.
+
+    Args:
+        contract: with its deadline in seconds from the submission; None if the job has none.
+        begin_s: seconds from the submission until the job may start; None for at once.
+
+    Raises:
+        UserRequestError: the deadline is not after the begin time.
+    """
+    if contract is None or begin_s is None:
+        return contract
+    if contract.deadline_s <= begin_s:
+        raise UserRequestError(
+            f"deadline: {contract.deadline_s:.0f} s from now is not after the begin time "
+            f"(--begin), {begin_s:.0f} s from now",
+            field="deadline",
+        )
+    return replace(contract, deadline_s=contract.deadline_s - begin_s)
 
 
 def check_comment(text: str) -> None:

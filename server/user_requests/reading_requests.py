@@ -100,14 +100,18 @@ class StateQueries:
     async def starts(self, request: Request, peer: RequestingUser) -> Answer:
         """Forecast when the first jobs of the queue will start (`strategies.expected_starts`)."""
         now = self._clock.now()
-        view, limits = await asyncio.wrap_future(
+        view, later, limits = await asyncio.wrap_future(
             self._core_loop.call(
-                lambda core: (views.view(core.state), time_limits_left(core.state, now)),
+                lambda core: (
+                    views.view(core.state),
+                    views.waiting_for_begin(core.state),
+                    time_limits_left(core.state, now),
+                ),
                 uncommitted_ok=True,
             )
         )
         found = await self._reader.in_thread(
-            lambda _: expected_starts(replace(view, now=now), self._status.strategy, limits)
+            lambda _: expected_starts(replace(view, now=now), self._status.strategy, limits, later)
         )
         return {"starts": {str(job): start for job, start in found.items()}, "now": now}
 

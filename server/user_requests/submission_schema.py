@@ -45,10 +45,12 @@ from pliant.server.registry.job_program import (
 )
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests.job_conditions import (
+    check_begin,
     check_comment,
     check_components,
     check_dependencies,
     check_warning,
+    contract_from_begin,
 )
 
 #: All arguments and variables together: the limit of execve, less some space for Pliant's own.
@@ -108,6 +110,9 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     account: str = ""
     #: Other jobs that have to start or to end first, such as ``afterok:17`` (`core/values`).
     dependency: str = ""
+    #: When it may start at the earliest: seconds from its submission, or seconds since the epoch.
+    begin_s: float | None = None
+    begin_at: float | None = None
     #: The signal before its time limit, and how many seconds before: ``USR1@60``.
     signal: str = ""
     #: A remark for people.
@@ -132,6 +137,8 @@ class Submission:
     account: str = ""
     dependencies: tuple[Dependency, ...] = ()
     warning: WarningSignal | None = None
+    #: Seconds from its submission until it may start.
+    begin_s: float | None = None
 
     def spec(self, job: JobId, user: str, uid: int, now: float) -> JobSpec:
         """Return the job's specification for the core."""
@@ -159,6 +166,7 @@ class Submission:
             warning=self.warning,
             comment=request.comment,
             components=tuple(request.components),
+            begin=None if self.begin_s is None else now + self.begin_s,
         )
 
     @property
@@ -225,7 +233,8 @@ def check_submission(
     _check_times(request)
     _check_policy(request)
     check_priority(request.priority)
-    contract = _check_contract(request, wall)
+    begin_s = check_begin(request.begin_s, request.begin_at, wall)
+    contract = contract_from_begin(_check_contract(request, wall), begin_s)
     speedup = _check_speedup(request)
     sizes = _check_sizes(request, processors)
     needs = _check_resources(request, sizes, amounts or {})
@@ -241,6 +250,7 @@ def check_submission(
         node_needs,
         dependencies=check_dependencies(request.dependency),
         warning=check_warning(request.signal, request.time_limit_s),
+        begin_s=begin_s,
     )
 
 

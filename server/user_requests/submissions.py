@@ -13,6 +13,7 @@ from pliant.core.events import JobSubmitted
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.support.plural import plural
+from pliant.core.transitions.begin_times import begin_reason
 from pliant.core.values.fair_shares import AccountError, Shares
 from pliant.core.values.ids import JobId
 from pliant.faults import failpoint
@@ -194,5 +195,7 @@ class Submissions:
 def new_job(job: Job) -> Job:
     """Set the reason and the first line of history of a new job, and return the job."""
     job.reason = "held by its user" if job.state is JobState.HELD else "waits its turn"
+    if job.spec.begin is not None and job.state is JobState.PENDING:
+        job.reason, job.wait = "", begin_reason(job.spec.begin)
     job.history.append(f"{job.spec.submit:.3f} {job.state}: submitted")
     return job

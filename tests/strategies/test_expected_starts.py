@@ -36,3 +36,19 @@ def test_the_order_is_that_of_the_strategy() -> None:
     for strategy in ("sjf+easy", "priority"):
         assert expected_starts(make_view(4, queue), strategy, {}) == {2: NOW, 1: NOW + 10}
     assert expected_starts(make_view(4, queue), "easy-min", {}, most=1) == {1: NOW}
+
+
+def test_a_job_with_a_begin_time_starts_then_and_after_those_that_wait() -> None:
+    queue = (waiting(1, "4", 50.0), waiting(2, "2", 100.0))
+    later = (
+        waiting(3, "2", 10.0, arrival=NOW + 20),
+        waiting(4, "2", 10.0, arrival=NOW + 70),
+        waiting(5, "4", 10.0, arrival=NOW + 5000),
+    )
+    assert expected_starts(make_view(4, queue), "fcfs", {}, later) == {
+        1: NOW,
+        2: NOW + 50,
+        3: NOW + 50,
+        4: NOW + 70,
+        5: NOW + 5000,
+    }

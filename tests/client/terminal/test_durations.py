@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +9,6 @@ from pliant.client.terminal.durations import (
     format_duration,
     format_time,
     parse_duration,
-    parse_moment,
 )
 
 
@@ -50,9 +47,6 @@ def test_what_is_no_span(text: str) -> None:
 def test_a_span_that_the_server_would_not_take() -> None:
     with pytest.raises(ValueError, match=r"'99999999999999d' is longer than 3650 days"):
         parse_duration("99999999999999d")
-    for text in ("3651d", "9999-12-24"):
-        with pytest.raises(ValueError, match="is more than 3650 days from now"):
-            parse_moment(text, NOON)
     assert parse_duration("3650d") == 3650 * 86400
 
 
@@ -106,56 +100,3 @@ def test_times_for_people() -> None:
 )
 def test_sizes_for_people(count: int | None, text: str) -> None:
     assert format_bytes(count) == text
-
-
-#: 2026-12-24 12:00:00 by the clock of this machine.
-NOON = time.mktime((2026, 12, 24, 12, 0, 0, 0, 0, -1))
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("90s", 90),
-        ("30", 1800),
-        ("2h", 7200),
-        ("+1h30m", 5400),
-        ("now+2h", 7200),
-        ("NOW+1d", 86400),
-    ],
-)
-def test_a_moment_from_now(text: str, seconds: float) -> None:
-    assert parse_moment(text, NOON) == (seconds, None)
-
-
-@pytest.mark.parametrize(
-    ("text", "hours"),
-    [
-        ("16:30", 4.5),
-        ("16:30:36", 4.51),
-        ("12:00", 24),  # tomorrow: today's has just been
-        ("2026-12-25", 12),
-        ("2026-12-24T18:00", 6),
-        ("2026-12-24t18:00:00", 6),
-    ],
-)
-def test_a_moment_by_the_clock(text: str, hours: float) -> None:
-    assert parse_moment(text, NOON) == (None, NOON + hours * 3600)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [("2026-12-23", "has passed"), ("0s", "no time"), ("noon", "write 90s"), ("25:00", "write"),
-     ("2026-02-30", "write"), ("", "write"), ("now", "write"), ("-5", "write")],
-)  # fmt: skip
-def test_what_is_no_moment_to_come(text: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        parse_moment(text, NOON)
-
-
-@given(st.text())
-def test_any_text_is_a_moment_to_come_or_a_value_error(text: str) -> None:
-    try:
-        after, at = parse_moment(text, NOON)
-    except ValueError:
-        return
-    assert (after or 0) > 0 or (at or 0) > NOON

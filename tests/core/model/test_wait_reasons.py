@@ -29,6 +29,7 @@ REASONS = [
     WaitReason(WaitCode.NODES, (("needs", "2 gpu per process"),)),
     WaitReason(WaitCode.USER_LIMIT, (("user", "ann"), ("limit", 8))),
     WaitReason(WaitCode.DEPENDENCY, (("what", "job 1 to end"),)),
+    WaitReason(WaitCode.BEGIN, (("when", "2026-12-24 08:00:00"),)),
 ]
 
 

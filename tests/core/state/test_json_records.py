@@ -101,7 +101,7 @@ def test_records_keep_the_keys_of_earlier_versions() -> None:
     others: dict[str, Any] = {"begun": None, "preparing": [], "reason": ""} | NO_PROPOSAL
     later: dict[str, Any] = {"account": "", "hold": False, "phase_since": stored["job"]["since"]}
     later |= {"dependencies": "", "dependencies_now": "", "warning": None, "warned_run": 0}
-    later |= {"comment": "", "components": []}
+    later |= {"comment": "", "components": [], "begin": None}
     expected = stored["job"] | {"resize": stored["job"]["resize"] | others} | later
     assert json.loads(json.dumps(job_to_record(job))) == expected
     assert list(job_to_record(job)["resize"]) == list(stored["job"]["resize"])

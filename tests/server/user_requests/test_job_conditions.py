@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -34,6 +35,50 @@ def test_a_job_starts_after_another_and_not_without(node: Controller, user: User
     assert answer["error"]["field"] == "dependency"
     answer = user.ask("submit", job=job_request(dependency="afterok:99"))
     assert answer["error"]["field"] == "dependency"
+
+
+def test_a_job_begins_at_its_time(node: Controller, user: User) -> None:
+    job = user.submit(begin_s=2.0)
+    far = user.submit(begin_at=time.time() + 3600)
+    (info,) = user.do("jobs", ids=[far])["jobs"]
+    assert (info["state"], info["reason_code"]) == ("PENDING", "begin")
+    assert user.do("starts")["starts"][str(far)] == info["begin"]
+    assert any("begins at" in line for line in user.do("why", id=far)["text"])
+    start = node.expect("start_world")
+    assert start.job == job
+    (begun,) = user.do("jobs", ids=[job])["jobs"]
+    assert begun["start"] >= begun["begin"]
+    node.exit(start)
+
+
+@pytest.mark.usefixtures("node")
+def test_a_query_for_a_later_time_names_it(user: User) -> None:
+    begin = time.time() + 3600
+    answer = user.do("query", job=job_request(begin_at=begin))
+    assert answer["accepted"]
+    assert answer["start"] == pytest.approx(begin, abs=5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"begin_s": 1.0, "begin_at": 1.0}, "begin_s"),
+        ({"begin_s": -1.0}, "begin"),
+        ({"begin_s": 1e12}, "begin"),
+        ({"begin_s": 60.0, "deadline_s": 50.0}, "deadline"),
+    ],
+)
+@pytest.mark.usefixtures("node")
+def test_a_begin_time_that_cannot_be(user: User, fields: dict[str, float], field: str) -> None:
+    answer = user.ask("submit", job=job_request(**fields))
+    assert answer["error"]["field"] == field
+
+
+@pytest.mark.usefixtures("node")
+def test_the_deadline_of_a_job_with_a_begin_time_is_that_of_its_user(user: User) -> None:
+    job = user.submit(begin_s=1800.0, deadline_s=3600.0, estimate_s=10.0, profit="5:soft=1")
+    (info,) = user.do("jobs", ids=[job])["jobs"]
+    assert info["deadline"] == pytest.approx(info["submit"] + 3600)
 
 
 def test_the_warning_reaches_the_node(node: Controller, user: User) -> None:

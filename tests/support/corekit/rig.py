@@ -233,6 +233,7 @@ class Rig:
         dependency: str = "",
         ended: Mapping[JobId, JobState] | None = None,
         warning: str = "",
+        begin: float | None = None,
     ) -> None:
         """Submit a job."""
         spec = JobSpec(
@@ -255,6 +256,7 @@ class Rig:
             node_needs=needs,
             dependencies=parse_dependencies(dependency),
             warning=parse_warning(warning) if warning else None,
+            begin=begin,
         )
         self.do(events.JobSubmitted(spec, held, ended or {}))
 
