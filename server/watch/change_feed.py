@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -149,7 +149,7 @@ class ChangeFeed:
                 nodes_changed, self._nodes_changed = self._nodes_changed, False
                 lines_stored, self._lines_stored = self._lines_stored, False
                 self._woken = False
-            names = self._changed_nodes() if nodes_changed else set()
+            names = self._changed_nodes_or_later() if nodes_changed else set()
             first = self._last_line is None
             lines: list[Line] = []
             try:
@@ -161,8 +161,33 @@ class ChangeFeed:
                 first = False
                 asyncio.get_running_loop().call_later(RETRY_S, self.on_commit)
             if jobs or names or lines or first:
-                for each in self._subscriptions:
-                    each.add(jobs=jobs, nodes=names, lines=lines, read_lines=first)
+                self._add(jobs=jobs, nodes=names, lines=lines, read_lines=first)
+
+    def _add(
+        self,
+        jobs: Collection[JobId] = (),
+        nodes: Collection[NodeName] = (),
+        live: Collection[JobId] = (),
+        lines: Sequence[Line] = (),
+        *,
+        read_lines: bool = False,
+    ) -> None:
+        """Add changes to all subscriptions; one that fails is ended, so that its user returns."""
+        for each in self._subscriptions:
+            try:
+                each.add(jobs, nodes, live, lines, read_lines=read_lines)
+            except Exception:
+                log.exception("changes cannot be passed to a subscriber, who is disconnected")
+                each.close()
+
+    def _changed_nodes_or_later(self) -> set[NodeName]:
+        """Return the nodes that have changed; none after an error, and then try again later."""
+        try:
+            return self._changed_nodes()
+        except Exception:
+            log.exception("cannot read the nodes for subscribers; it is tried again")
+            asyncio.get_running_loop().call_later(RETRY_S, self.on_nodes)
+            return set()
 
     def _changed_nodes(self) -> set[NodeName]:
         rows = {row["name"]: row for row in self.node_rows()}
@@ -186,10 +211,16 @@ class ChangeFeed:
 
     async def _pass_live_values(self) -> None:
         while True:
-            found = self._status.live_values()
-            changed = {job for job, values in found.items() if self._live.get(job) != values}
-            self._live = dict(found)
+            try:
+                changed = self._changed_live_values()
+            except Exception:
+                log.exception("cannot read the progress of jobs for subscribers")
+                changed = set()
             if changed:
-                for each in self._subscriptions:
-                    each.add(live=changed)
+                self._add(live=changed)
             await asyncio.sleep(LIVE_S)
+
+    def _changed_live_values(self) -> set[JobId]:
+        found = self._status.live_values()
+        before, self._live = self._live, dict(found)
+        return {job for job, values in found.items() if before.get(job) != values}

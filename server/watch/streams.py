@@ -6,6 +6,7 @@ the same user.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ HEARTBEAT_S = 10.0
 JOBS_AT_ONCE = 2000
 
 Message = dict[str, Any]
+
+log = logging.getLogger(__name__)
 
 
 class Streams:
@@ -94,7 +97,7 @@ class Streams:
             since = self._clock.now() - ENDED_JOBS_KEPT_S
             entries = self._status.entries(ended_since=since)
             message["nodes"] = self._feed.node_rows()
-            message["jobs"] = pack([view.job_row(entry) for entry in entries])
+            message["jobs"] = pack(view.job_rows(entries))
         return message
 
     async def _changes(self, view: _View, mine: Subscription) -> AsyncIterator[Message]:
@@ -123,8 +126,17 @@ class _View:
         every = job is not None or self._access.allows("history of all jobs", peer)
         self._owner = None if every else peer.uid
 
-    def job_row(self, entry: JobEntry) -> Info:
-        """Return a job as the subscriber may see it."""
+    def job_rows(self, entries: Iterable[JobEntry]) -> list[Info]:
+        """Return jobs as the subscriber may see them, without those that cannot be described."""
+        rows = []
+        for entry in entries:
+            try:
+                rows.append(self._job_row(entry))
+            except Exception:  # else one job would hide all others
+                log.exception("job %s cannot be described to a subscriber", entry.info.get("id"))
+        return rows
+
+    def _job_row(self, entry: JobEntry) -> Info:
         info = self._status.info(entry)
         may_see = self._access.allows("private values", self.peer, entry.uid)
         return info if may_see else without_private(info)
@@ -152,7 +164,7 @@ class _View:
             message["events"] = visible
         if self.with_state:
             entries = [self._status.entry(job) for job in sorted(changes.jobs)]
-            rows = [self.job_row(entry) for entry in entries if entry is not None]
+            rows = self.job_rows(entry for entry in entries if entry is not None)
             message["jobs"] = rows[:JOBS_AT_ONCE]
             messages += [
                 {"now": message["now"], "jobs": rows[start : start + JOBS_AT_ONCE]}
