@@ -138,7 +138,9 @@ class Server:
         self._tokens = AppTokens(bytes.fromhex(self._meta["key"]))
         short = self._meta["cluster"].replace("-", "")[:8]
         self._worlds = WorldRegistry(short)
-        self._checkpoint_dirs = CheckpointDirs(config.checkpoint_folder, short)
+        self._checkpoint_dirs = CheckpointDirs(
+            config.checkpoint_folder, short, self._tokens.checkpoint_name
+        )
         self._shared_folder = SharedFolderProbe(config.checkpoint_folder, short)
         self._programs = ProgramCache(self._reader)
         self._core = Core(
@@ -274,11 +276,22 @@ class Server:
     def _make_removals(self, signer: OrderSigner | None) -> CheckpointRemovals:
         """Return the object that orders nodes to remove the checkpoints of users' ended jobs."""
         removals = CheckpointRemovals(
-            self._connections, signer, self._checkpoint_dirs.path_of, self._uid_of
+            self._connections,
+            signer,
+            self._checkpoint_dirs.path_of,
+            self._uid_of,
+            self._remove_old_checkpoints,
         )
         if signer is not None:
             self._checkpoint_dirs.on_foreign = removals.add
         return removals
+
+    def _remove_old_checkpoints(self) -> None:
+        """Remove the checkpoints of all jobs that have ended."""
+        last = self._job_ids.last()  # a later job may have no entry yet
+        entries = self._status.entries(ended_since=None)
+        open_jobs = {JobId(entry.info["id"]): entry.uid for entry in entries}
+        self._checkpoint_dirs.sweep(open_jobs, last)
 
     def _uid_of(self, job: JobId) -> int | None:
         """Return the user id of a job that has ended; None if the job is unknown."""
@@ -337,7 +350,7 @@ class Server:
             self._status.publish_jobs([job])
         self._nodelist.restore(stored.nodes)
         self._take_over_worlds()
-        self._checkpoint_dirs.sweep({job.id for job in open_jobs})
+        self._remove_old_checkpoints()
         self._shared_folder.write(make_folder=not self._config.checkpoints)
         log.info("%d nodes, %d jobs that have not ended", len(stored.nodes), len(open_jobs))
         del self._stored  # may be large, and the parts have taken what they need

@@ -31,6 +31,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +54,24 @@ from pliant.protos.signed_orders.launch_order import VERSION
 MAX_MESSAGE_BYTES = 48 << 10
 MAX_CONNECTIONS = 8
 MAX_WORLDS = 4096
-#: Processes that remove checkpoints at the same time, and seconds that one may take. Its user can
-#: stop it.
-MAX_REMOVALS, REMOVAL_TIMEOUT_S = 8, 600.0
+#: Processes that remove checkpoints at the same time, and those of one user, who can stop them.
+MAX_REMOVALS, MAX_REMOVALS_OF_USER = 8, 2
+#: Seconds that a removal may take.
+REMOVAL_TIMEOUT_S = 600.0
 #: Messages that may come at once, and then in a second.
 BURST, RATE_PER_S = 1000, 200.0
 #: Seconds between two rounds of clean-up, and without a request before an early one.
 _COLLECT_INTERVAL_S, _QUIET_S = 0.5, 0.05
+
+
+@dataclass(slots=True)
+class _Removal:
+    """A process that removes checkpoints."""
+
+    uid: int
+    #: When it is killed, on the monotonic clock.
+    until: float
+    is_killed: bool = False
 
 
 class HelperService:
@@ -95,8 +107,8 @@ class HelperService:
         #: The worlds at the last look. Subreapers that an earlier helper forked are no children.
         self._worlds = set[str]()
         self._is_unclean, self._collect_at = True, 0.0
-        #: The processes that remove checkpoints, and when each is killed.
-        self._removals: dict[int, float] = {}
+        #: By process, the removals of checkpoints that have not ended.
+        self._removals: dict[int, _Removal] = {}
         try:
             self._subreapers = SubreaperPool(self._records, config.shims)
         except OSError as error:
@@ -255,15 +267,26 @@ class HelperService:
         except (LookupError, TypeError, ValueError):
             raise HelperRefusalError("message", "no order") from None
         order, user = self._verifier.check_removal(signed)
-        if len(self._removals) >= MAX_REMOVALS:
-            raise HelperRefusalError("rate", f"{MAX_REMOVALS} removals have not ended yet")
+        self._check_number_of_removals(user.uid)
         self._verifier.use(order)
         try:
             pid = fork_removal(Path(order.folder), user, sock)
         except OSError as error:
             raise HelperRefusalError("start", f"cannot fork: {error.strerror}") from None
-        self._removals[pid] = time.monotonic() + REMOVAL_TIMEOUT_S
+        self._removals[pid] = _Removal(user.uid, time.monotonic() + REMOVAL_TIMEOUT_S)
         self._log.note(f"removing {order.folder}: job {order.job}, user {order.uid} ({user.name})")
+
+    def _check_number_of_removals(self, uid: int) -> None:
+        """Refuse a removal if too many have not ended.
+
+        A process that was killed may wait for a file system that does not answer. It counts for its
+        user only, so that no user can keep the others from removing anything.
+        """
+        if sum(each.uid == uid for each in self._removals.values()) >= MAX_REMOVALS_OF_USER:
+            reason = f"{MAX_REMOVALS_OF_USER} removals of user {uid} have not ended yet"
+            raise HelperRefusalError("rate", reason)
+        if sum(not each.is_killed for each in self._removals.values()) >= MAX_REMOVALS:
+            raise HelperRefusalError("rate", f"{MAX_REMOVALS} removals have not ended yet")
 
     def _end(self, started: Started | None) -> dict[str, Any]:
         if started is not None:
@@ -298,8 +321,10 @@ class HelperService:
             while ended := os.waitpid(-1, os.WNOHANG)[0]:
                 self._removals.pop(ended, None)
                 self._is_unclean = True
-        for pid in [pid for pid, until in self._removals.items() if until < time.monotonic()]:
-            os.kill(pid, signal.SIGKILL)  # a child of this process: the number is still its own
+        for pid, removal in self._removals.items():
+            if removal.until < time.monotonic() and not removal.is_killed:
+                os.kill(pid, signal.SIGKILL)  # a child of this process: the number is still its own
+                removal.is_killed = True
         worlds = set(os.listdir(self._records))
         if not self._is_unclean and worlds >= self._worlds:  # no world has ended
             self._worlds = worlds

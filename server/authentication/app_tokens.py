@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import string
+
+_DIGITS = string.digits + string.ascii_lowercase
 
 
 class AppTokens:
@@ -32,6 +35,17 @@ class AppTokens:
     def checkpoint_key(self, job: int) -> bytes:
         """Return the key that signs a job's checkpoints, the same in each of its runs."""
         return self._sign(self._key, f"checkpoints {job}").encode("ascii")
+
+    def checkpoint_name(self, job: int) -> str:
+        """Return seven characters for the name of a job's checkpoint folder; nobody can guess them.
+
+        They have 36 bits, and are letters and digits, which orders to remove the folder may have.
+        """
+        number, name = int(self._sign(self._key, f"checkpoint folder {job}"), 16), ""
+        for _ in range(7):
+            number, digit = divmod(number, len(_DIGITS))
+            name += _DIGITS[digit]
+        return name
 
     @staticmethod
     def _sign(key: bytes, text: str) -> str:

@@ -3,6 +3,10 @@
 Only the processes of a job write to its folder, from every node, so all nodes must share the file
 system. If jobs run as their users, the folders belong to these users, and the server has no rights
 to remove them. Then it orders a node to do that, see `pliant.server.rpc.checkpoint_removals`.
+
+If jobs run as their users, everybody may write to the folder above. So the name of a job's folder
+has a part that nobody can guess. Otherwise a user could make the folders of later jobs, which would
+refuse to save anything there.
 """
 
 from __future__ import annotations
@@ -10,57 +14,108 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pliant.core.values.ids import JobId
+from pliant.protos.daemons.remove_tree import remove_tree
 
 log = logging.getLogger(__name__)
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class CheckpointDirs:
     """The checkpoint folders of one cluster. Other clusters may use the same base folder."""
 
-    def __init__(self, base: Path, cluster: str) -> None:
-        """Use folders below ``base``, which need not exist; their names contain cluster and job."""
-        self._base, self._cluster = base, cluster
+    def __init__(self, base: Path, cluster: str, name_part: Callable[[int], str]) -> None:
+        """Use folders below ``base``, which need not exist.
+
+        Args:
+            base: of all folders.
+            cluster: the short name of the cluster.
+            name_part: returns a part of the name of a job's folder, which is secret until the job
+                has made the folder.
+        """
+        self._base, self._cluster, self._name_part = base, cluster, name_part
+        #: Open jobs that have a folder with a name of an earlier version, without the secret part.
+        self._earlier_names: set[int] = set()
         #: Called with jobs that have ended, and whose folders belong to another user.
         self.on_foreign: Callable[[JobId], None] | None = None
 
     def path_of(self, job: int) -> Path:
         """Return the path of a job's checkpoint folder, which may not exist."""
-        return self._base / f"{self._cluster}.j{job}"
+        if job in self._earlier_names:
+            return self._base / f"{self._cluster}.j{job}"
+        return self._base / f"{self._cluster}_{self._name_part(job)}.j{job}"
 
     def on_jobs_closed(self, jobs: Sequence[int], _: object = ()) -> None:
         """Remove the checkpoints of jobs that have ended."""
         for job in jobs:
-            self._remove(JobId(job))
+            self._remove(JobId(job), self.path_of(job))
+            self._earlier_names.discard(job)
 
-    def sweep(self, open_jobs: Collection[JobId]) -> None:
+    def sweep(self, open_jobs: Mapping[JobId, int], last_job: int) -> None:
         """Remove the checkpoints of all jobs that are not among ``open_jobs``.
 
-        An earlier server may have stopped before it could remove them.
+        An earlier server may have stopped before it could remove them. Folders are not listed all
+        at once, because there may be very many of them.
+
+        Args:
+            open_jobs: by number of the job, the id of its user.
+            last_job: no job has a higher number, so folders with such names are of others.
         """
-        name = re.compile(re.escape(self._cluster) + r"\.j([0-9]{1,18})")
+        name = re.compile(re.escape(self._cluster) + r"(_[0-9a-z]+)?\.j([1-9][0-9]{0,17})")
         try:
-            found = list(self._base.iterdir())
+            entries = os.scandir(self._base)
         except OSError:
             return  # nothing has ever been saved
-        for folder in found:
-            match = name.fullmatch(folder.name)
-            job = JobId(int(match[1])) if match else None
-            if job is not None and job not in open_jobs and folder == self.path_of(job):
-                self._remove(job)
+        with entries:
+            for entry in entries:
+                match = name.fullmatch(entry.name)
+                job = JobId(int(match[2])) if match else None
+                if match is None or job is None or job > last_job:
+                    continue
+                has_earlier_name = match[1] is None
+                if job in open_jobs:
+                    if has_earlier_name and _belongs_to(entry, open_jobs[job]):
+                        self._earlier_names.add(job)
+                elif has_earlier_name or entry.name == self.path_of(job).name:
+                    self._remove(job, self._base / entry.name)
 
-    def _remove(self, job: JobId) -> None:
-        folder = self.path_of(job)
+    def _remove(self, job: JobId, folder: Path) -> None:
         try:
             if folder.lstat().st_uid != os.geteuid() and self.on_foreign is not None:
                 self.on_foreign(job)
                 return
-            shutil.rmtree(folder)
+            handle = os.open(self._base, _FOLDER)
         except FileNotFoundError:
-            pass
+            return
         except OSError as error:
-            log.warning("cannot remove the checkpoints in %s: %s", folder, error)
+            _warn(folder, error.strerror or str(error))
+            return
+        problems: list[str] = []
+
+        def on_problem(name: str, problem: str) -> None:
+            if not problems:
+                problems.append(f"{name}: {problem}")
+
+        try:
+            remove_tree(folder.name, handle, on_problem)
+        except RecursionError:
+            problems.append("its folders are nested too deeply")
+        finally:
+            os.close(handle)
+        if problems:
+            _warn(folder, problems[0])
+
+
+def _belongs_to(entry: os.DirEntry[str], uid: int) -> bool:
+    try:
+        return entry.stat(follow_symlinks=False).st_uid == uid
+    except OSError:
+        return False
+
+
+def _warn(folder: Path, problem: str) -> None:
+    log.warning("cannot remove the checkpoints in %s: %s", folder, problem)

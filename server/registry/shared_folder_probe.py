@@ -59,9 +59,11 @@ class SharedFolderProbe:
         try:
             if make_folder:
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for earlier in self._folder.glob(f"{self._prefix}*"):
-                with suppress(OSError):  # another account has made it
-                    earlier.unlink()
+            with os.scandir(self._folder) as entries:  # there may be very many of them
+                for entry in entries:
+                    if entry.name.startswith(self._prefix):
+                        with suppress(OSError):  # another account has made it
+                            os.unlink(entry.path)
             with os.fdopen(os.open(path, flags, 0o644), "wb") as file:
                 os.fchmod(file.fileno(), 0o644)
                 file.write(self._content)

@@ -3,17 +3,21 @@
 The server has no rights on these folders. It signs an order for a node that has a root helper and
 shares the folder of checkpoints. The helper removes the folder of the job with the rights of its
 user. An order may get lost together with its stream. Then another node gets one, or the same node
-when it registers again. After a restart, the server finds the folders that are left.
+when it registers again. An order that was refused or failed is repeated after a delay, which grows
+with each attempt. After a restart, the server finds the folders that are left.
+
+A user can make removals slow, for example with a file system that does not answer. So a user has at
+most one order at a time if other users wait, and a removal that failed waits behind all others.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +25,7 @@ from pliant.core.values.ids import JobId, NodeName
 from pliant.protos import node_pb2
 from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.execution.connections import Connections
+from pliant.server.support.threads import start_thread
 
 if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
     from pliant.server.execution.launch_signing import OrderSigner
@@ -30,7 +35,26 @@ log = logging.getLogger(__name__)
 #: Orders that a node has at once. A controller carries out as many, and an order that waits there
 #: for the removal of large folders would expire.
 MAX_AT_NODE = 2
+#: Seconds until the first repetition, and the longest delay. Each delay is twice the one before.
+RETRY_S, MAX_RETRY_S = 30.0, 4 * 3600.0
+#: Removals that are remembered. Further ones are found by another search of the folder.
+MAX_WAITING = 10_000
+#: Seconds until an order counts as failed. A controller answers earlier, unless it hangs.
+ORDER_TIMEOUT_S = 900.0
 _MAX_TEXT = 300
+
+
+@dataclass(slots=True)
+class _Removal:
+    """A folder that is to be removed."""
+
+    job: JobId
+    #: The user of the job; None if nobody has looked it up yet.
+    uid: int | None = None
+    failures: int = 0
+    #: When the next order may be sent, or when the order that a node has counts as failed; on the
+    #: monotonic clock.
+    due: float = 0.0
 
 
 class CheckpointRemovals:
@@ -45,6 +69,7 @@ class CheckpointRemovals:
         signer: OrderSigner | None,
         path_of: Callable[[int], Path],
         uid_of: Callable[[JobId], int | None],
+        search: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare to send orders.
 
@@ -53,36 +78,54 @@ class CheckpointRemovals:
             signer: the signer of orders; None if the cluster has no identity.
             path_of: returns the folder of a job.
             uid_of: returns the user of a job, None if the job is unknown.
+            search: calls `add` for the folders that are left. Called when removals were forgotten
+                because there were too many, and the others have been carried out.
         """
         self._connections, self._signer = connections, signer
-        self._path_of, self._uid_of = path_of, uid_of
-        self._lock = threading.Lock()
-        #: The jobs for which no node has an order, in the order in which they ended.
-        self._waiting: dict[JobId, None] = {}
-        #: By job, the node that has the order.
-        self._sent: dict[JobId, NodeName] = {}
+        self._path_of, self._uid_of, self._search = path_of, uid_of, search
+        self._changed = threading.Condition()
+        #: The removals for which no node has an order, in the order in which they are tried.
+        self._waiting: dict[JobId, _Removal] = {}
+        #: Those of them whose users have not been looked up.
+        self._new: list[_Removal] = []
+        #: By job, the removals that are carried out, and the node that has the order.
+        self._sent: dict[JobId, tuple[_Removal, NodeName]] = {}
         #: Nodes that can remove folders of users. The first one gets the next order.
         self._nodes: list[NodeName] = []
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="removals")
+        self._is_searching_later = self._is_stopped = False
+        self._thread: threading.Thread | None = None
 
     def stop(self) -> None:
         """Send no more orders. The next server finds the folders that are left."""
-        self._worker.shutdown(cancel_futures=True)
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
 
     def add(self, job: JobId) -> None:
         """Have the folder of a job that has ended removed."""
-        with self._lock:
+        with self._changed:
+            if job in self._waiting:
+                return
+            if len(self._waiting) >= MAX_WAITING:
+                self._is_searching_later = True
+                return
             self._sent.pop(job, None)
-            self._waiting[job] = None
-        self._wake()
+            removal = self._waiting[job] = _Removal(job)
+            self._new.append(removal)
+            self._wake()
 
     def on_node(self, node: NodeName, *, is_able: bool) -> None:
         """Note whether a node that has registered can remove folders of users."""
-        with self._lock:
-            self._forget(node)
+        with self._changed:
+            self._nodes = [each for each in self._nodes if each != node]
+            for removal, at in list(self._sent.values()):
+                if at == node:
+                    self._wait_again(removal, due=0.0)
             if is_able:
                 self._nodes.append(node)
-        self._wake()
+            self._wake()
 
     def on_node_gone(self, node: NodeName) -> None:
         """Give the orders of a node whose stream has ended to other nodes."""
@@ -91,66 +134,158 @@ class CheckpointRemovals:
     def on_result(self, node: NodeName, result: node_pb2.CheckpointsRemoved) -> None:
         """Handle the answer of a node; an answer of another node is ignored."""
         job = JobId(result.job)
-        with self._lock:
-            if self._sent.get(job) != node:
+        with self._changed:
+            removal, at = self._sent.get(job, (None, None))
+            if removal is None or at != node:
                 return
             del self._sent[job]
-        self._wake()
-        if result.problem:
-            self._warn(job, f"node {node}: {sanitize_text(result.problem)[:_MAX_TEXT]}")
+            if result.problem:
+                problem = sanitize_text(result.problem)[:_MAX_TEXT]
+                self._retry_later(removal, f"node {node}: {problem}")
+            self._wake()
 
-    def _forget(self, node: NodeName) -> None:
-        self._nodes = [each for each in self._nodes if each != node]
-        for job in [job for job, at in self._sent.items() if at == node]:
-            del self._sent[job]
-            self._waiting[job] = None
+    # ---------------------------------------------------------------- with the lock held
 
     def _wake(self) -> None:
-        if self._waiting and self._nodes:
-            with suppress(RuntimeError):  # the server stops
-                self._worker.submit(self._send)
+        """Have the thread look what is to be done; start it at the first use."""
+        if self._is_stopped or not (self._waiting and self._nodes):
+            return
+        if self._thread is None:
+            self._thread = start_thread("removals", self._run, lambda _: None)
+        self._changed.notify_all()
 
-    def _send(self) -> None:
-        """Send the orders that no node has, to the nodes in turn."""
-        while (next_order := self._take()) is not None:
-            job, node = next_order
+    def _wait_again(self, removal: _Removal, due: float) -> None:
+        self._sent.pop(removal.job, None)
+        removal.due = due
+        self._waiting.pop(removal.job, None)
+        self._waiting[removal.job] = removal  # behind all others
+
+    def _retry_later(self, removal: _Removal, reason: str) -> None:
+        delay = min(MAX_RETRY_S, RETRY_S * 2.0 ** min(removal.failures, 30))
+        removal.failures += 1
+        self._wait_again(removal, time.monotonic() + delay)
+        log.warning(
+            "the checkpoints in %s are not removed: %s; attempt %d follows in %.0f s",
+            self._path_of(removal.job),
+            reason,
+            removal.failures + 1,
+            delay,
+        )
+
+    def _take(self) -> tuple[_Removal, NodeName] | None:
+        """Return the next order to send; None if there is no node or no removal for it now."""
+        used = Counter(at for _, at in self._sent.values())
+        node = next((each for each in self._nodes if used[each] < MAX_AT_NODE), None)
+        removal = self._next_removal() if node is not None else None
+        if node is None or removal is None:
+            return None
+        self._nodes.remove(node)
+        self._nodes.append(node)
+        del self._waiting[removal.job]
+        removal.due = time.monotonic() + ORDER_TIMEOUT_S
+        self._sent[removal.job] = removal, node
+        return removal, node
+
+    def _next_removal(self) -> _Removal | None:
+        """Return the first removal that is due, if possible of a user who has no order now."""
+        now = time.monotonic()
+        busy = {removal.uid for removal, _ in self._sent.values()}
+        first = None
+        for removal in self._waiting.values():
+            if removal.due > now:
+                continue
+            if removal.uid is None or removal.uid not in busy:
+                return removal
+            first = first or removal
+        return first
+
+    def _fail_overdue(self) -> None:
+        now = time.monotonic()
+        for removal, node in list(self._sent.values()):
+            if removal.due <= now:
+                self._retry_later(removal, f"node {node} has not answered")
+
+    def _seconds_to_wait(self) -> float | None:
+        """Return the seconds until something is due; None if that takes another event."""
+        now = time.monotonic()
+        due = [removal.due for removal, _ in self._sent.values()]
+        due += [removal.due for removal in self._waiting.values() if removal.due > now]
+        return max(0.05, min(due) - now) if due else None
+
+    # ---------------------------------------------------------------- the thread
+
+    def _run(self) -> None:
+        while True:
+            self._find_users()
+            with self._changed:
+                if self._is_stopped:
+                    return
+                self._fail_overdue()
+                order = self._take()
+                searches = (
+                    order is None
+                    and self._is_searching_later
+                    and len(self._waiting) < MAX_WAITING // 2
+                )
+                if order is None and not searches:
+                    self._changed.wait(self._seconds_to_wait())
+                    continue
+                if searches:
+                    self._is_searching_later = False
+            if order is not None:
+                self._send(*order)
+            else:
+                self._search_again()
+
+    def _search_again(self) -> None:
+        try:
+            self._search()
+        except Exception:  # of the file system or the database
+            log.exception("cannot search for checkpoints of jobs that have ended")
+
+    def _find_users(self) -> None:
+        """Look up the users of new removals, so that each user gets a turn."""
+        with self._changed:
+            new, self._new = self._new, []
+        for removal in new:
             try:
-                self._send_order(job, node)
-            except Exception as error:  # of the database or the signature: the others are sent
-                log.exception("no order to remove the checkpoints of job %s", job)
-                self._give_up(job, f"{type(error).__name__}: {error}")
+                removal.uid = self._uid_of(removal.job)
+            except Exception:  # of the database: the user is looked up again before the order
+                log.exception("cannot look up the user of job %s", removal.job)
 
-    def _send_order(self, job: JobId, node: NodeName) -> None:
-        uid = self._uid_of(job)
+    def _send(self, removal: _Removal, node: NodeName) -> None:
+        try:
+            reason = self._send_order(removal, node)
+        except Exception as error:  # of the database or the signature: the others are sent
+            log.exception("no order to remove the checkpoints of job %s", removal.job)
+            reason = f"{type(error).__name__}: {error}"
+        if not reason:
+            return
+        with self._changed:
+            if self._sent.pop(removal.job, None) is not None:
+                self._retry_later(removal, reason)
+
+    def _send_order(self, removal: _Removal, node: NodeName) -> str:
+        """Sign and send an order; return why that is impossible now, or an empty text."""
+        job = removal.job
+        if removal.uid is None:
+            removal.uid = self._uid_of(job)
+        if removal.uid is None:
+            with self._changed:
+                self._sent.pop(job, None)
+            log.warning(
+                "the checkpoints in %s stay until an administrator removes them: job %s is unknown",
+                self._path_of(job),
+                job,
+            )
+            return ""
         signed = (
-            self._signer.sign_removal(node, job, uid, self._path_of(job))
-            if self._signer is not None and uid is not None
+            self._signer.sign_removal(node, job, removal.uid, self._path_of(job))
+            if self._signer is not None
             else None
         )
         if signed is None:
-            reason = "the job is unknown" if uid is None else f"user {uid} has no account here"
-            self._give_up(job, reason)
-            return
+            return f"user {removal.uid} has no account here"
         order = node_pb2.RemoveCheckpoints(job=job, signed_order=signed)
         self._connections.send_to_node(node, node_pb2.NodeOrder(remove_checkpoints=order))
-
-    def _take(self) -> tuple[JobId, NodeName] | None:
-        with self._lock:
-            used = Counter(self._sent.values())
-            node = next((each for each in self._nodes if used[each] < MAX_AT_NODE), None)
-            if node is None or not self._waiting:
-                return None
-            self._nodes.remove(node)
-            self._nodes.append(node)
-            job = next(iter(self._waiting))
-            del self._waiting[job]
-            self._sent[job] = node
-            return job, node
-
-    def _give_up(self, job: JobId, reason: str) -> None:
-        with self._lock:
-            self._sent.pop(job, None)
-        self._warn(job, reason)
-
-    def _warn(self, job: JobId, reason: str) -> None:
-        log.warning("the checkpoints in %s are not removed: %s", self._path_of(job), reason)
+        return ""

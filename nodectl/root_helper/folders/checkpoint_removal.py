@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
-from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 from pliant.nodectl.root_helper.become_user import User, become, leave_session_keyring
 from pliant.nodectl.root_helper.descriptors import close_all_but
+from pliant.protos.daemons.remove_tree import remove_content
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MAX_TEXT = 300
@@ -62,6 +61,11 @@ def remove_folder(folder: Path, uid: int) -> str:
         Why something is left; empty if nothing is.
     """
     problems: list[str] = []
+
+    def on_problem(name: str, problem: str) -> None:
+        if not problems:
+            problems.append(f"{name}: {problem}")
+
     try:
         # Only an administrator can change the path of the folder of all checkpoints.
         base = os.open(folder.parent, _FOLDER)
@@ -72,25 +76,10 @@ def remove_folder(folder: Path, uid: int) -> str:
         owner = os.fstat(handle).st_uid
         if owner != uid:
             return f"the folder belongs to user {owner}"
-        for name in os.listdir(handle):
-            _remove_entry(name, handle, problems)
+        remove_content(handle, on_problem)
         os.rmdir(folder.name, dir_fd=base)
     except OSError as error:
-        problems.append(f"{error.filename or folder}: {error.strerror}")
+        on_problem(str(error.filename or folder), error.strerror or str(error))
     except RecursionError:
-        problems.append("its folders are nested too deeply")
+        on_problem(folder.name, "its folders are nested too deeply")
     return problems[0][:_MAX_TEXT] if problems else ""
-
-
-def _remove_entry(name: str, handle: int, problems: list[str]) -> None:
-    try:
-        try:
-            os.unlink(name, dir_fd=handle)
-        except IsADirectoryError:
-            # It opens folders by descriptors and follows no link. What it cannot remove is named by
-            # the error of `rmdir`.
-            shutil.rmtree(name, ignore_errors=True, dir_fd=handle)
-            with suppress(FileNotFoundError):
-                os.rmdir(name, dir_fd=handle)
-    except OSError as error:
-        problems.append(f"{name}: {error.strerror}")

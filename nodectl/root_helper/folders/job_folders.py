@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import stat
 from collections.abc import Collection
 from contextlib import suppress
@@ -18,6 +17,7 @@ from typing import NoReturn
 from pliant.nodectl.root_helper.become_user import User, become
 from pliant.nodectl.root_helper.descriptors import close_all_but
 from pliant.nodectl.root_helper.helper_errors import HelperRefusalError
+from pliant.protos.daemons.remove_tree import remove_content
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Prefix of folders that are being removed. No job has such a name.
@@ -115,11 +115,7 @@ def _remove_content(handle: int, uid: int, gid: int) -> NoReturn:
     try:
         if uid != 0:  # root's: a start was interrupted before it had an owner, so it is empty
             become(User(uid, gid, (gid,), ""))
-            for name in os.listdir(handle):
-                with suppress(OSError):
-                    if stat.S_ISDIR(os.lstat(name, dir_fd=handle).st_mode):
-                        shutil.rmtree(name, ignore_errors=True, dir_fd=handle)
-                    else:
-                        os.unlink(name, dir_fd=handle)
+            with suppress(OSError, RecursionError):  # the rest stays until the host is restarted
+                remove_content(handle, lambda *_: None)
     finally:
         os._exit(0)

@@ -139,7 +139,7 @@ def test_a_job_that_cannot_be_saved_goes_on(cluster: Cluster, tmp_path: Path) ->
     base.mkdir(exist_ok=True)
     saved = base / "not-a-folder"
     saved.touch()
-    name = f"{_cluster_name(cluster, number)}.j{number}"
+    name = cluster.ranks(number)[0].process.environ()["PLIANT_CHECKPOINT"]
     (base / name).symlink_to(saved)
     advanced(cluster, number)
     cluster.client.suspend(number)
@@ -150,9 +150,3 @@ def test_a_job_that_cannot_be_saved_goes_on(cluster: Cluster, tmp_path: Path) ->
     saved.unlink()
     cluster.client.suspend(number)
     cluster.wait_for(number, lambda job: job.state == "SUSPENDED", "it to be suspended")
-
-
-def _cluster_name(cluster: Cluster, number: int) -> str:
-    """The short name of this cluster, of which worlds are named."""
-    rank = cluster.ranks(number)[0]
-    return rank.process.environ()["PLIANT_WORLD"].partition(".")[0]

@@ -7,11 +7,13 @@ import json
 import os
 import pickle
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import pytest
 from clusterkit.afterwards import idle
 from clusterkit.cluster import Cluster
 from clusterkit.shared import running_cluster
+from pliant.server.authentication.app_tokens import AppTokens
 from testkit import wait_until
 
 pytestmark = [
@@ -116,6 +119,13 @@ def plant(where: Path, seen_as: Path, manifest: bytes) -> None:
     )
 
 
+def guessed_name(cluster: Cluster, earlier: Path, job: int) -> str:
+    """Return the name of a job's folder, which only somebody with the cluster's key can know."""
+    with closing(sqlite3.connect(cluster.state / "pliant.db")) as database:
+        (key,) = database.execute("SELECT value FROM meta WHERE key = 'key'").fetchone()
+    return f"{earlier.name.partition('_')[0]}_{AppTokens(bytes.fromhex(key)).checkpoint_name(job)}"
+
+
 @pytest.mark.parametrize("way", ["folder", "link"])
 def test_a_planted_checkpoint_is_not_executed(
     shared: tuple[Cluster, Path], tmp_path: Path, way: str
@@ -124,7 +134,7 @@ def test_a_planted_checkpoint_is_not_executed(
     first = submit(cluster, tmp_path, 1)
     cluster.wait_for(first, lambda job: job.final, "the first job to end")
     own = Path((tmp_path / "out").read_text().split()[0])
-    victim = own.with_name(own.name.replace(f".j{first}", f".j{first + 1}"))
+    victim = own.parent / f"{guessed_name(cluster, own, first + 1)}.j{first + 1}"
     marker = tmp_path / "executed"
     where = victim if way == "folder" else base / "theirs"
     plant(where, victim, forged(marker))

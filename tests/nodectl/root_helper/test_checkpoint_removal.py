@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from helperkit import ALICE, BOB, Helper, needs_root
+from helperkit import ACCOUNT, ALICE, BOB, Helper, needs_root
+from helperkit.identity import acting_as
 from pliant.nodectl.controller.users.helper_client import HelperRefusedError
 from pliant.protos.identity import keys
+from testkit import wait_until
 
 pytestmark = [needs_root, pytest.mark.timeout(180)]
 
@@ -125,3 +131,50 @@ def test_what_the_user_may_not_remove_is_named(helper: Helper, saves: Path) -> N
     assert helper.ask_removal(helper.sign_removal(folder)) != ""
     assert (closed / "of root").exists()
     assert not (folder / "manifest.json").exists()
+
+
+def stopped_removal(helper: Helper, folder: Path, controller: socket.socket) -> psutil.Process:
+    """Begin to remove a large folder of alice, who stops the process."""
+    assert helper.process is not None
+    plant(folder)
+    for number in range(20_000):
+        (folder / f"{number}").touch()
+    children = psutil.Process(helper.process.pid).children
+    before = set(children(recursive=True))
+    order = helper.sign_removal(folder, job=int(folder.name[-1]))
+    with acting_as(ACCOUNT):
+        controller.connect(str(helper.run / "helper.sock"))
+    controller.send(json.dumps({"op": "remove", "order": order.hex()}).encode())
+
+    def find() -> psutil.Process | None:
+        assert folder.exists(), "the removal has ended before it was stopped"
+        for each in set(children(recursive=True)) - before:
+            with suppress(psutil.NoSuchProcess):
+                if each.uids().real == ALICE:
+                    each.suspend()
+                    return each
+        return None
+
+    found = wait_until(find, what="the process of the removal", every=0.001)
+    assert found is not None
+    return found
+
+
+def test_a_user_who_stops_removals_does_not_block_other_users(helper: Helper, saves: Path) -> None:
+    sockets = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in (1, 2)]
+    stopped = [
+        stopped_removal(helper, saves / f"25f9.j{number}", sock)
+        for number, sock in enumerate(sockets, start=1)
+    ]
+    with pytest.raises(HelperRefusedError) as refused:
+        helper.ask_removal(helper.sign_removal(plant(saves / "25f9.j3"), job=3))
+    assert refused.value.refusal == "rate"
+    theirs = helper.sign_removal(plant(saves / "25f9.j4", BOB), job=4, uid=BOB, gid=BOB)
+    assert helper.ask_removal(theirs) == ""
+    for process, sock in zip(stopped, sockets, strict=True):
+        process.resume()
+        assert json.loads(sock.recv(4096)) == {"problem": ""}
+        sock.close()
+    assert os.listdir(saves) == ["25f9.j3"]
+    wait_until(lambda: not any(each.is_running() for each in stopped), what="the processes")
+    assert helper.ask_removal(helper.sign_removal(saves / "25f9.j3", job=3)) == ""

@@ -8,6 +8,7 @@ import pytest
 
 from pliant.core.values.ids import JobId, NodeName
 from pliant.protos import node_pb2
+from pliant.server.rpc import checkpoint_removals
 from pliant.server.rpc.checkpoint_removals import MAX_AT_NODE, CheckpointRemovals
 from testkit import wait_until
 
@@ -93,7 +94,7 @@ def test_orders_of_a_node_that_is_gone_are_sent_to_another(
     nodes.wait((N1, "n1 2 5002 /saves/x.j2"))
 
 
-def test_failures_are_logged_once(
+def test_failures_are_logged(
     removals: CheckpointRemovals, nodes: Nodes, caplog: pytest.LogCaptureFixture
 ) -> None:
     removals.on_node(N1, is_able=True)
@@ -110,6 +111,7 @@ def test_failures_are_logged_once(
     wait_until(lambda: len(warnings()) == 4, what="the warnings")
     words = ["belongs to user 5002", "404", "does not answer", "unknown"]
     assert [word in text for word, text in zip(words, warnings(), strict=True)] == [True] * 4
+    assert "attempt 2" in warnings()[0]
     removals.add(JobId(2))  # the failures left no order behind
     nodes.wait((N1, "n1 2 5002 /saves/x.j2"))
 
@@ -127,3 +129,69 @@ def test_orders_do_not_wait_at_a_node_where_they_would_expire(
     for done, job in zip(ended, rest, strict=False):
         removals.on_result(N1, removed(done))
         nodes.wait((N1, f"n1 {job} 5001 /saves/x.j{job}"))
+
+
+def test_failed_removals_are_repeated_with_growing_delays(
+    removals: CheckpointRemovals,
+    nodes: Nodes,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(checkpoint_removals, "RETRY_S", 0.25)
+    removals.on_node(N1, is_able=True)
+    removals.add(JobId(1))
+    for _ in range(3):
+        nodes.wait((N1, "n1 1 5001 /saves/x.j1"))
+        removals.on_result(N1, removed(1, "8 removals have not ended yet"))
+    nodes.wait((N1, "n1 1 5001 /saves/x.j1"))
+    delays = [record.args[-1] for record in caplog.records if isinstance(record.args, tuple)]
+    assert delays == [0.25, 0.5, 1.0]
+
+
+def test_an_order_without_an_answer_is_repeated(
+    removals: CheckpointRemovals, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_removals, "ORDER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(checkpoint_removals, "RETRY_S", 0.1)
+    removals.on_node(N1, is_able=True)
+    removals.add(JobId(1))
+    wait_until(lambda: len(nodes.sent) >= 2, what="the repetition")
+
+
+def test_a_user_with_slow_removals_does_not_block_the_others(
+    removals: CheckpointRemovals, nodes: Nodes
+) -> None:
+    slow = [JobId(number) for number in range(20, 40)]
+    USERS.update(dict.fromkeys(slow, 5001))
+    for job in slow:
+        removals.add(job)
+    removals.on_node(N1, is_able=True)
+    wait_until(lambda: len(nodes.sent) == MAX_AT_NODE, what="the first orders")
+    removals.add(JobId(2))
+    nodes.sent.clear()
+    removals.on_result(N1, removed(20, "the root helper does not answer"))
+    nodes.wait((N1, "n1 2 5002 /saves/x.j2"))
+
+
+def test_removals_beyond_the_limit_are_found_again(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_removals, "MAX_WAITING", 2)
+    left = {JobId(number) for number in range(50, 60)}
+    USERS.update(dict.fromkeys(left, 5001))
+
+    def search() -> None:
+        for job in sorted(left):
+            made.add(job)
+
+    made = CheckpointRemovals(
+        cast(Any, nodes), cast(Any, Signer()), lambda job: Path(f"/x.j{job}"), USERS.get, search
+    )
+    search()
+    made.on_node(N1, is_able=True)
+    while left:
+        wait_until(lambda: bool(nodes.sent), what="an order")
+        job = int(nodes.sent.pop(0)[1].split()[1])
+        left.discard(JobId(job))
+        made.on_result(N1, removed(job))
+    made.stop()
