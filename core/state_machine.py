@@ -194,7 +194,7 @@ class Core:
         return commands
 
     def _review(self) -> None:
-        """After a batch of events, review isolated processes, negotiations and size requests."""
+        """Review dependencies, fenced jobs, negotiations and requests, after a batch of events."""
         state = self._state
         if state.dependencies_to_review:
             dependencies.review(state)

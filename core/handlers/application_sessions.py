@@ -130,7 +130,10 @@ def _first_time(state: CoreState, job: Job, event: ApplicationRegistered) -> Non
 
 
 def on_application_left(state: CoreState, event: ApplicationLeft) -> None:
-    """Note that the coordinator disconnected. The job continues, but gets no offers."""
+    """Note that the coordinator disconnected, and withdraw a resize that has not reached GO.
+
+    The job continues, but gets no offers.
+    """
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or not job.connected:
         return

@@ -36,7 +36,7 @@ def on_start_timeout(state: CoreState, timer: Timer) -> None:
 
 
 def on_stragglers_timeout(state: CoreState, timer: Timer) -> None:
-    """Kill leaving or joining ranks that outlive the ranks of the job."""
+    """End a job of which only leaving or joining ranks are still running; this kills them."""
     job = state.job_of(timer)
     if job is None or job.state is not JobState.COMPLETING or job.ending is not None:
         return

@@ -158,7 +158,7 @@ class NodeRoom:
             self._left[node.name] = _without(self.left(node), needs, -count(part))
 
     def reduce_to(self, other: NodeRoom) -> None:
-        """Lower what is left on each node to what is left in another room of the same nodes."""
+        """Lower what is left on each node to what ``other``, for the same nodes, has left there."""
         for name, theirs in other._left.items():
             mine = self._left.get(name)
             self._left[name] = theirs if mine is None else _smaller(mine, theirs)

@@ -106,7 +106,7 @@ class JobMemory(NamedTuple):
 @fast_init
 @dataclass(frozen=True, slots=True)
 class NodeLoad:
-    """The last report of a node."""
+    """The load of a node, as the node last reported it."""
 
     #: Bytes that jobs may use on the node.
     memory: float

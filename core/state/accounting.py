@@ -24,7 +24,7 @@ class Accounting:
     """Counts the processor-seconds of all users, and collects the phases of jobs.
 
     Args:
-        shares: the settings of fair order, with the half-life.
+        shares: the shares of users and accounts, with the half-life of usage.
         keep_phases: whether ended phases are collected, to be stored.
     """
 

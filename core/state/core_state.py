@@ -282,7 +282,7 @@ class CoreState:
         self.touch(job)
 
     def _index(self, job: Job) -> None:
-        """Enter a job into the indices in which jobs of its state are found."""
+        """Enter a job into the indices of its state, and remove it from those of other states."""
         if job.state is JobState.SUSPENDED:
             self.suspended[job.id] = job
         elif self.suspended:

@@ -23,14 +23,14 @@ from pliant.core.values.processors import NONE, ProcessorMap, count
 
 
 def free_amounts(state: CoreState) -> Mapping[NodeName, Amounts] | None:
-    """Return what is left on each node that is in use, for ``View.room``. None if no job cares."""
+    """Return what is left on each node in use, for ``View.room``; None if no job needs that."""
     if not state.node_bound:
         return {} if state.rows.nodes.has_gres else None
     return _left(state, state.rows.nodes.values)
 
 
 def free_capacity(state: CoreState) -> NodeRoom:
-    """Return the room on the usable nodes, to check a change before it is committed."""
+    """Return what is left on the usable nodes, to check a change before it is committed."""
     nodes = state.rows.nodes.values
     return NodeRoom(nodes, _left(state, nodes))
 

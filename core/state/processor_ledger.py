@@ -1,7 +1,7 @@
 """Sums of processors over nodes and jobs, updated with each change instead of added up again.
 
-The ledger counts whatever it is told: ``handlers/planning.py`` refuses plans with processors that
-are not free. ``state/invariants.py`` compares each sum with its parts.
+The ledger does not check what it counts: ``handlers/planning.py`` refuses plans with processors
+that are not free. ``state/invariants.py`` compares each sum with its parts.
 """
 
 from bisect import bisect_right

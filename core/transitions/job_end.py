@@ -222,7 +222,7 @@ def _sort_out(state: CoreState, job: Job, exits: tuple[Exit, ...]) -> None:
 
 
 def _report_late_exit(state: CoreState, job: Job, exit: Exit) -> None:
-    """Add a line to the history about a process that did not belong to the job when it ended.
+    """Add a line to the history if a process that did not belong to the job any more ended badly.
 
     It was a joining rank whose resize was rolled back, or it was leaving.
     """

@@ -27,7 +27,7 @@ SILENCE_S = 1.0
 
 
 def arm_timers(state: CoreState, job: Job) -> None:
-    """Set the timers for the time limit and the estimate of a job that starts."""
+    """Set the timers of a job that starts, for its time limit, its warning and its estimate."""
     if job.spec.time_limit_s is not None and job.start is not None:
         left = job.spec.time_limit_s - job.used_s
         state.timer_at(TimerKind.LIMIT, job, job.start + left)
@@ -79,7 +79,10 @@ def time_limits_left(state: CoreState, now: float) -> dict[JobId, float]:
 
 
 def reason_to_end(state: CoreState, job: Job, timer: Timer) -> str:
-    """Return why a timer ends the job; empty if it does not."""
+    """Return why a timer ends the job; empty if it does not.
+
+    If heartbeats of one of the job's nodes are overdue, the timer is set again instead.
+    """
     if timer.kind is TimerKind.ESTIMATE and not _estimate_is_over(state, job):
         return ""
     if job.occupied & state.suspect():

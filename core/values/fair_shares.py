@@ -1,4 +1,4 @@
-"""Shares of users and accounts, and how fast their usage decays: the settings of fair order.
+"""The settings of fair-share scheduling: shares of users and accounts, and the decay of usage.
 
 ``parse_shares`` reads the value of the key ``fairshare`` of the configuration, and the options of
 the simulator that have the same meaning.
@@ -96,7 +96,7 @@ def is_account_name(text: str) -> bool:
 
 
 def parse_shares(settings: Mapping[str, object]) -> Shares:
-    """Read the settings of fair order.
+    """Read the settings of fair-share scheduling.
 
     Raises:
         ValueError: a value is wrong. The message begins with its key.
