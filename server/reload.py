@@ -43,7 +43,7 @@ class Reload:
     def __init__(
         self, config: Config, read: Callable[[], Config], apply: Callable[[Config], None]
     ) -> None:
-        """Remember the configuration that is in force.
+        """Remember the present configuration.
 
         Args:
             config: the configuration that the server started with.
