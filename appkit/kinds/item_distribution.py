@@ -149,7 +149,7 @@ class Weighted(Even):
     metadata_rounds = 2
 
     def __init__(self, what: str, weight: Weight) -> None:
-        """Weigh the items with ``weight``, a function of the program."""
+        """Weigh the items with the function ``weight``; ``what`` names the items in errors."""
         super().__init__(what)
         self._weight = weight
 
@@ -191,7 +191,7 @@ class ByOwner(ItemDistribution):
     kind = "owner"
 
     def __init__(self, what: str, owner: Owner) -> None:
-        """Find the owners with ``owner``, a function of the program."""
+        """Find the owners with the function ``owner``; ``what`` names the items in errors."""
         super().__init__(what)
         self._owner = owner
         self._by_owner: OwnerIndex | None = None  # of the last local_metadata
