@@ -295,7 +295,10 @@ class LocalCluster:
         """
 
     def start_missing(self) -> list[Daemon]:
-        """Start the daemons that do not run, and return them."""
+        """Start the daemons that do not run, and return them.
+
+        A server that runs but cannot be reached is ended first and started again.
+        """
         server = self.daemons[0]
         if server.running() and not self._is_reachable():
             # Its run directory was removed. Jobs continue, and the next server takes them over.
@@ -405,7 +408,10 @@ class LocalCluster:
         return _OWN_NAME.fullmatch(node) is not None
 
     def registered(self) -> set[str] | None:
-        """Return the nodes that have registered, None if no server answers."""
+        """Return the nodes that have registered; None if no server answers.
+
+        Nodes that an earlier `pliant down` has drained are resumed.
+        """
         try:
             with Connection(self.run, timeout_s=5) as link:
                 nodes = link.request("nodes")["nodes"]
@@ -418,7 +424,7 @@ class LocalCluster:
         return {n["name"] for n in nodes if n["state"] in _REPORTED and n.get("connected", True)}
 
     def describe(self) -> str:
-        """Return what is up, in words."""
+        """Return how many nodes and processors the cluster has, as text."""
         spec = self.spec
         spares = f" and {plural(spec.spares, 'spare node')}" if spec.spares else ""
         return (

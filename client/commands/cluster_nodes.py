@@ -1,6 +1,6 @@
-"""``pliant cluster token``, ``tokens``, ``withdraw``, ``nodes`` and ``revoke``.
+"""The actions of ``pliant cluster`` on nodes and login agents: tokens, lists and revocation.
 
-They are for nodes, and for login agents.
+They are ``token``, ``tokens``, ``withdraw``, ``nodes`` and ``revoke``.
 """
 
 from __future__ import annotations

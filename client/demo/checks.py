@@ -43,7 +43,7 @@ def resizes(events: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
 
 
 def checksum(output: str) -> str:
-    """Return the checksum that a run of heat has printed; empty if there is none."""
+    """Return the checksum that the program heat has printed; empty if there is none."""
     found = _CHECKSUM.findall(output)
     return str(found[-1]) if found else ""
 

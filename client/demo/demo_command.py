@@ -171,7 +171,7 @@ class Demo:
                 file.write("\n".join(lines) + "\n")
 
     def _start_alone(self) -> None:
-        """Run heat as an ordinary program, whose checksum the malleable run must reproduce."""
+        """Start the program heat alone; the malleable run of the demo must give its checksum."""
         with open(os.path.join(self.directory, "alone.out"), "wb") as output:
             self._alone = subprocess.Popen(
                 [sys.executable, "-m", PROGRAM, os.path.join(self.directory, "alone.yaml")],

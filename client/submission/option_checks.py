@@ -173,7 +173,11 @@ def check_node_needs(
 def check_contract(
     deadline_s: float | None, deadline_at: float | None, profit: str
 ) -> dict[str, Any]:
-    """Return the fields of a deadline and its profit; empty without a deadline."""
+    """Check a deadline and its profit, and return their fields; empty without a deadline.
+
+    Raises:
+        UsageError: there is a profit without a deadline, or the profit is malformed.
+    """
     if deadline_s is None and deadline_at is None:
         if profit:
             raise UsageError(f"--profit {profit} needs a deadline: add --deadline, as in 2h")

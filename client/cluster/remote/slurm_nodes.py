@@ -107,7 +107,11 @@ class SlurmNodes:
         self._end = math.inf
 
     def run(self) -> int:
-        """Start the nodes, wait until all have ended, and return the exit code."""
+        """Start the nodes, and end the cluster in time; return the exit code.
+
+        This waits until the allocation is about to end, Slurm signals the nodes, no node is left or
+        this process gets a signal. Then it saves the jobs and ends the server and the nodes.
+        """
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, _: self._events.put({"stop": f"signal {number}"}))
         self._write_status()
