@@ -124,7 +124,7 @@ def base(controller: str) -> Base | None:
     The result is that of the first call, because a shim enters groups of its own later.
 
     Args:
-        controller: its name; empty for any group of version 2, with controllers or without.
+        controller: its name; empty if a group of version 2 will do, even without controllers.
     """
     found = own_group(controller)
     if found is None and controller:

@@ -172,7 +172,7 @@ def _start_world(
 
 
 def _fork_shim(shims: Path) -> tuple[int, socket.socket]:
-    """Fork a shim that waits; return its process and the socket on which it waits."""
+    """Fork a shim that waits; return its process and this side's end of the connection to it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         pid = os.fork()
