@@ -74,7 +74,7 @@ class LazyCycle(Cycle):
             self._start_or_put_off(*self.put_off[self.lookahead_job])
 
     def _needed_by_others(self, but: JobId) -> int:
-        """Return how many processors other jobs need at the lookahead (``at(L)`` of the paper).
+        """Return how many processors other jobs need at the lookahead (Kumar's ``at(L)``).
 
         Running jobs count with what they need now, jobs that were put off with what they will need
         at the lookahead, and jobs with reserved processors with these.

@@ -1,4 +1,4 @@
-"""Virtual reconfiguration: reserve nodes for the jobs that block others (section 2.1).
+"""Virtual reconfiguration: reserve nodes for jobs that block others (Chen, Xiao, Zhang 2002, 2.1).
 
 A node is reserved when nodes are blocked although much memory is idle in the whole cluster. It
 gets no new jobs. When it has a place for the largest of the jobs that fault on blocked nodes, this

@@ -1,4 +1,4 @@
-"""The strategy ``load-sharing+suspend``: the simple remedy that the paper rejects (section 1).
+"""The strategy ``load-sharing+suspend``, a simple remedy that Chen, Xiao and Zhang 2002 reject.
 
 It suspends the largest faulting job of each blocked node, so that submissions continue. Suspended
 jobs wait as long as others wait, so a stream of submissions can starve them. It exists to be

@@ -21,8 +21,9 @@ Agreement = Literal["direct", "pool", "steal"]
 def start_promised(view: View, placer: Placer, agreement: Agreement) -> None:
     """Start all jobs with reservations that can start, and update the other reservations.
 
-    Choice where the source is silent: a job uses its own reserved processors first, then free ones,
-    then those of other jobs, the latest job first.
+    The publication of the strategies (arXiv 2602.17318) does not say which processors a job uses.
+    Here it uses its own reserved processors first, then free ones, then those of other jobs, the
+    latest job first.
     """
     ready = released(view)
     promised = sorted(view.promised, key=lambda job: (job.arrival, job.id))

@@ -35,7 +35,10 @@ class ClusterState:
 
 
 def cluster_states(view: View) -> list[ClusterState]:
-    """Return the clusters in order of name. A running job belongs to its coordinator's cluster."""
+    """Return the clusters in order of name, each with its running malleable jobs.
+
+    A job belongs to the cluster of its first rank.
+    """
     parts = processors_by_cluster(view.nodes)
     own: dict[str, list[RunningJob]] = {name: [] for name in parts}
     for job in by_start(view.running):

@@ -104,9 +104,9 @@ class MalleabilityPolicy(ABC):
     def shrink(self, jobs: Sequence[RunningJob], amount: int, gain: Gain) -> Shrinking:
         """Ask jobs that can be resized for ``amount`` processors, without changing them yet.
 
-        In the paper, missing processors are asked for in the next poll. Then a waiting job would
-        wait although running jobs can give enough, so here the jobs are asked again in the same
-        round until they have given enough or can give no more.
+        In KOALA, missing processors are asked for in the next poll. Then a waiting job would wait
+        although running jobs can give enough, so here the jobs are asked again in the same round
+        until they have given enough or can give no more.
         """
         shrinking = Shrinking(amount, {job.id: job.size for job in jobs}, gain)
         able = by_start(jobs)[::-1]

@@ -84,7 +84,7 @@ def estimate(job: WaitingJob) -> float:
 
 @dataclass(frozen=True, slots=True)
 class DynpMemory:
-    """The order in force, and how long each order was in force before. Times in seconds."""
+    """The memory of dynP: the present queue order, and how long each order was used. In seconds."""
 
     policy: QueueOrder
     #: When this order came into force.
@@ -122,7 +122,10 @@ class DynpMemory:
     def decided(self, policy: QueueOrder, now: float, seen: tuple[int, int]) -> "DynpMemory":
         """Return the memory after a decision for ``policy`` at time ``now``.
 
-        ``seen`` identifies the queue for which it was made: see the field ``seen``.
+        Args:
+            policy: the order from now on.
+            now: the present time, in seconds since the epoch.
+            seen: identifies the queue for which the decision was made, as the field ``seen`` does.
         """
         if policy == self.policy:
             return replace(self, seen=seen)
@@ -137,11 +140,11 @@ class DynpMemory:
 
 
 def policy_shares(memory: object, end: float) -> dict[QueueOrder, float]:
-    """Return for which part of the time each order was in force, from the first submission on.
+    """Return for which part of the time each order was used, from the first submission on.
 
     Args:
         memory: ``Plan.memory`` of the last plan of a dynp strategy.
-        end: the end of the last job.
+        end: the end of the last job, in seconds since the epoch.
 
     Returns:
         Three shares that add up to 1; empty if nothing was submitted or no time has passed.
