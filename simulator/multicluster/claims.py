@@ -27,7 +27,9 @@ class Claims:
         processors: ProcessorMap,
         donors: Collection[JobId],
     ) -> None:
-        """Keep processors for a job, and plan when they are claimed.
+        """Take a job from the queue and keep processors for it until it claims them.
+
+        With donors, the claim is planned when the last of them has shrunk; without, at once.
 
         Args:
             run: the job.

@@ -64,7 +64,7 @@ class LocalCluster:
         return True
 
     def give_back(self, processors: int) -> None:
-        """Return processors that the scheduler or a local job used."""
+        """Make processors idle again that the scheduler or a local job used."""
         self._idle += processors
         assert self._idle <= self.processors
 

@@ -16,7 +16,7 @@ Policy = Literal["fpsma", "egs"]
 class Latencies:
     """How long it takes until a decision of the scheduler has an effect.
 
-    All values are assumptions, because the paper has none.
+    All values are assumptions, because the paper on KOALA (Buisson et al. 2007) has none.
     """
 
     #: From the claim of a job until its processes run. A stub is one process on one processor.

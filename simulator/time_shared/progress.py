@@ -11,8 +11,8 @@ def paging_times(
     """Return the paging time of each job, in seconds per second of its processor time.
 
     A job faults in proportion to its share of the demand, and to the demand that exceeds the
-    memory. The paper takes its fault model from a source that it does not print, so this one is
-    assumed.
+    memory. Chen, Xiao and Zhang 2002 take their fault model from a source that they do not print,
+    so this one is assumed.
 
     Args:
         demands: the present demands of the jobs that compute, in bytes.

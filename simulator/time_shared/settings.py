@@ -16,10 +16,11 @@ MBIT = 10**6
 
 @dataclass(frozen=True, slots=True)
 class TimeSharedSettings:
-    """Everything except the jobs. Times in seconds; memory in MB of 2^20 bytes.
+    """All settings of a simulation with time-shared nodes, except its jobs.
 
-    The paper gives the times, the bandwidth and the memory (section 3.3.1). It gives no value for
-    slots, user share, faults, ramp, quantum, period and window: these are assumed.
+    Times are in seconds, and memory is in MB of 2^20 bytes. Chen, Xiao and Zhang 2002 give the
+    times, the bandwidth and the memory (section 3.3.1). They give no value for slots, user share,
+    faults, ramp, quantum, period and window: these are assumed.
 
     Raises:
         SettingsError: a value is invalid. The message names the field.

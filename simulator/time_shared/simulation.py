@@ -239,7 +239,7 @@ class TimeSharedSimulation:
         self._tuples = None
 
     def _transfer_s(self, run: JobRun) -> float:
-        """Return the time to move the memory image of a job (section 3.3.1)."""
+        """Return the seconds to move a job's memory image (Chen, Xiao and Zhang 2002, 3.3.1)."""
         settings = self._settings
         return settings.remote_start_s + 8 * run.demand / (settings.bandwidth_mbit * MBIT)
 

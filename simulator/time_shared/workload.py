@@ -77,8 +77,12 @@ class ChenWorkload:
     def make(self, seed: int, nodes: int) -> list[SharedJob]:
         """Return the jobs of one run, in order of submission.
 
-        Programs and homes are drawn with equal probabilities, because the paper says only that
-        they are random.
+        Programs and homes are drawn with equal probabilities, because Chen, Xiao and Zhang 2002 say
+        only that they are random.
+
+        Args:
+            seed: the seed of all random numbers.
+            nodes: the number of nodes, one of which is the home of each job.
         """
         rng = Random(f"{seed}:chen:{self.group}:{self.trace}")
         sigma, number = TRACES[self.trace]
@@ -94,11 +98,11 @@ class ChenWorkload:
 
 
 def submission_time(part: float, sigma: float) -> float:
-    """Return the time until which a part of all jobs is submitted.
+    """Return the time in seconds until which a part of all jobs is submitted.
 
-    The submission rate of the paper (formula 1) is the density of a lognormal distribution times
-    the time, with mu = sigma. Its integral until t is proportional to the normal distribution
-    function of (ln t - mu - sigma^2) / sigma.
+    The submission rate of Chen, Xiao and Zhang 2002 (formula 1) is the density of a lognormal
+    distribution times the time, with mu = sigma. Its integral until t is proportional to the normal
+    distribution function of (ln t - mu - sigma^2) / sigma.
 
     Args:
         part: above 0 and at most 1.

@@ -29,10 +29,10 @@ def koala(
     gadget_best: int = 46,
     seed: int = 0,
 ) -> Workload:
-    """Make jobs that are submitted at equal intervals, half of them FT and half GADGET-2.
+    """Make jobs that are submitted at equal intervals, each FT or GADGET-2 with equal probability.
 
     The applications and kinds of jobs depend on the seed only, so that workloads with other gaps
-    have the same jobs.
+    have the same jobs. The workloads of the paper are called Wm, Wmr, W'm and W'mr.
 
     Args:
         jobs: the number of jobs.
