@@ -61,6 +61,11 @@ def add_hosts_action(actions: Any) -> None:
         "--dry-run", action="store_true", help="print the steps of each host, change nothing"
     )
     parser.add_argument(
+        "--keep-going",
+        action="store_true",
+        help="restart the daemons of the next host even if a host has failed",
+    )
+    parser.add_argument(
         "--end-jobs", action="store_true", help="with --remove: end jobs that run on the hosts"
     )
     parser.add_argument("--yes", action="store_true", help="with --remove: do not ask")
@@ -96,7 +101,14 @@ def _deploy(options: argparse.Namespace) -> int:
     if mode is Mode.REMOVE and not options.dry_run:
         _confirm(options, cluster, len(hosts))
     orders = Orders(
-        mode, hosts, options.dry_run, options.parallel, options.end_jobs, folder, wheels
+        mode,
+        hosts,
+        options.dry_run,
+        options.parallel,
+        options.end_jobs,
+        folder,
+        wheels,
+        options.keep_going,
     )
     with progress_view([host.name for host in hosts], quiet=options.json) as view:
         deployment = Deployment(cluster, orders, view)
@@ -140,6 +152,8 @@ def _report(runs: list[HostRun], mode: Mode, options: argparse.Namespace) -> int
 def _outcome(run: HostRun, *, dry_run: bool) -> str:
     if run.has_failed:
         return "failed"
+    if run.stopped_by:
+        return "not restarted"
     if not run.plan.steps:
         return "unchanged"
     return "to change" if dry_run else "changed"
@@ -169,6 +183,11 @@ def _problem_lines(runs: list[HostRun]) -> Iterator[str]:
         for problem in run.problems:
             remedy = f"; {problem.remedy}" if problem.remedy else ""
             yield f"{run.name}: {problem.check}: {problem.message}{remedy}"
+    if stopped := [run for run in runs if run.stopped_by]:
+        yield (
+            f"{len(stopped)} hosts were not restarted, because {stopped[0].stopped_by} failed: "
+            "correct it and run the command again, or add --keep-going"
+        )
 
 
 def _check_table(runs: list[HostRun]) -> str:

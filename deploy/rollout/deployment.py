@@ -54,6 +54,8 @@ class Orders:
     end_jobs: bool = False
     wheelhouse: str = ""
     wheels: Collection[Wheel] = ()
+    #: Restart the daemons of the next host even if a host has failed.
+    keeps_going: bool = False
 
 
 class Deployment:
@@ -197,11 +199,32 @@ class Deployment:
             self._keep_server_of_failed_hosts()
             self._start_server()
             return
+        if self._stops_before(runs, runs):
+            return
         self._start_server()
         rolling = [run for run in others if run.plan.is_rolling]
         self._each([run for run in others if run not in rolling], self._start)
-        for run in rolling:
+        for number, run in enumerate(rolling):
+            if self._stops_before(rolling[number:], runs):
+                return
             self._start(run)
+
+    def _stops_before(self, rest: Sequence[HostRun], runs: Sequence[HostRun]) -> bool:
+        """Return whether ``rest`` must not be restarted, because one of ``runs`` has failed.
+
+        What has failed on one host, such as a release that does not start there, would probably
+        fail on the others, too.
+        """
+        failed = next((run for run in runs if run.has_failed), None)
+        if failed is None or self._orders.keeps_going:
+            return False
+        if not any(run.plan.is_rolling for run in rest):
+            return False
+        for run in rest:
+            if not run.has_failed and run.plan.steps:
+                run.stopped_by = failed.name
+                self._view.end(run.name, "not restarted")
+        return True
 
     def _keep_server_of_failed_hosts(self) -> None:
         """Mark the server's host as failed if another host failed and may still need it.

@@ -28,6 +28,8 @@ class HostRun:
     problems: list[Problem] = field(default_factory=list)
     #: Number of steps that were carried out.
     done: int = 0
+    #: The host whose failure has kept this host from its restart; empty if none has.
+    stopped_by: str = ""
 
     @property
     def name(self) -> str:
