@@ -10,8 +10,9 @@ import asyncio
 import os
 import pwd
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+
+from pliant.server.support.threads import thread_pool
 
 #: Answers are used for this long, seconds.
 KEPT_S = 60.0
@@ -33,7 +34,7 @@ class UserDatabase:
     """Finds users by their id, and remembers answers for a minute. Used in one event loop."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="users")
+        self._threads = thread_pool("users", 2)
         self._kept: dict[int, tuple[float, UserAccount]] = {}
 
     async def find(self, uid: int) -> UserAccount:

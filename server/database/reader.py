@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,6 +18,7 @@ from pliant.server.database import row_codecs, tables
 from pliant.server.database.statements import DONE, REFUSED
 from pliant.server.registry.job_program import Program, Summary
 from pliant.server.registry.job_selection import JobSelection
+from pliant.server.support.threads import thread_pool
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class Reader:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="reader")
+        self._threads = thread_pool("reader", 2)
 
     async def in_thread(self, query: Callable[[Reader], T]) -> T:
         """Run a query in a thread, which does not block the caller's event loop; return its result.

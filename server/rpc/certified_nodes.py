@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from pliant.core.support.base_error import PliantError
 from pliant.core.values.ids import NodeName
@@ -30,6 +30,9 @@ from pliant.server.authentication.refused_handshakes import RefusedHandshakes
 from pliant.server.authentication.tls_files import ServerTls, TlsFiles
 from pliant.server.execution.connections import NodeStream
 from pliant.server.rpc.unauthenticated_peers import PeerWarnings
+from pliant.server.support.threads import thread_pool
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +84,8 @@ class CertifiedNodes:
         self._stamp: tuple[int, int] | None = (0, 0)
         self._warnings = PeerWarnings(log)
         self._tasks: set[asyncio.Task[None]] = set()
+        # One thread, because calls wait for each other anyway, and many nodes may connect at once.
+        self._threads = thread_pool("certificates", 1)
 
     @contextmanager
     def connected(self, node: CertifiedNode, stream: NodeStream) -> Iterator[None]:
@@ -90,7 +95,7 @@ class CertifiedNodes:
         opened = _OpenStream(node, node, stream, task)
         self._open.add(opened)
         if self._admission.has_earlier_certificates(node):
-            self._start(asyncio.to_thread(self._confirm, node))
+            self._start(self._in_thread(self._confirm, node))
         try:
             yield
         finally:
@@ -159,13 +164,17 @@ class CertifiedNodes:
         )
         opened.stream.send(node_pb2.NodeOrder(certificates=certificates))
 
+    async def _in_thread(self, work: Callable[..., T], *args: Any) -> T:
+        """Call a function that writes files, one call at a time, and return its result."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+
     def _has_other_issuer(self, node: CertifiedNode, tls: ServerTls) -> bool:
         return issuer_of(node.certificate) != key_id_of(tls.identity.issuer)
 
     async def _renew(self, opened: _OpenStream, request: bytes) -> None:
         answer = node_pb2.Certificates(roots=self._files.current.roots)
         try:
-            opened.newest, answer.certificate = await asyncio.to_thread(
+            opened.newest, answer.certificate = await self._in_thread(
                 self._issue, opened.node, request
             )
             log.info("node %s: certificate renewed", opened.node.name)

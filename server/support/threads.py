@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,17 @@ def start_thread(
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     return thread
+
+
+def thread_pool(name: str, size: int) -> ThreadPoolExecutor:
+    """Return a pool of at most ``size`` threads with a name that ``ps -T`` shows.
+
+    Without a pool of its own, a caller would use the pool of its event loop, which starts up to 32
+    threads, and more than it needs if many calls come at once.
+    """
+    return ThreadPoolExecutor(
+        size, thread_name_prefix=name, initializer=_name_in_kernel, initargs=(name,)
+    )
 
 
 def _name_in_kernel(name: str) -> None:
