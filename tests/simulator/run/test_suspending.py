@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from random import Random
 from typing import Any
 
@@ -171,7 +171,14 @@ def test_no_work_is_lost_and_nobody_shares(
 def test_nodes_may_fail_under_those_that_were_suspended(
     jobs: list[SimJob], settings: dict[str, Any], between: int
 ) -> None:
-    failures = Failures(float(between), 4.0)
+    # Finitely many failures: a job that starts again from its checkpoint might never end otherwise.
+    random = Failures(float(between), 4.0)
+    nodes = (f"default{number}" for number in range(PROCESSORS // 2))
+    failures = Failures(
+        listed={
+            node: list(islice(random.of_node(node, 0.0, settings["seed"]), 8)) for node in nodes
+        }
+    )
     result = run(jobs, PROCESSORS, **(settings | {"node_size": 2, "failures": failures}))
     assert sorted(each.id for each in result.jobs) == sorted(each.id for each in jobs)
     for record in result.jobs:
