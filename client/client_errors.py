@@ -4,6 +4,7 @@
 
     ClientError
     ├── UsageError        correct the command line or the argument            exit 2
+    ├── WaitTimeoutError  wait again: the job has not ended within the given time
     ├── RequestError      the request was understood and failed               exit 1
     │   └── SubmitError   a check before submission failed; names the field   exit 1
     └── NoServerError     start the server, or wait until it is back          exit 3
@@ -46,6 +47,10 @@ class SubmitError(RequestError):
         super().__init__(
             f"{field}: {message}" + (f"; {remedy}" if remedy else ""), kind="invalid", field=field
         )
+
+
+class WaitTimeoutError(ClientError, TimeoutError):
+    """A job has not ended within the time that was given for waiting; the job continues."""
 
 
 class StepFailedError(ClientError):

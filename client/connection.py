@@ -3,47 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import socket
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from pliant.client.client_errors import (
-    LostServerError,
-    NoServerError,
-    RequestError,
-    SilentServerError,
-    UntrustedServerError,
-)
-from pliant.client.paths import SOCKET, server_dir
-from pliant.client.site_settings import ACCOUNT_VARIABLE, SITE_FILE, trusted_accounts
-from pliant.protos.daemons.peer_credentials import peer_uid
-from pliant.protos.daemons.private_paths import UntrustedPathError, private_socket
-
-#: Seconds to wait for the answer to an ordinary request.
-TIMEOUT_S = 30.0
-
-#: The server sends a message of a subscription at least every 10 s. After this time, seconds, the
-#: connection counts as lost.
-SILENCE_S = 45.0
-
-#: Seconds between attempts to connect while the queue of the server's socket is full.
-_RETRY_S = 0.05
-
-#: Requests that change nothing and can therefore be repeated.
-_READS = {
-    *("audit", "history", "jobs", "nodes", "query", "refusals", "starts", "wait", "watch", "why"),
-}
-
-#: How to name another account that may run the server.
-_TRUST = (
-    f"if that account runs the server of this host, name it in {ACCOUNT_VARIABLE}, or let root "
-    f"write `server_user: ACCOUNT` into {SITE_FILE}"
-)
-
-Answer = dict[str, Any]
+from pliant.client import server_socket
+from pliant.client.client_errors import ClientError
+from pliant.client.paths import server_dir
+from pliant.client.server_socket import SILENCE_S, TIMEOUT_S, UNLIMITED, Answer
 
 
 class Connection:
@@ -62,8 +30,14 @@ class Connection:
         self._socket: socket.socket | None = None
         self._rest = b""
 
-    def request(self, op: str, *, unlimited: bool = False, **fields: Any) -> Answer:
-        """Send a request and return the answer; with ``unlimited``, wait for it without a limit.
+    def request(self, op: str, *, limit_s: float | None = None, **fields: Any) -> Answer:
+        """Send a request and return the answer.
+
+        Args:
+            op: the operation.
+            limit_s: seconds to wait for the answer; ``UNLIMITED``, None for the limit
+                of this connection.
+            fields: the other fields of the request.
 
         Raises:
             NoServerError: there is no server.
@@ -72,23 +46,19 @@ class Connection:
             UntrustedServerError: another account could answer; nothing was sent.
             RequestError: the server refuses.
         """
-        line = json.dumps({"op": op, **fields}, separators=(",", ":")).encode("ascii") + b"\n"
+        line = server_socket.encode(op, fields)
+        limit = self._timeout_s if limit_s is None else limit_s
         try:
             link = self._socket or self._open()
-            link.settimeout(None if unlimited else self._timeout_s)
+            link.settimeout(None if limit == UNLIMITED else limit)
             self._send(link, line)
             answer = self._read_line(link)
         except TimeoutError:
             self.close()
-            text = f"the server did not answer within {self._timeout_s:g} s ({self._path})"
-            if op in _READS:
-                raise SilentServerError(f"{text}: it is busy or stopped") from None
-            raise SilentServerError(
-                f"{text}; whether the request was carried out is unknown: see `jobstat`"
-            ) from None
+            raise server_socket.silent_server(op, self._path, limit) from None
         except OSError as error:
             self.close()
-            raise self._explain(error, op) from None
+            raise server_socket.explain(error, op, self._path) from None
         except BaseException:
             self.close()  # a late answer must not be taken for that of the next request
             raise
@@ -103,20 +73,18 @@ class Connection:
             NoServerError: there is no server; `LostServerError` if it leaves.
             RequestError: the server refuses.
         """
-        line = json.dumps({"op": "watch", **fields}, separators=(",", ":")).encode("ascii")
+        line = server_socket.encode("watch", fields)
         try:
             link = self._socket or self._open()
             link.settimeout(self._timeout_s)
-            self._send(link, line + b"\n")
+            self._send(link, line)
             while True:
                 yield self._check(self._read_line(link))
                 link.settimeout(SILENCE_S)
         except TimeoutError:
-            raise SilentServerError(
-                f"the server sent nothing for {SILENCE_S:g} s ({self._path}): it is busy or stopped"
-            ) from None
+            raise server_socket.silent_subscription(self._path) from None
         except OSError as error:
-            raise self._explain(error, "watch") from None
+            raise server_socket.explain(error, "watch", self._path) from None
         finally:
             self.close()
 
@@ -140,38 +108,22 @@ class Connection:
 
     @property
     def _path(self) -> str:
-        return os.path.join(self.directory, SOCKET)
+        return server_socket.socket_path(self.directory)
 
     def _open(self) -> socket.socket:
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        deadline = time.monotonic() + self._timeout_s
         try:
             link.settimeout(self._timeout_s)
-            trusted = trusted_accounts()
-            with private_socket(self._path, shared=True, owners=trusted) as path:
-                self._connect(link, path)
-            if (uid := peer_uid(link)) not in trusted:
-                raise UntrustedServerError(
-                    f"the process that listens on {self._path} runs as the user with id {uid}, "
-                    f"which this user does not trust: nothing was sent; {_TRUST}"
-                )
+            while not server_socket.connect(link, self.directory):
+                if time.monotonic() > deadline:
+                    raise TimeoutError
+                time.sleep(server_socket.RETRY_S)
         except BaseException:
             link.close()
             raise
         self._socket = link
         return link
-
-    def _connect(self, link: socket.socket, path: str) -> None:
-        """Connect to the server; wait while its queue of new connections is full."""
-        deadline = time.monotonic() + self._timeout_s
-        while True:
-            try:
-                link.connect(path)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise TimeoutError from None
-                time.sleep(_RETRY_S)
-            else:
-                return
 
     def _send(self, link: socket.socket, line: bytes) -> None:
         try:
@@ -196,35 +148,10 @@ class Connection:
         line, _, self._rest = b"".join(parts).partition(b"\n")
         return line
 
-    def _explain(self, error: OSError, op: str) -> NoServerError:
-        if isinstance(error, FileNotFoundError | ConnectionRefusedError | NotADirectoryError):
-            return NoServerError(
-                f"no server answers on {self._path}; start a cluster with `pliant up`"
-            )
-        if isinstance(error, UntrustedPathError):
-            return UntrustedServerError(f"no connection to the server: {error}; {_TRUST}")
-        if isinstance(error, ConnectionError):
-            if op in _READS:
-                return LostServerError(f"the server left while it was asked ({error})")
-            return LostServerError(
-                f"the server left while it was asked ({error}); whether the request was carried "
-                "out is unknown: see `jobstat`"
-            )
-        return NoServerError(f"cannot reach the server on {self._path}: {error.strerror or error}")
-
     def _check(self, line: bytes) -> Answer:
         try:
-            answer = json.loads(line)
-        except ValueError:
+            answer = server_socket.decode(line)
+        except ClientError:
             self.close()
-            raise RequestError("the server's answer is not JSON", kind="internal") from None
-        if not isinstance(answer, dict):
-            raise RequestError("the server's answer is not an object", kind="internal")
-        if answer.get("ok"):
-            return answer
-        error = answer.get("error") or {}
-        raise RequestError(
-            str(error.get("message") or "the server refused without a reason"),
-            kind=str(error.get("kind") or "internal"),
-            field=str(error.get("field") or ""),
-        )
+            raise
+        return server_socket.check(answer)

@@ -5,23 +5,28 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pliant.client.client_errors import (
     ClientError,
     LostServerError,
     NoServerError,
+    RequestError,
     SilentServerError,
+    WaitTimeoutError,
 )
 from pliant.client.connection import Connection
+from pliant.client.server_socket import UNLIMITED
+from pliant.client.steps import Ask, Pause, Steps, run
 
 #: States of a job that has ended.
 FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "REJECTED"})
 
 #: Seconds to wait for a server that has left: it may be restarting.
 RECONNECT_S = 60.0
-_RETRY_S = 0.1
+#: Seconds until the first attempt to reach a server that has left, and the longest pause.
+RETRY_S, MAX_RETRY_S = 0.1, 1.0
 
 
 def send_job(
@@ -31,6 +36,11 @@ def send_job(
     reconnect_s: float = RECONNECT_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
+    """Submit a job and return its id, as `submission` does."""
+    return run(link, submission(job, reconnect_s=reconnect_s), sleep=sleep)
+
+
+def submission(job: dict[str, Any], *, reconnect_s: float = RECONNECT_S) -> Steps[int]:
     """Submit a job and return its id; submit it again if the server restarts in the meantime.
 
     The key of the request prevents a second job: a server that has already stored the job answers
@@ -42,19 +52,18 @@ def send_job(
         RequestError: the server refuses the job.
     """
     request = job | {"key": os.urandom(16).hex()}
-    deadline = None
+    absence = Absence(reconnect_s)
     while True:
         try:
-            return int(link.request("submit", job=request)["id"])
+            answer = yield Ask("submit", {"job": request})
+            return int(answer["id"])
         except SilentServerError:
             raise  # a silent server is not being restarted, and its timeout has passed
         except NoServerError as error:
-            if deadline is None and not isinstance(error, LostServerError):
+            if not (absence.has_begun or isinstance(error, LostServerError)):
                 raise
-            deadline = deadline or time.monotonic() + reconnect_s
-            if time.monotonic() >= deadline:
-                raise
-            sleep(_RETRY_S)
+            pause_s = absence.pause(error)
+        yield Pause(pause_s)
 
 
 def wait_for_end(
@@ -64,27 +73,105 @@ def wait_for_end(
     reconnect_s: float = RECONNECT_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
-    """Wait until a job has ended, and return it.
+    """Wait until a job has ended, and return it, as `end_of_job` does."""
+    return run(link, end_of_job(number, reconnect_s=reconnect_s), sleep=sleep)
+
+
+def end_of_job(
+    number: int, *, timeout_s: float | None = None, reconnect_s: float = RECONNECT_S
+) -> Steps[dict[str, Any]]:
+    """Wait until a job has ended, and return it, also if the server restarts in the meantime.
 
     Raises:
+        WaitTimeoutError: the job has not ended within ``timeout_s``.
         NoServerError: there has been no server for ``reconnect_s``.
         RequestError: there is no such job.
     """
-    deadline = None
+    deadline = UNLIMITED if timeout_s is None else time.monotonic() + timeout_s
+    absence = Absence(reconnect_s)
     while True:
         asked = time.monotonic()
         try:
-            job = dict(link.request("wait", unlimited=True, id=number)["job"])
+            answer = yield Ask("wait", {"id": number}, max(0.001, deadline - asked))
+            job = dict(answer["job"])
             if job.get("state") in FINAL_STATES:
                 return job
-            sleep(_RETRY_S)  # a server that stops answers all waiting requests
-        except NoServerError:
+            pause_s = RETRY_S  # a server that stops answers all waiting requests
+        except NoServerError as error:
             now = time.monotonic()
-            if deadline is None or now - asked > _RETRY_S:  # it had answered, or listened, before
-                deadline = now + reconnect_s
             if now >= deadline:
+                raise WaitTimeoutError(
+                    f"job {number} has not ended within {timeout_s:g} s; it continues"
+                ) from None
+            if now - asked > RETRY_S:  # the server had answered, or listened, before
+                absence = Absence(reconnect_s)
+            pause_s = absence.pause(error)
+        except RequestError as error:
+            if error.kind != "stopping":
                 raise
-            sleep(_RETRY_S)
+            pause_s = RETRY_S  # it may be restarted
+        yield Pause(pause_s)
+
+
+class Absence:
+    """A time without a server: says how long to pause until the next attempt, and when to give up.
+
+    The pauses grow, so that many programs that wait do not keep the machine busy.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._deadline: float | None = None
+        self._pause_s = RETRY_S
+
+    @property
+    def has_begun(self) -> bool:
+        """Return whether an attempt has failed."""
+        return self._deadline is not None
+
+    def pause(self, error: NoServerError) -> float:
+        """Return the seconds to pause after a failed attempt.
+
+        Raises:
+            NoServerError: the error of the attempt, if the server has been away too long.
+        """
+        now = time.monotonic()
+        if self._deadline is None:
+            self._deadline = now + self._limit_s
+        if now >= self._deadline:
+            raise error
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, MAX_RETRY_S)
+        return min(pause_s, self._deadline - now)
+
+
+class Subscription:
+    """The position in a subscription, from which it continues after a restart of the server.
+
+    The first message of each subscription has the present state. Lines of the history that are
+    stored while the server is away follow when it is back, so none is missed.
+    """
+
+    def __init__(self, fields: dict[str, Any], reconnect_s: float = RECONNECT_S) -> None:
+        #: The fields of the next request.
+        self.fields = fields
+        self._reconnect_s = reconnect_s
+        self._absence: Absence | None = None
+
+    def received(self, message: Mapping[str, Any]) -> None:
+        """Note a message, so that the next request continues after it."""
+        self.fields["after"] = message["seq"]
+        self.fields.pop("since", None)
+        self._absence = Absence(self._reconnect_s)
+
+    def pause(self, error: NoServerError) -> float:
+        """Return the seconds to pause before the next request, after the server has left.
+
+        Raises:
+            NoServerError: there was no server from the beginning, or it has been away too long.
+        """
+        if self._absence is None:
+            raise error
+        return self._absence.pause(error)
 
 
 def follow_changes(
@@ -96,29 +183,24 @@ def follow_changes(
 ) -> Iterator[dict[str, Any]]:
     """Yield the messages of a subscription; subscribe again if the server leaves.
 
-    The first message of each subscription has the present state. Lines of the history that are
-    stored while the server is away follow when it is back, so none is missed.
-
     Raises:
         NoServerError: there is no server, or it left and was not back within ``reconnect_s``.
         RequestError: the server refuses the subscription.
     """
-    deadline: float | None = None
-    has_begun = False
+    yield from follow(link, Subscription(fields, reconnect_s), sleep=sleep)
+
+
+def follow(
+    link: Connection, subscription: Subscription, *, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[dict[str, Any]]:
+    """Yield the messages of a subscription, as `follow_changes` does."""
     while True:
         try:
-            for message in link.watch(**fields):
-                has_begun, deadline = True, None
-                fields["after"] = message["seq"]
-                fields.pop("since", None)
+            for message in link.watch(**subscription.fields):
+                subscription.received(message)
                 yield message
-        except NoServerError:
-            if not has_begun:
-                raise
-            deadline = deadline or time.monotonic() + reconnect_s
-            if time.monotonic() >= deadline:
-                raise
-            sleep(_RETRY_S)
+        except NoServerError as error:
+            sleep(subscription.pause(error))
 
 
 class ChangeSignal:

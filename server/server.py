@@ -61,13 +61,13 @@ from pliant.server.support.clock import CLOCK_KEY, resume_clock
 from pliant.server.support.rate_limit import RateLimiter
 from pliant.server.user_requests.availability_queries import AvailabilityQueries
 from pliant.server.user_requests.changing_requests import Commands
+from pliant.server.user_requests.connections.user_socket_server import UserSocketServer
 from pliant.server.user_requests.job_lookup import JobLookup
 from pliant.server.user_requests.operation_table import Operations
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
 from pliant.server.user_requests.request_records import RequestRecords
 from pliant.server.user_requests.submissions import Submissions
 from pliant.server.user_requests.subscriptions import Subscriptions
-from pliant.server.user_requests.user_socket_server import UserSocketServer
 from pliant.server.watch.change_feed import ChangeFeed
 from pliant.server.watch.streams import Streams
 

@@ -104,7 +104,9 @@ ORDER = {
         ssh
         site_settings
         join_for_account paths terminal node_joining
-        connection submission
+        server_socket submission
+        connection
+        steps
         waiting
         cluster listing
         accounting

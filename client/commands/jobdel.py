@@ -17,6 +17,7 @@ from pliant.client.listing.selection import (
     names_ended_jobs,
     selection_fields,
 )
+from pliant.client.server_socket import UNLIMITED
 from pliant.client.terminal.number_arguments import job_number
 from pliant.client.terminal.output import Parser, print_error, print_json, run_command
 
@@ -61,7 +62,8 @@ def _cancel(options: argparse.Namespace) -> int:
         raise UsageError("--state: jobs that have ended cannot be cancelled; name another state")
     with Connection() as link:
         fields = selected or {"ids": options.ids}
-        results = link.request("cancel", unlimited=bool(selected), **fields)["results"]
+        limit_s = UNLIMITED if selected else None
+        results = link.request("cancel", limit_s=limit_s, **fields)["results"]
     if selected and not options.json:
         done = sum(bool(result.get("ok")) for result in results)
         print(f"{done} job{'' if done == 1 else 's'} cancelled")

@@ -27,8 +27,11 @@ class PeerLimits:
     """The limits on what one user may have at once on the users' socket."""
 
     connections: float = 256
-    #: Requests that wait for the end of a job.
+    #: Requests that wait for the end of a job, each on a connection of its own.
     waits: float = 200
+    #: Requests with a tag that wait for the end of a job. They share connections, so there may be
+    #: more of them.
+    tagged_waits: float = 5000
     #: Subscriptions to changes.
     watches: float = 16
     #: Requests that are carried out or answered. Further ones wait for their turn.
@@ -40,7 +43,7 @@ class PeerLimits:
 
 
 #: For accounts without limits.
-UNLIMITED = PeerLimits(math.inf, math.inf, math.inf, 1 << 30, math.inf, None)
+UNLIMITED = PeerLimits(math.inf, math.inf, math.inf, math.inf, 1 << 30, math.inf, None)
 
 
 @dataclass(slots=True)
@@ -51,6 +54,7 @@ class PeerUse:
     turns: asyncio.Semaphore
     connections: int = 0
     waits: int = 0
+    tagged_waits: int = 0
     watches: int = 0
     bytes: int = 0
 
@@ -61,16 +65,26 @@ class PeerUse:
         Raises:
             PeerLimitError: the user has too many such requests.
         """
-        if self.waits >= self.limits.waits:
-            raise PeerLimitError(
-                f"{self.waits} requests of yours wait for the end of jobs already, which is the "
-                "limit for one user: end some of them"
-            )
+        _check_waits(self.waits, self.limits.waits)
         self.waits += 1
         try:
             yield
         finally:
             self.waits -= 1
+
+    @contextmanager
+    def tagged_wait(self) -> Iterator[None]:
+        """Within this context, count a request with a tag that waits for the end of a job.
+
+        Raises:
+            PeerLimitError: the user has too many such requests.
+        """
+        _check_waits(self.tagged_waits, self.limits.tagged_waits)
+        self.tagged_waits += 1
+        try:
+            yield
+        finally:
+            self.tagged_waits -= 1
 
     @contextmanager
     def watch(self) -> Iterator[None]:
@@ -106,6 +120,14 @@ class PeerUse:
     def give_bytes(self, number: int) -> None:
         """Stop counting bytes of requests that were answered or dropped."""
         self.bytes -= number
+
+
+def _check_waits(number: int, limit: float) -> None:
+    if number >= limit:
+        raise PeerLimitError(
+            f"{number} requests of yours wait for the end of jobs already, which is the limit for "
+            "one user: end some of them"
+        )
 
 
 @dataclass(slots=True)

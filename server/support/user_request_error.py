@@ -11,7 +11,8 @@ class UserRequestError(PliantError, code="user-request"):
     """A request is invalid or refused; the answer is this error.
 
     Attributes:
-        kind: ``invalid``, ``refused``, ``not_found``, ``unavailable`` or ``internal``.
+        kind: ``invalid``, ``refused``, ``not_found``, ``unavailable`` (try again later),
+            ``stopping`` (the server stops) or ``internal``.
         field: the field of the request that is wrong; empty if it is none.
     """
 

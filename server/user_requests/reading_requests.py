@@ -238,7 +238,7 @@ class StateQueries:
         for waiters in self._waiters.values():
             for waiter in waiters:
                 if not waiter.done():
-                    waiter.set_exception(UserRequestError("the server stops", kind="unavailable"))
+                    waiter.set_exception(UserRequestError("the server stops", kind="stopping"))
 
 
 class UsageQueries:

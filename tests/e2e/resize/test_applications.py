@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def _shared() -> Iterator[Cluster]:
         yield cluster
 
 
-def start(cluster: Cluster, folder: Path, argv: list[str], **options: object) -> int:
+def start(cluster: Cluster, folder: Path, argv: list[str], **options: Any) -> int:
     number = cluster.client.submit(
         sys.executable, *argv, sizes="1-8", type="mpi", stdout=str(folder / "out"), **options
     )

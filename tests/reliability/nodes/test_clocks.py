@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clock:
     return move
 
 
-def run(cluster: Cluster, gate: Path, **options: object) -> int:
+def run(cluster: Cluster, gate: Path, **options: Any) -> int:
     """Have a job run on both nodes that ends with code 5 when a file is there."""
     script = f"while [ ! -e '{gate}' ]; do sleep 0.05; done; exit 5"
     job = cluster.client.submit(

@@ -96,7 +96,7 @@ def test_a_stop_under_load_answers_waiting_users(cluster: Cluster, tmp_path: Pat
         server.send_signal(signal.SIGTERM)
         assert server.wait(STOP_S) == 0
     for user in waiting:
-        assert user.receive()["error"]["kind"] == "unavailable"
+        assert user.receive()["error"]["kind"] == "stopping"
         user.close()
     assert ranks[0] in cluster.ranks(runs)
     before = len(users.numbers)

@@ -94,6 +94,7 @@ def test_the_page_names_the_limits() -> None:
     expected = (
         f"{limits.connections} connections",
         f"{limits.waits} requests that wait",
+        f"{limits.tagged_waits} that share connections",
         f"{limits.watches} subscriptions to changes",
         f"{limits.requests} requests that are carried out",
         f"{int(limits.bytes) >> 20} MiB",

@@ -16,7 +16,7 @@ from pliant.server.authorisation.access_control import RequestingUser
 from pliant.server.registry.job_program import Summary
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.user_requests.answers import OBJECTS_AT_ONCE, Objects, encode_pieces
-from pliant.server.user_requests.connection import UserConnection
+from pliant.server.user_requests.connections.connection import UserConnection
 from serverkit.scripted import Shell
 
 from ..registry.test_status_cache import job

@@ -14,7 +14,7 @@ import pytest
 
 from pliant.protos.daemons.peer_limits import PeerLimitError, PeerLimits, PeerTable
 from pliant.server.authorisation.access_control import RequestingUser
-from pliant.server.user_requests.connection import LINE_BYTES, UserConnection
+from pliant.server.user_requests.connections.connection import LINE_BYTES, UserConnection
 from serverkit import Server, User
 from testkit import wait_until
 from userkit import ALICE, BOB, held_as, needs_root, open_folder, run_as

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -17,8 +18,9 @@ class FakeUserSocket:
     """The server's socket for users: JSON requests in, JSON answers out, one per line.
 
     It records requests and gives the answer that a test has set for an operation, or "ok". An
-    answer may be a function of the request, or raw bytes; ``CLOSE`` closes the connection. It has
-    no jobs, checks neither requests nor who asks, and speaks no other protocol.
+    answer may be a function of the request, or raw bytes; ``CLOSE`` closes the connection, and
+    ``silent`` sends nothing. The answer to a request with a tag has this tag. The fake has no jobs,
+    checks neither requests nor who asks, and speaks no other protocol.
     """
 
     def __init__(self, run: Path, default: Answer | None = None) -> None:
@@ -27,7 +29,7 @@ class FakeUserSocket:
         self.requests: list[dict[str, Any]] = []
         self.answers: dict[str, Answer] = {}
         self._threads: list[threading.Thread] = []
-        self._links: list[socket.socket] = []
+        self.links: list[socket.socket] = []
         directory = os.open(run, os.O_PATH)
         self._socket = socket.socket(socket.AF_UNIX)
         (run / "server.sock").unlink(missing_ok=True)
@@ -47,7 +49,7 @@ class FakeUserSocket:
                 link, _ = self._socket.accept()
             except OSError:
                 return
-            self._links.append(link)
+            self.links.append(link)
             self._start(self._serve, link)
 
     def _serve(self, link: socket.socket) -> None:
@@ -58,12 +60,21 @@ class FakeUserSocket:
                 answer = self.answers.get(request["op"], self._default)
                 if callable(answer):
                     answer = answer(request)
-                text = answer.get("raw") or json.dumps({"ok": True} | answer).encode() + b"\n"
+                if answer.get("silent"):
+                    continue
+                tag = {"tag": request["tag"]} if "tag" in request else {}
+                text = answer.get("raw") or json.dumps({"ok": True} | tag | answer).encode() + b"\n"
                 if not text.startswith(b"CLOSE"):
                     link.sendall(text)
                     continue
                 link.shutdown(socket.SHUT_RDWR)
                 return
+
+    def hang_up(self) -> None:
+        """Close the connections that are open."""
+        for link in self.links:
+            with contextlib.suppress(OSError):
+                link.shutdown(socket.SHUT_RDWR)
 
     def refuse(self, op: str, message: str, *, kind: str = "refused", field: str = "") -> None:
         error = {"kind": kind, "field": field, "message": message}
@@ -74,11 +85,10 @@ class FakeUserSocket:
         return self.requests[-1]
 
     def close(self) -> None:
-        for link in [self._socket, *self._links]:
-            try:
+        self.hang_up()
+        for link in [self._socket, *self.links]:
+            with contextlib.suppress(OSError):
                 link.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
             link.close()
         for thread in self._threads:
             thread.join(5)

@@ -14,6 +14,7 @@ from pliant.server.authorisation.access_control import RequestingUser
 from pliant.server.database.row_codecs import UnreadableRowError
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests.answers import encode_pieces
+from pliant.server.user_requests.connections.tagged_requests import TaggedRequests
 
 log = logging.getLogger(__name__)
 
@@ -48,19 +49,25 @@ class UserConnection:
         self._reader, self._writer, self._peer = reader, writer, peer
         self._use, self._handle, self._watch = use, handle, watch
         self._buffer = bytearray()
-        #: The request that is carried out at present; a stop of the server waits for it.
-        self.busy: asyncio.Task[None] | None = None
+        #: The request without a tag that is carried out at present.
+        self._current: asyncio.Task[None] | None = None
+        self._tagged = TaggedRequests(
+            self._serve_tagged, self._answer_tagged_wait, self._write_tagged
+        )
+        #: Held while an answer is written, so that answers do not mix.
+        self._writing = asyncio.Lock()
+
+    @property
+    def busy(self) -> list[asyncio.Task[None]]:
+        """Return the requests that are carried out; a stop of the server waits for them."""
+        return [*self._tagged.tasks, *filter(None, [self._current])]
 
     async def serve(self) -> None:
         """Answer requests until the user disconnects, breaks a limit or is too slow."""
         try:
             while (line := await self._read_line()) is not None:
-                self.busy = asyncio.ensure_future(self._serve_request(line))
-                try:
-                    await self.busy
-                finally:
-                    self.busy = None
-                    self._use.give_bytes(len(line))
+                await self._serve_line(line)
+            await self._tagged.answer_all(lambda: _is_hung_up(self._writer), HANG_UP_CHECK_S)
         except PeerLimitError as error:
             await self._write(UserRequestError(str(error), kind="unavailable").answer())
         except SlowPeerError:
@@ -69,6 +76,7 @@ class UserConnection:
         finally:
             self._use.give_bytes(len(self._buffer))
             self._buffer.clear()
+            await self._tagged.close()
 
     async def _read_line(self) -> bytes | None:
         """Return the next request; None at the end of the connection."""
@@ -96,12 +104,46 @@ class UserConnection:
         except TimeoutError:
             raise SlowPeerError from None
 
-    async def _serve_request(self, line: bytes) -> None:
+    async def _serve_line(self, line: bytes) -> None:
+        """Answer a request, or begin to answer it if it has a tag."""
+
+        def on_answered() -> None:
+            self._use.give_bytes(len(line))
+
         try:
             request = _parse(line)
+            if (tag := request.get("tag")) is not None:
+                await self._tagged.begin(request, tag, on_answered)
+                return
         except UserRequestError as error:
+            on_answered()
             await self._write(error.answer())
             return
+        self._current = asyncio.ensure_future(self._serve_request(request))
+        try:
+            await self._current
+        finally:
+            self._current = None
+            on_answered()
+
+    async def _serve_tagged(self, request: Mapping[str, Any], tag: int) -> None:
+        async with self._use.turns:
+            await self._write_tagged(await self._answer(request), tag)
+
+    async def _answer_tagged_wait(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            with self._use.tagged_wait():
+                return await self._answer(request)
+        except PeerLimitError as error:
+            return UserRequestError(str(error), kind="unavailable").answer()
+
+    async def _write_tagged(self, answer: Mapping[str, Any], tag: int) -> None:
+        try:
+            await self._write({"tag": tag, **answer})
+        except SlowPeerError:
+            self._writer.transport.abort()  # which ends the reading of requests, too
+
+    async def _serve_request(self, request: Mapping[str, Any]) -> None:
         if request.get("op") == "wait":
             # It takes no time of the server while it waits, and would block the user's others.
             await self._serve_wait(request)
@@ -186,13 +228,14 @@ class UserConnection:
         return UserRequestError(text, kind="internal").answer()
 
     async def _write(self, answer: Mapping[str, Any]) -> None:
-        for piece in encode_pieces(answer):
-            self._writer.write(piece)
-            try:
-                await asyncio.wait_for(self._writer.drain(), self._use.limits.stall_s)
-            except TimeoutError:
-                raise SlowPeerError from None
-            await asyncio.sleep(0)  # let others be served between two pieces
+        async with self._writing:
+            for piece in encode_pieces(answer):
+                self._writer.write(piece)
+                try:
+                    await asyncio.wait_for(self._writer.drain(), self._use.limits.stall_s)
+                except TimeoutError:
+                    raise SlowPeerError from None
+                await asyncio.sleep(0)  # let others be served between two pieces
 
 
 def _parse(line: bytes) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ def test_submit(server: Any) -> None:
         Client().submit("./missing")
     assert (caught.value.kind, caught.value.field) == ("invalid", "program")
     with pytest.raises(TypeError, match=r"submit: there is no option 'size'; there are: sizes, "):
-        Client().submit(sys.executable, size="4")
+        Client().submit(sys.executable, size="4")  # type: ignore[call-arg]
 
 
 def test_a_query_is_typed(server: Any) -> None:

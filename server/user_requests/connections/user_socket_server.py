@@ -22,7 +22,7 @@ from pliant.server.authorisation.user_database import UserDatabase
 from pliant.server.support.threads import start_thread
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests.answers import encode
-from pliant.server.user_requests.connection import CHUNK_BYTES, UserConnection
+from pliant.server.user_requests.connections.connection import CHUNK_BYTES, UserConnection
 from pliant.server.user_requests.operation_table import Operations
 
 if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
@@ -109,7 +109,7 @@ class UserSocketServer:
         for path in self._sockets:
             path.unlink(missing_ok=True)
         self._actions.release_waiters()
-        if busy := [each.busy for each in self._connections.values() if each and each.busy]:
+        if busy := [task for each in self._connections.values() if each for task in each.busy]:
             await asyncio.wait(busy, timeout=STOP_GRACE_S)
         for writer in list(self._connections):
             writer.close()

@@ -1,0 +1,193 @@
+"""The operations of the Python client: how arguments become requests, and answers results.
+
+Each function is a sequence of steps (`pliant.client.steps`). `Client` takes the steps in the thread
+of the caller, `AsyncClient` in an event loop, so both do the same. Arguments are checked before the
+first step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from pliant.client.api import argument_checks as checks
+from pliant.client.api.output_files import read_output
+from pliant.client.api.records import Availability, Event, Job, Node, Phase, Usage, Why, to_record
+from pliant.client.client_errors import RequestError, UsageError
+from pliant.client.steps import Ask, Call, Steps
+from pliant.client.submission.build_job import build_job
+from pliant.client.waiting import Subscription, end_of_job, submission
+
+
+def submit(argv: Sequence[Any], sizes: Any, options: Mapping[str, Any]) -> Steps[int]:
+    """Submit a job, and return its id."""
+    return (yield from submission(_job(argv, sizes, options)))
+
+
+def query(argv: Sequence[Any], sizes: Any, options: Mapping[str, Any]) -> Steps[Availability]:
+    """Ask what the strategy would do with a job now."""
+    answer = yield Ask("query", {"job": _job(argv, sizes, options)})
+    return to_record(Availability, answer)
+
+
+def _job(argv: Sequence[Any], sizes: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    checked = checks.submit_options(options, build_job.__kwdefaults__ or {})
+    words = checks.words(argv) if argv or "script" not in checked else []
+    try:
+        return build_job(words, sizes=checks.sizes(sizes), **checked)
+    except UsageError as error:
+        raise checks.in_python(error) from None
+
+
+def jobs(
+    ids: Iterable[int] | None,
+    ended: bool,
+    users: Sequence[str],
+    states: Sequence[str],
+    names: Sequence[str],
+    since: float | None,
+) -> Steps[list[Job]]:
+    """Return jobs in the order of their ids."""
+    named = None if ids is None else checks.job_ids(ids)
+    fields: dict[str, Any] = {
+        "users": checks.texts("users", users, '["ada"]'),
+        "states": [
+            state.upper() for state in checks.texts("states", states, '["RUNNING", "PENDING"]')
+        ],
+        "names": checks.texts("names", names, '["heat*"]'),
+        "since": checks.seconds("since", since),
+    }
+    selected = {name: value for name, value in fields.items() if value}
+    answer = yield Ask("jobs", {"ids": named, "all": ended or named is not None, **selected})
+    return [to_record(Job, record) for record in answer["jobs"]]
+
+
+def job(number: int) -> Steps[Job]:
+    """Return one job."""
+    record = yield from _job_record(number)
+    return to_record(Job, record)
+
+
+def _job_record(number: int) -> Steps[Mapping[str, Any]]:
+    answer = yield Ask("jobs", {"ids": [checks.job_id(number)], "all": True})
+    for record in answer["jobs"]:
+        found: Mapping[str, Any] = record
+        return found
+    raise RequestError(f"there is no job {number}", kind="not_found", field="id")
+
+
+def output(number: int, tail: int | None) -> Steps[str]:
+    """Return what a job has printed."""
+    if tail is not None:
+        checks.whole("tail", tail, example="20 (lines), or None for everything")
+    found = yield from job(number)
+    return str((yield Call(partial(read_output, found, tail))))
+
+
+def usage(number: int) -> Steps[Usage]:
+    """Return the use of processors by a job."""
+    from pliant.client.accounting.job_usage import job_records
+
+    record = yield from _job_record(number)
+    answer = yield Ask("accounting", {"ids": [number]})
+    (found,) = job_records([record], answer["phases"], answer["now"])
+    phases = tuple(to_record(Phase, phase) for phase in found["phases"])
+    return to_record(Usage, {**found, "phases": phases})
+
+
+def nodes() -> Steps[list[Node]]:
+    """Return all nodes."""
+    answer = yield Ask("nodes", {})
+    return [to_record(Node, record) for record in answer["nodes"]]
+
+
+def cancel(ids: Sequence[int]) -> Steps[None]:
+    """Cancel jobs."""
+    if not ids:
+        raise UsageError("ids: there is no job to cancel; write cancel(12), or cancel(*ids)")
+    if len(ids) == 1 and isinstance(ids[0], list | tuple):
+        raise UsageError(f"ids: expected ids one by one, got {ids[0]!r:.80}; write cancel(*ids)")
+    answer = yield Ask("cancel", {"ids": checks.job_ids(ids)})
+    faults = [result for result in answer["results"] if not result.get("ok")]
+    if faults:
+        raise RequestError("; ".join(f"job {each.get('id')}: {_message(each)}" for each in faults))
+
+
+def _message(fault: Mapping[str, Any]) -> str:
+    error = fault.get("error") or "not cancelled"
+    return str(error.get("message") if isinstance(error, dict) else error)
+
+
+def act(op: str, number: int) -> Steps[str]:
+    """Carry out an operation that needs only a job, and return the server's message."""
+    answer = yield Ask(op, {"id": checks.job_id(number)})
+    return str(answer.get("message", ""))
+
+
+def set_priority(number: int, priority: int) -> Steps[str]:
+    """Change the priority of a job, and return the server's message."""
+    if not checks.is_whole(priority):
+        raise checks.fault("priority", "a whole number, such as 10", priority)
+    answer = yield Ask("priority", {"id": checks.job_id(number), "priority": priority})
+    return str(answer.get("message", ""))
+
+
+def resize(number: int, size: int, release: Sequence[str]) -> Steps[str]:
+    """Offer a job another size, and return the server's message."""
+    fields = {
+        "id": checks.job_id(number),
+        "size": checks.whole("size", size, example="4; 0 lets the strategy choose"),
+        "release": checks.texts("release", release, '["n2"] or ["n1/0"]'),
+    }
+    answer = yield Ask("resize", fields)
+    return str(answer.get("message", ""))
+
+
+def why(number: int) -> Steps[Why]:
+    """Return why a job waits or has its size."""
+    answer = yield Ask("why", {"id": checks.job_id(number)})
+    return Why(tuple(answer["text"]), answer.get("facts") or {})
+
+
+def history(number: int | None) -> Steps[list[Event]]:
+    """Return events of a job, or of all jobs and nodes."""
+    answer = yield Ask("history", {"id": None if number is None else checks.job_id(number)})
+    return [to_record(Event, event) for event in answer["events"]]
+
+
+def refusals() -> Steps[list[Event]]:
+    """Return refused requests."""
+    answer = yield Ask("refusals", {})
+    return [to_record(Event, event) for event in answer["events"]]
+
+
+def wait(number: int, timeout_s: float | None) -> Steps[Job]:
+    """Wait until a job has ended, and return it."""
+    limit_s = checks.seconds("timeout_s", timeout_s)
+    record = yield from end_of_job(checks.job_id(number), timeout_s=limit_s)
+    return to_record(Job, record)
+
+
+def event_subscription(number: int | None, after: int | None) -> Subscription:
+    """Return a subscription to the events of a job, or of all jobs and nodes."""
+    job = None if number is None else checks.job_id(number)
+    last = None if after is None else checks.whole("after", after, example="the seq of an event")
+    return Subscription({"id": job, "after": last, "events_only": True})
+
+
+def events_in(message: Mapping[str, Any]) -> list[Event]:
+    """Return the events in a message of a subscription."""
+    return [to_record(Event, event) for event in message.get("events", ())]
+
+
+def act_on_node(op: str, node: str, **fields: str) -> Steps[None]:
+    """Carry out an operation on a node."""
+    yield Ask(op, {"node": checks.name("node", node, '"n1"'), **fields})
+
+
+def drain(node: str, reason: str) -> Steps[None]:
+    """Drain a node."""
+    if not isinstance(reason, str):
+        raise checks.fault("reason", "a text", reason)
+    return (yield from act_on_node("drain", node, reason=reason))

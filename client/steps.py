@@ -1,0 +1,77 @@
+"""Operations as sequences of steps, which do not depend on how a client waits for answers.
+
+An operation is a generator. It yields its next step: a request (`Ask`), a pause (`Pause`) or a call
+that may block (`Call`). It gets the answer to the step, or the error of the client, and returns its
+result. `run` takes the steps one after the other in this thread; `pliant.client.api.async_client`
+takes the same steps in an event loop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, TypeVar
+
+from pliant.client.client_errors import ClientError
+from pliant.client.connection import Connection
+
+Result = TypeVar("Result")
+
+
+class Ask(NamedTuple):
+    """Send a request to the server, and get its answer."""
+
+    op: str
+    fields: dict[str, Any]
+    #: Seconds to wait for the answer: ``UNLIMITED``, or None for that of the connection.
+    limit_s: float | None = None
+
+
+class Pause(NamedTuple):
+    """Wait for some seconds."""
+
+    seconds: float
+
+
+class Call(NamedTuple):
+    """Call a function that may block, such as one that reads a file; get what it returns."""
+
+    function: Callable[[], Any]
+
+
+Step = Ask | Pause | Call
+Steps = Generator[Step, Any, Result]
+
+
+def run(
+    link: Connection, steps: Steps[Result], *, sleep: Callable[[float], None] = time.sleep
+) -> Result:
+    """Take all steps of an operation, and return its result.
+
+    Raises:
+        ClientError: a step has failed, and the operation could not continue.
+    """
+    try:
+        step = next(steps)
+        while True:
+            try:
+                answer = _take(link, step, sleep)
+            except ClientError as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    finally:
+        steps.close()
+
+
+def _take(link: Connection, step: Step, sleep: Callable[[float], None]) -> Any:
+    match step:
+        case Ask(op, fields, limit_s):
+            return link.request(op, limit_s=limit_s, **fields)
+        case Call(function):
+            return function()
+        case Pause(seconds):
+            return sleep(seconds)
