@@ -22,6 +22,7 @@ from pliant.simulator.inputs.simulation_errors import SettingsError, SimulationE
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from pliant.charts.recording import Recording
     from pliant.core.commands import Note
     from pliant.simulator.inputs.settings import Settings
     from pliant.simulator.inputs.workload import Workload
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Options for output files.
 _PICTURES = ("gantt", "utilization", "queue", "sizes_over_time", "comparison")
+#: Pictures that matplotlib draws.
+_PLOTS = tuple(name for name in _PICTURES if name != "gantt")
 _FILES = ("jobs_out", "events_out", *_PICTURES)
 #: Options that may name input files.
 _INPUTS = ("workload", "side_file", "node_failures")
@@ -68,6 +71,8 @@ def _fail(error: Exception, code: int) -> int:
 
 
 def _run(options: Namespace) -> None:
+    from pliant.charts.recording import Recording
+
     settings = make_settings(options)
     _refuse_one_file_twice(options)
     _require_matplotlib(options)
@@ -78,8 +83,11 @@ def _run(options: Namespace) -> None:
         with contextlib.ExitStack() as stack:
             files = {name: _open(stack, name, path) for name, path in paths.items()}
             # Output of a strategy does not belong to the results.
+            recording = Recording() if files["gantt"] else None
             with contextlib.redirect_stdout(sys.stderr):
-                runs, first = _simulate(options, settings, files)
+                runs, first = _simulate(options, settings, files, recording)
+            if recording is not None:
+                _draw_gantt(options, recording, first, files["gantt"])
             _draw(options, runs, [each.label for each in settings], first, files)
     except OSError as error:  # For example a full disk. The error does not name the file.
         named = ((name, path) for name, path in paths.items() if path is not None)
@@ -188,14 +196,19 @@ def _unwritable(name: str, path: str, error: OSError) -> str:
 
 
 def _require_matplotlib(options: Namespace) -> None:
-    """Check, before the simulation, that matplotlib is installed if pictures were requested.
+    """Check, before the simulation, that matplotlib is installed if a picture needs it.
+
+    A Gantt chart as SVG needs no other package.
 
     Raises:
         SettingsError: it is missing; the message names the option and the remedy.
     """
+    from pliant.charts.output.files import missing_for
     from pliant.simulator.pictures.figure import can_draw
 
-    for name in _PICTURES:
+    if options.gantt is not None and (missing := missing_for(options.gantt)) is not None:
+        raise SettingsError(f"--gantt {options.gantt}: {missing}")
+    for name in _PLOTS:
         if getattr(options, name) is not None and not can_draw():
             raise SettingsError(
                 f"--{name.replace('_', '-')}: pictures need matplotlib; install pliant[plots]"
@@ -216,11 +229,15 @@ def _refuse_files_of_one(options: Namespace) -> None:
 
 
 def _simulate(
-    options: Namespace, settings: "Sequence[Settings]", files: dict[str, Any]
+    options: Namespace,
+    settings: "Sequence[Settings]",
+    files: dict[str, Any],
+    recording: "Recording | None",
 ) -> "tuple[list[list[dict[str, float]]], tuple[Workload, Settings, Result]]":
     """Run all simulations.
 
-    All strategies get the same jobs, and the same seeds for costs and answers.
+    All strategies get the same jobs, and the same seeds for costs and answers. The history of the
+    first run goes into ``recording`` and to the file for events.
 
     Returns:
         The metrics of all runs of each strategy; workload, settings and result of the first run,
@@ -242,22 +259,35 @@ def _simulate(
             )
             number = (seed - options.seed) * len(settings) + place + 1
             watch = _ProgressReport(len(workload.jobs), number, total)
-            result = simulate(workload.jobs, used, on_note=_writer(log), progress=watch)
+            history = _listener(log, recording)
+            result = simulate(workload.jobs, used, on_note=history, progress=watch)
             watch.close()
             runs[place].append(dict(result.metrics))
             tables.append((chosen.label, seed, result.jobs))
             if first is None:
-                first, log = (workload, used, result), None
+                first, log, recording = (workload, used, result), None, None
     assert first is not None
     if files["jobs_out"]:
         write_jobs(files["jobs_out"], tables)
     return runs, first
 
 
-def _writer(file: TextIO | None) -> "Callable[[Note], None] | None":
+def _listener(
+    file: TextIO | None, recording: "Recording | None"
+) -> "Callable[[Note], None] | None":
+    """Return what takes each line of the history; None if nothing does."""
     from pliant.simulator.report import note_line
 
-    return None if file is None else lambda note: print(note_line(note), file=file)
+    if file is None and recording is None:
+        return None
+
+    def take(note: "Note") -> None:
+        if file is not None:
+            print(note_line(note), file=file)
+        if recording is not None:
+            recording.apply(note._asdict())
+
+    return take
 
 
 def _fitted(settings: "Settings", machine: int | None) -> "Settings":
@@ -276,28 +306,45 @@ def _draw(
     first: "tuple[Workload, Settings, Result]",
     files: dict[str, Any],
 ) -> None:
-    """Draw all requested pictures; those that show a single run show the first one."""
-    if not any(files[name] for name in _PICTURES):
+    """Draw all requested plots; those that show a single run show the first one."""
+    if not any(files[name] for name in _PLOTS):
         return
     from pliant.simulator.pictures.comparison import comparison
     from pliant.simulator.pictures.figure import encoded, format_of
-    from pliant.simulator.pictures.gantt import gantt
     from pliant.simulator.pictures.over_time import queue_length, sizes, utilization
 
-    workload, used, result = first
-    machine = f"{workload.name}, {len(workload.jobs)} jobs, {used.total} processors"
+    _, used, result = first
+    machine = _machine_title(first)
     title = f"{machine}, {used.label}"
     draw: dict[str, Callable[[], Figure]] = {
-        "gantt": lambda: gantt(result.spans, used.total, title),
         "utilization": lambda: utilization(result.spans, used.total, title),
         "queue": lambda: queue_length(result.jobs, title),
         "sizes_over_time": lambda: sizes(result.spans, title),
         "comparison": lambda: comparison(labels, runs, machine),
     }
-    for name in _PICTURES:
+    for name in _PLOTS:
         file = files[name]
         if file is not None:
             file.write(encoded(draw[name](), format_of(getattr(options, name))))
+
+
+def _machine_title(first: "tuple[Workload, Settings, Result]") -> str:
+    workload, used, _ = first
+    return f"{workload.name}, {len(workload.jobs)} jobs, {used.total} processors"
+
+
+def _draw_gantt(
+    options: Namespace,
+    recording: "Recording",
+    first: "tuple[Workload, Settings, Result]",
+    file: Any,
+) -> None:
+    """Draw what the jobs of the first run held, with the renderer of ``pliant gantt``."""
+    from pliant.charts.output.files import encoded
+    from pliant.charts.timeline import draw_timeline
+
+    title = f"{_machine_title(first)}, {first[1].label}"
+    file.write(encoded(draw_timeline(recording.timeline(title)), options.gantt))
 
 
 def _head(options: Namespace, workload: "Workload", processors: int) -> dict[str, object]:

@@ -186,7 +186,7 @@ def _output(group: "argparse._ArgumentGroup") -> None:
     add("--json", action="store_true", help="metrics as one JSON object")
     add("--jobs-out", metavar="FILE.csv", help="a line for each job of each run")
     add("--events-out", metavar="FILE.jsonl", help="the history of the first run, as JSON lines")
-    add("--gantt", metavar="FILE", help="picture of the processors that each job held")
+    add("--gantt", metavar="FILE", help="picture of what each job held over time")
     add("--utilization", metavar="FILE", help="picture of how many processors were in use")
     add("--queue", metavar="FILE", help="picture of how many jobs waited")
     add("--sizes-over-time", metavar="FILE", help="picture of the jobs resized most often")
@@ -295,7 +295,7 @@ def make_settings(options: argparse.Namespace) -> "list[Settings]":
         by_user=options.by_user,
         check=options.debug,
         keep_jobs=bool(options.jobs_out or options.queue),
-        keep_spans=bool(options.gantt or options.utilization or options.sizes_over_time),
+        keep_spans=bool(options.utilization or options.sizes_over_time),
     )
     if options.clusters:
         clusters = _named("--clusters", parse_clusters, options.clusters)

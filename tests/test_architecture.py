@@ -18,11 +18,12 @@ MAY_IMPORT = {
     "faults": set[str](),
     "core": set[str](),
     "strategies": {"core"},
-    "simulator": {"core", "strategies"},
+    "charts": {"core"},
+    "simulator": {"core", "strategies", "charts"},
     "protos": {"core"},
     "appkit": {"core", "protos", "faults"},
     "nodectl": {"core", "protos", "faults"},
-    "client": {"core", "protos"},
+    "client": {"core", "protos", "charts"},
     "server": {"core", "strategies", "protos", "faults"},
     "deploy": {"core", "protos", "client"},
     "examples": {"core", "strategies", "simulator", "protos", "appkit", "client"},
@@ -49,6 +50,16 @@ ORDER = {
         with_queue_order
         composed equipartition expected_starts koala load_sharing profit registry steepest_ascent
         malleable_easy max_fit presets profit_lazy
+    """,
+    "charts": """
+        colours drawing job_tracks usable_processors
+        bands output
+        layout
+        axes
+        labels marks
+        lanes legend
+        timeline
+        recording
     """,
     "simulator": """
         confidence inputs
@@ -110,7 +121,7 @@ ORDER = {
         waiting
         cluster listing
         accounting
-        api dashboard demo commands login_agent
+        api dashboard demo gantt commands login_agent
         shell_completion resize_check run
     """,
     "server": """
@@ -131,10 +142,11 @@ ORDER = {
 }
 
 #: Parts that hold to the standard library.
-PURE = ("faults", "core", "strategies", "simulator")
+PURE = ("faults", "core", "strategies", "charts", "simulator")
 
 #: For its reports and pictures, and to read experiments, the simulator may use more.
 MORE = {
+    "charts/output/png": {"matplotlib"},
     "simulator/report": {"numpy"},
     "simulator/experiments/": {"yaml"},
     "simulator/pictures/": {"matplotlib"},

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pliant.client.dashboard.job_tracks import JobTrack, JobTracks
-from pliant.client.dashboard.usable_processors import UsableProcessors
+from pliant.charts.job_tracks import JobTrack, JobTracks
+from pliant.charts.usable_processors import UsableProcessors
 
 #: How far back the page looks, seconds.
 WINDOW_S = 24 * 3600.0

@@ -16,6 +16,9 @@ import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+from pliant.charts.output.files import encoded, missing_for
+from pliant.charts.recording import Recording
+from pliant.charts.timeline import draw_timeline
 from pliant.client.client_errors import ClientError, NoServerError, RequestError
 from pliant.client.cluster import process_table
 from pliant.client.cluster.cluster_spec import ClusterSpec
@@ -26,7 +29,6 @@ from pliant.client.cluster.shutdown import stop
 from pliant.client.demo import checks
 from pliant.client.demo.scenario import NODES, PROGRAM, SLOTS, Scenario, StepError
 from pliant.client.demo.view import DemoDisplay
-from pliant.client.terminal.gantt import gantt_svg
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
 from pliant.client.terminal.output import (
     INTERRUPTED,
@@ -84,6 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     check_writable(options.output)
+    if (missing := missing_for(options.output)) is not None:
+        raise ClientError(f"-o {options.output}: {missing}")
     process_table.adopt_orphans()
     with Interrupts() as interrupts:
         with interrupts.shielded():
@@ -128,9 +132,12 @@ class Demo:
                 return
         names, events = scenario.names, scenario.snapshot.events
         print("\n" + timeline(events, names, start=scenario.begin) + "\n", flush=True)
-        picture = gantt_svg(events, scenario.snapshot.nodes, names=names, title="pliant demo")
-        with open(self._options.output, "w", encoding="utf-8") as file:
-            file.write(picture)
+        recording = Recording()
+        for event in events:
+            recording.apply(event)
+        drawing = draw_timeline(recording.timeline("pliant demo", nodes=scenario.snapshot.nodes))
+        with open(self._options.output, "wb") as file:
+            file.write(encoded(drawing, self._options.output))
         print(f"the picture is in {self._options.output}\n", flush=True)
         self._check_results(scenario)
 

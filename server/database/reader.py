@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -253,6 +253,8 @@ class Reader:
         after: int = 0,
         limit: int | None = None,
         owner: int | None = None,
+        until: float | None = None,
+        kinds: Collection[str] = (),
     ) -> list[dict[str, Any]]:
         """Return events of a job, or of all jobs and nodes if ``job`` is None, oldest first.
 
@@ -261,7 +263,8 @@ class Reader:
         folder that a user asked for.
 
         The result has at most ``limit`` events, and never more than ``MAX_HISTORY_LINES``. They are
-        the first ones after number ``after``, or the newest if neither argument is given.
+        the first ones after number ``after``, or the newest if neither argument is given. Events
+        after the time ``until`` are left out, and, if ``kinds`` are named, those of other kinds.
         """
         table = tables.job_event
         newest = not after and limit is None
@@ -274,6 +277,10 @@ class Reader:
             own = select(tables.job.c.id).where(tables.job.c.uid == owner)
             query = query.where(table.c.job.is_(None) | table.c.job.in_(own))
             query = query.where(table.c.kind != REFUSED)
+        if until is not None:
+            query = query.where(table.c.time <= until)
+        if kinds:
+            query = query.where(table.c.kind.in_(sorted(kinds)))
         rows = self._rows(query)
         if newest:
             rows.reverse()

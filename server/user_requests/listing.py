@@ -55,7 +55,7 @@ def read_selection(request: Mapping[str, Any], ended_since: float | None = None)
     Raises:
         UserRequestError: if a field is not of its kind, or a state is unknown.
     """
-    states = _texts(request, "states")
+    states = read_texts(request, "states")
     for state in states - _STATES:
         raise UserRequestError(
             f"states: {state!r:.40} is no state; the states are {', '.join(sorted(_STATES))}",
@@ -63,7 +63,9 @@ def read_selection(request: Mapping[str, Any], ended_since: float | None = None)
         )
     if request.get("since") is not None:
         ended_since = read_time(request, "since")
-    return JobSelection(_texts(request, "users"), states, _texts(request, "names"), ended_since)
+    return JobSelection(
+        read_texts(request, "users"), states, read_texts(request, "names"), ended_since
+    )
 
 
 def read_time(request: Mapping[str, Any], field: str) -> float | None:
@@ -82,7 +84,12 @@ def read_time(request: Mapping[str, Any], field: str) -> float | None:
     return float(value)
 
 
-def _texts(request: Mapping[str, Any], field: str) -> frozenset[str]:
+def read_texts(request: Mapping[str, Any], field: str) -> frozenset[str]:
+    """Return the texts in a list of a request; none if it has no such field.
+
+    Raises:
+        UserRequestError: if the field is anything else, or has too many or too long texts.
+    """
     values = request.get(field)
     if values is None:
         return frozenset()

@@ -10,6 +10,7 @@ import asyncio
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pliant.core.job_explanation import explain
 from pliant.core.model.usage import AllocationPhase
@@ -167,7 +168,11 @@ class StateQueries:
         return {"text": text, "facts": info}
 
     async def history(self, request: Request, peer: RequestingUser) -> Answer:
-        """List events of the job ``id``, or of all jobs and nodes that the user may see."""
+        """List events of the job ``id``, or of all jobs and nodes that the user may see.
+
+        The request may select events by number (``after``, ``limit``), by time (``since``,
+        ``until``) and by ``kinds``.
+        """
         job = None if request.get("id") is None else read_number(request, "id")
         after = read_number(request, "after", default=0)
         limit = None if request.get("limit") is None else read_number(request, "limit")
@@ -175,10 +180,17 @@ class StateQueries:
             await self._jobs.check_owner("history of a job", JobId(job), peer)
         every = job is not None or self._jobs.access.allows("history of all jobs", peer)
         owner = None if every else peer.uid
-        lines = await self._reader.in_thread(
-            lambda reader: reader.history(job, after, limit, owner)
-        )
-        return {"events": Objects(lines)}
+        since, until = (listing.read_time(request, field) for field in ("since", "until"))
+        kinds = listing.read_texts(request, "kinds")
+
+        def read(reader: Reader) -> list[dict[str, Any]]:
+            first, most = after, limit
+            if since is not None:
+                first = max(after, reader.event_before(since))
+                most = MAX_HISTORY_LINES if limit is None else limit
+            return reader.history(job, first, most, owner, until, kinds)
+
+        return {"events": Objects(await self._reader.in_thread(read))}
 
     async def refusals(self, request: Request, peer: RequestingUser) -> Answer:
         """List refused requests: the user's own, or all of them for an operator."""

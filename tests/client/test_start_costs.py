@@ -86,10 +86,11 @@ def test_the_usual_requests_load_no_slow_module(
 HELP = [
     *(
         f"pliant.client.commands.{name}:main"
-        for name in ("jobsub", "jobstat", "nodestat", "jobdel", "jobctl", "gantt", "node", "cli")
+        for name in ("jobsub", "jobstat", "nodestat", "jobdel", "jobctl", "node", "cli")
     ),
     *(f"pliant.client.cluster.up_down:{name}" for name in ("up", "down")),
     "pliant.client.demo.demo_command:main",
+    "pliant.client.gantt.gantt_command:main",
     "pliant.server.daemon:main",
     "pliant.nodectl.daemon:main",
     "pliant.simulator.cli:main",

@@ -20,8 +20,13 @@ builtins.__import__ = interrupted
 import pliant.client.{module}
 """
 
-COMMANDS = ["cli", "gantt", "jobctl", "jobdel", "jobstat", "jobsub", "node", "nodestat"]
-MODULES = [*(f"commands.{name}" for name in COMMANDS), "cluster.up_down", "demo.demo_command"]
+COMMANDS = ["cli", "jobctl", "jobdel", "jobstat", "jobsub", "node", "nodestat"]
+MODULES = [
+    *(f"commands.{name}" for name in COMMANDS),
+    "cluster.up_down",
+    "demo.demo_command",
+    "gantt.gantt_command",
+]
 
 
 @pytest.mark.parametrize("module", MODULES)

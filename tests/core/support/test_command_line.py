@@ -72,7 +72,7 @@ def test_a_similar_option_is_named(capsys: Capture) -> None:
         "client.cluster.up_down:up -u root",
         "client.cluster.up_down:down -u root",
         "client.demo.demo_command:main -u root",
-        "client.commands.gantt:main -u root",
+        "client.gantt.gantt_command:main -u root",
         "server.daemon:main -u root",
         "nodectl.daemon:main -u root",
         "simulator.cli:main -u root",

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, event
@@ -275,17 +276,19 @@ def test_faults_that_pass_are_known(engine: Engine, writer: Writer, tmp_path: Pa
 def test_history_is_read_in_pieces(
     writer: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = [add_note(Note(0.0, "test", str(n), JobId(n % 2))) for n in range(1, 9)]
+    lines = [add_note(Note(n / 10, f"test.{n % 4}", str(n), JobId(n % 2))) for n in range(1, 9)]
     writer.commit(lines).result(30)
     monkeypatch.setattr("pliant.server.database.reader.MAX_HISTORY_LINES", 3)
     engine = open_reader(tmp_path / "pliant.db")
     reader = Reader(engine)
 
-    def read(job: int | None = None, **part: int) -> str:
+    def read(job: int | None = None, **part: Any) -> str:
         return "".join(line["text"] for line in reader.history(job, **part))
 
     assert (read(), read(0), read(1)) == ("678", "468", "357")
     assert (read(after=1), read(after=6), read(limit=2), read(limit=99)) == (
         ("234", "78", "12", "123")
     )
+    assert (read(after=1, until=0.3), read(kinds=["test.1", "test.2"])) == ("23", "256")
+    assert read(after=reader.event_before(0.5)) == "567"
     engine.dispose()

@@ -12,7 +12,6 @@ pytest.importorskip("matplotlib", reason="pictures need the extra plots")
 from pliant.core.model.lifecycle import JobState
 from pliant.simulator.pictures.comparison import comparison
 from pliant.simulator.pictures.figure import Format, encoded, format_of, time_unit
-from pliant.simulator.pictures.gantt import gantt
 from pliant.simulator.pictures.over_time import queue_length, sizes, utilization
 from pliant.simulator.run.result import JobRecord, Span
 
@@ -34,26 +33,6 @@ def axes_of(figure: Any) -> Any:
 def texts(svg: bytes) -> str:
     root = ElementTree.fromstring(svg)
     return " | ".join("".join(each.itertext()) for each in root.iter() if each.tag.endswith("text"))
-
-
-def test_a_gantt_chart_has_titles_and_a_legend() -> None:
-    found = texts(encoded(gantt(SPANS, 4, "four processors"), "svg"))
-    for text in ("four processors", "processor", "time since the first start (s)", "resize of a"):
-        assert text in found
-
-
-def test_marks_of_short_resizes_do_not_blacken_a_gantt_chart() -> None:
-    many = [
-        Span(job % 50, float(place), place + 1.0, (job % 64,), True)
-        for place in range(400)
-        for job in range(20)
-    ]
-    figure = gantt(many, 64, "many resizes")
-    _, marks = axes_of(figure).collections
-    assert len(marks.get_segments()) == 0
-    figure = gantt(SPANS, 4, "few resizes")
-    _, marks = axes_of(figure).collections
-    assert len(marks.get_segments()) == 1
 
 
 def test_utilization_is_the_share_of_processors_held() -> None:
@@ -92,7 +71,7 @@ def test_a_comparison_has_a_bar_for_each_strategy_with_its_interval() -> None:
     assert "mean wait (s)" in found
 
 
-@pytest.mark.parametrize("figure", [gantt([], 4, "-"), utilization([], 4, "-"),
+@pytest.mark.parametrize("figure", [utilization([], 4, "-"),
                                     queue_length([], "-"), sizes([], "-")])  # fmt: skip
 def test_an_empty_simulation_has_pictures(figure: Any) -> None:
     assert encoded(figure, "svg").startswith(b"<?xml")
@@ -101,9 +80,9 @@ def test_an_empty_simulation_has_pictures(figure: Any) -> None:
 def test_the_same_picture_is_the_same_file() -> None:
     formats: dict[Format, bytes] = {"svg": b"<?xml", "png": b"\x89PNG"}
     for kind, begin in formats.items():
-        first = encoded(gantt(SPANS, 4, "-"), kind)
+        first = encoded(utilization(SPANS, 4, "-"), kind)
         assert first.startswith(begin)
-        assert first == encoded(gantt(SPANS, 4, "-"), kind)
+        assert first == encoded(utilization(SPANS, 4, "-"), kind)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ PARTS = (
     "faults",
     "core",
     "strategies",
+    "charts",
     "protos",
     "appkit",
     "nodectl",

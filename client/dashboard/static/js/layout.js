@@ -1,4 +1,14 @@
-// Where bands lie in the picture: computation only. The tests run it in node.
+// Where bands lie in the picture: computation only. The tests run it in node, and compare it with charts/layout.py, which has
+// the same rules for pictures in files.
+
+export const MAX_BANDS = 60;       // jobs at the same time; above that, users are drawn
+export const MAX_USERS = 9;        // users with a colour of their own; the others are drawn together
+export const MIN_WIDTH = 1.5;      // pixels; narrower jobs are drawn together
+export const MERGED = 0.5;         // pixels; changes that are closer together become one
+export const OUTLINED = [14, 6];   // a band of this width and height has an outline, pixels
+export const STEP_WIDTH = 4;       // likewise, if its steps are this wide on average
+export const MARK_DISTANCE = 13;   // between two marks of negotiations, pixels
+export const MAX_MARKS = 60;       // with more marks, the picture has ticks below it instead
 
 /** Return the jobs that hold processors between two times, in no order: sorting takes longest. */
 export function jobsBetween(jobs, t0, t1, now) {
@@ -97,23 +107,93 @@ function remove(sorted, value) {
   if (at >= 0) sorted.splice(at, 1);
 }
 
-/** Return per user how many processors its jobs hold in each of `columns` columns of the window. */
+/**
+ * Return an area for each user, the largest first: the processors that its jobs hold, as a mean for each of `columns` columns of
+ * the window. Users beyond the limit are one area.
+ */
 export function byUser(jobs, t0, t1, now, columns, counts = () => true) {
-  const users = new Map(), per = columns / (t1 - t0);
+  const users = new Map();
   for (const job of jobs) {
     let row = users.get(job.user);
-    if (!row) users.set(job.user, row = {user: job.user, total: 0, level: new Float64Array(columns + 1)});
-    if (!counts(job)) continue;
-    for (const [start, end, n] of job.segments) {
-      const a = Math.max(0, (start - t0) * per), b = Math.min(columns, ((end ?? now) - t0) * per);
-      if (b <= 0 || a >= columns || b <= a) continue;
-      row.level[Math.floor(a)] += n;
-      row.level[Math.floor(b)] -= n;
-      row.total += n * (b - a);
-    }
+    if (!row) users.set(job.user, row = {user: job.user, users: 1, level: new Float64Array(columns + 1)});
+    if (counts(job)) for (const [start, end, n] of job.segments) addMean(row.level, start, Math.min(t1, end ?? now), n, t0, t1, columns);
   }
-  for (const row of users.values()) for (let c = 1; c <= columns; c++) row.level[c] += row.level[c - 1];
-  return [...users.values()].sort((a, b) => b.total - a.total);
+  for (const row of users.values()) row.total = sumUp(row.level);
+  const order = [...users.values()].sort((a, b) => b.total - a.total || (a.user < b.user ? -1 : 1));
+  if (order.length <= MAX_USERS + 1) return order;
+  const rest = order.splice(MAX_USERS), together = {user: `${rest.length} other users`, users: rest.length, level: new Float64Array(columns + 1), total: 0};
+  for (const row of rest) { together.total += row.total; for (let c = 0; c <= columns; c++) together.level[c] += row.level[c]; }
+  return [...order, together];
+}
+
+/** Add n from `start` to `finish` to the differences of columns, so that their running sums are the means of the columns. */
+function addMean(level, start, finish, n, t0, t1, columns) {
+  const per = columns / Math.max(1e-9, t1 - t0), a = (Math.max(t0, start) - t0) * per, b = (finish - t0) * per;
+  if (b <= a) return;
+  addStep(level, a, n, columns);
+  addStep(level, b, -n, columns);
+}
+
+function addStep(level, place, n, columns) {
+  const column = Math.min(columns, Math.floor(place)), part = place - column;
+  level[column] += n * (1 - part);
+  if (column < columns) level[column + 1] += n * part;
+}
+
+/** Replace differences by their running sums, without remainders of rounding. Return the sum of all. */
+function sumUp(level) {
+  let total = 0, all = 0;
+  for (let c = 0; c < level.length; c++) {
+    total += level[c];
+    if (Math.abs(total) < 1e-6) total = 0;
+    all += level[c] = total;
+  }
+  return all;
+}
+
+/**
+ * Replace jobs that are narrower than a column of `column` seconds by one band above the others, which has the mean of what they
+ * held in each column: so nothing that was in use looks idle. Jobs that still hold processors stay.
+ */
+export function mergeShort(jobs, t0, t1, now, column) {
+  const shown = [], short = [];
+  for (const job of jobs) {
+    let held = 0;
+    for (const [start, end] of job.segments) held += Math.max(0, Math.min(t1, end ?? now) - Math.max(t0, start));
+    (held < column && job.segments[job.segments.length - 1][1] != null ? short : shown).push(job);
+  }
+  if (short.length < 2) return jobs;
+  const columns = Math.max(1, Math.round((t1 - t0) / column)), level = new Float64Array(columns + 1), each = (t1 - t0) / columns;
+  for (const job of short) for (const [start, end, n] of job.segments) addMean(level, start, Math.min(t1, end ?? now), n, t0, t1, columns);
+  sumUp(level);
+  const segments = [];
+  for (let c = 0; c < columns; c++) {
+    const start = t0 + c * each, n = Math.round(level[c] * 100) / 100, last = segments[segments.length - 1];
+    if (n <= 0) continue;
+    if (last && last[1] === start && last[2] === n) last[1] = start + each;
+    else segments.push([start, start + each, n]);
+  }
+  const marks = short.flatMap(job => job.marks || []).sort((a, b) => a[0] - b[0]);
+  return [...shown, {id: null, name: `${short.length} short jobs`, user: '', segments, marks}];
+}
+
+/** Return whether a band is large enough for an outline, which would cover a smaller one. Scales are in pixels. */
+export function isOutlined(pieces, perSecond, perProcessor) {
+  let width = 0, area = 0;
+  for (const p of pieces) { width += (p.b - p.a) * perSecond; area += (p.b - p.a) * p.n * perSecond * perProcessor; }
+  return pieces.length > 0 && width >= OUTLINED[0] && area >= width * OUTLINED[1] && width >= pieces.length * STEP_WIDTH;
+}
+
+/** Return the marks [x, y, kind] that do not cover each other, refusals first; null if there are too many. */
+export function chooseMarks(places) {
+  const found = [], rank = kind => (kind === 'refused' ? 0 : 1);
+  const order = places.slice().sort((a, b) => rank(a[2]) - rank(b[2]) || a[0] - b[0] || a[1] - b[1]);
+  for (const place of order) {
+    if (found.some(f => Math.abs(f[0] - place[0]) < MARK_DISTANCE && Math.abs(f[1] - place[1]) < MARK_DISTANCE)) continue;
+    found.push(place);
+    if (found.length > MAX_MARKS) return null;
+  }
+  return found;
 }
 
 /** Return how many processors jobs hold in each of `columns` columns of the window. */

@@ -93,9 +93,10 @@ export class Overview {
   _hint(result, running) {
     const {view} = this.app, now = new Map();
     for (const job of running) now.set(job.user, (now.get(job.user) || 0) + held(job));
-    list(this.users, (result.users || []).slice().reverse(), u => u.user, u => `${u.hue}:${now.get(u.user) || 0}`,
-      u => h('span', null, h('span.swatch', {style: {background: `var(--c${u.hue})`}}), u.user, h('b', null, number(now.get(u.user) || 0))));
+    list(this.users, (result.users || []).slice().reverse(), u => u.user, u => `${u.colour}:${now.get(u.user) || 0}`,
+      u => h('span', null, h('span.swatch', {style: {background: `var(--${u.colour})`}}), u.user, u.users > 1 ? null : h('b', null, number(now.get(u.user) || 0))));
     const words = result.users ? `Drawn by user: up to ${number(result.peak)} jobs at once are too many to tell apart. Choose a shorter window, or search.`
+      : result.short > 0 ? `${number(result.short)} jobs that are too short for a band are drawn together in grey, as their mean.`
       : result.more > 0 ? `The latest 200 of ${number(result.more + 200)} jobs.` : '';
     const selected = view.selected != null ? this.app.model.jobs.get(view.selected) : null;
     const sign = `${words}${selected?.id ?? ''}`;

@@ -3,11 +3,10 @@
 import {BOLD, FONT, begin, hatch, label, line, mark, niceStep, nowLine, stepArea, text, timeAxis, timeScale} from './canvas.js';
 import {COLOURS, fillOf, hueOf} from './colours.js';
 import {number, stateWord} from './format.js';
-import {byStart, byUser, concurrency, jobsBetween, stack, usedLevels, waitLevels} from './layout.js';
+import {MAX_BANDS, MERGED, MIN_WIDTH, byStart, byUser, chooseMarks, concurrency, isOutlined, jobsBetween, mergeShort, stack, usedLevels, waitLevels} from './layout.js';
 import {ACTIVE, FAULTY, FINAL, held, ranges} from './model.js';
 
 const FUTURE = 0.07;      // of the width, for estimates
-const MOST_BANDS = 60;    // above that, jobs are drawn by user
 const MOST_ROWS = 200;
 const MOST_LANES = 512;
 const RIGHT = 10;
@@ -48,31 +47,37 @@ export function drawTimeline(canvas, model, view, height) {
     text(c, 'No job ran in this time', middle, (top + bottom) / 2 - 10, COLOURS.ink2, 'center', BOLD);
     text(c, 'jobsub -n 1-8 python -m pliant.examples.heat', middle, (top + bottom) / 2 + 12, COLOURS.ink3, 'center');
     result = {hits: []};
-  } else if (peak > MOST_BANDS) result = drawUsers(c, scale, view, jobs, now, y, peak);
+  } else if (peak > MAX_BANDS) result = drawUsers(c, scale, view, jobs, now, y, peak);
   else result = drawBands(c, scale, view, byStart(jobs), now, y);
   drawUnusable(c, scale, model, now, y);
   nowLine(c, scale, now, top, bottom);
   return result;
 }
 
-function drawBands(c, scale, view, jobs, now, y) {
-  const hits = [], pieces = stack(jobs, scale.t0, scale.t1, now, scale.seconds * 0.5);
+function drawBands(c, scale, view, all, now, y) {
+  const jobs = mergeShort(all, scale.t0, scale.t1, now, scale.seconds * MIN_WIDTH);
+  const hits = [], pieces = stack(jobs, scale.t0, scale.t1, now, scale.seconds * MERGED), perProcessor = y(0) - y(1);
   jobs.forEach((job, index) => {
+    const merged = job.id == null, outlined = !merged && isOutlined(pieces[index], 1 / scale.seconds, perProcessor);
     c.globalAlpha = isDim(view, job) ? 0.22 : 1;
-    c.fillStyle = fillOf(job);
+    c.fillStyle = merged ? COLOURS.line2 : fillOf(job);
     for (const run of unbroken(pieces[index])) {
       outline(c, scale, run, y);
       c.fill();
-      c.strokeStyle = COLOURS.card;
-      c.lineWidth = 1.5;
-      c.stroke();
-      for (const p of run) hits.push({job, x0: scale.x(p.a), x1: scale.x(p.b), y0: y(p.lo + p.n), y1: y(p.lo), n: p.n, t: p.a});
+      if (outlined) {
+        c.strokeStyle = COLOURS.card;
+        c.lineWidth = 1.5;
+        c.stroke();
+      }
+      if (!merged) for (const p of run) hits.push({job, x0: scale.x(p.a), x1: scale.x(p.b), y0: y(p.lo + p.n), y1: y(p.lo), n: p.n, t: p.a});
     }
   });
   c.globalAlpha = 1;
-  jobs.forEach((job, index) => { if (!isDim(view, job)) nameBand(c, scale, job, pieces[index], y); });
-  jobs.forEach((job, index) => { if (!isDim(view, job)) markBand(c, scale, job, pieces[index], y); });
-  return {hits};
+  jobs.forEach((job, index) => { if (job.id != null && !isDim(view, job)) nameBand(c, scale, job, pieces[index], y); });
+  const marks = chooseMarks(jobs.flatMap((job, index) => (isDim(view, job) ? [] : placeMarks(scale, job, pieces[index], y))));
+  if (marks) for (const [x, top, kind] of marks) mark(c, x, top, kind);
+  else drawTicks(c, scale, jobs, y(0));
+  return {hits, short: all.length - jobs.filter(job => job.id != null).length};
 }
 
 function unbroken(pieces) {
@@ -125,15 +130,24 @@ function roomFrom(scale, pieces, first, y) {
   return best;
 }
 
-/** Mark counter-offers and refusals. Accepted offers show as the step itself. */
-function markBand(c, scale, job, pieces, y) {
-  let last = -Infinity;
+/** Return the places [x, y, kind] of counter-offers and refusals. Accepted offers show as the step itself. */
+function placeMarks(scale, job, pieces, y) {
+  const found = [];
   for (const [t, kind] of job.marks) {
     if (t < scale.t0 || t > scale.t1 || kind === 'withdrawn') continue;
-    const piece = pieces.find(p => p.a <= t + 1e-6 && p.b >= t - 1e-6), x = scale.x(t);
-    if (!piece || x - last < 13) continue;
-    last = x;
-    mark(c, x, y(piece.lo + piece.n), kind);
+    const piece = pieces.find(p => p.a <= t + 1e-6 && p.b >= t - 1e-6);
+    if (piece) found.push([scale.x(t), y(piece.lo + piece.n), kind]);
+  }
+  return found;
+}
+
+/** Draw a tick below the picture for each refusal and counter-offer, where marks would be too many. */
+function drawTicks(c, scale, jobs, bottom) {
+  for (const [kind, colour, top] of [['counter', COLOURS.warn, bottom - 7], ['refused', COLOURS.bad, bottom - 3]]) {
+    const columns = new Set();
+    for (const job of jobs) for (const [t, k] of job.marks) if (k === kind && t >= scale.t0 && t <= scale.t1) columns.add(Math.floor(scale.x(t) / MIN_WIDTH));
+    c.fillStyle = colour;
+    for (const column of columns) c.fillRect(column * MIN_WIDTH, top, MIN_WIDTH, 5);
   }
 }
 
@@ -143,7 +157,8 @@ function drawUsers(c, scale, view, jobs, now, y, peak) {
   const base = new Float64Array(columns + 1);
   users.forEach((row, index) => {
     row.hue = (index * 3 + 3) % 10;
-    c.fillStyle = COLOURS['c' + row.hue];
+    row.colour = row.users > 1 ? 'line2' : 'c' + row.hue;
+    c.fillStyle = COLOURS[row.colour];
     c.beginPath();
     c.moveTo(scale.left, y(base[0]));
     for (let k = 0; k <= columns; k++) c.lineTo(scale.left + k, y(base[k] + row.level[k]));
@@ -151,6 +166,7 @@ function drawUsers(c, scale, view, jobs, now, y, peak) {
     c.fill();
     for (let k = 0; k <= columns; k++) base[k] += row.level[k];
   });
+  drawTicks(c, scale, jobs, y(0));
   return {hits: [], users, peak};
 }
 

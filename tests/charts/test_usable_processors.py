@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pliant.client.dashboard.usable_processors import UsableProcessors
+from pliant.charts.usable_processors import UsableProcessors
 
 
 def event(time: float, kind: str, **data: Any) -> dict[str, Any]:

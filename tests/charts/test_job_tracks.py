@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.client.dashboard.job_tracks import HUES, JobTracks, parse_ranges
+from pliant.charts.job_tracks import HUES, JobTracks, parse_ranges
 from pliant.core.values.processors import format_ranges, from_indices
 
 

@@ -8,7 +8,7 @@ the machine.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -149,10 +149,20 @@ class JobTracks:
         """
         has = bool(track.held)
         if has and track.hue is None:
-            order = [(track.id * 3 + step * 7) % HUES for step in range(HUES)]
-            track.hue = min(order, key=lambda hue: (self._hue_use[hue], order.index(hue)))
+            track.hue = _choose_hue(track.id, self._hue_use)
         if track.hue is not None:
             self._hue_use[track.hue] += has - had
+
+
+def _choose_hue(job: int, use: Sequence[int]) -> int:
+    """Return the colour of a job that starts: the one that the fewest running jobs have.
+
+    Args:
+        job: the number of the job, which decides between colours that are used equally.
+        use: how many running jobs have each of the `HUES` colours.
+    """
+    order = [(job * 3 + step * 7) % HUES for step in range(HUES)]
+    return min(order, key=lambda hue: (use[hue], order.index(hue)))
 
 
 def parse_ranges(text: str) -> frozenset[int]:

@@ -1,0 +1,131 @@
+"""Scales and ticks of the axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from math import ceil, floor, log10
+
+from pliant.charts.layout import Window
+
+#: Steps of an axis with clock times, seconds.
+_CLOCK_STEPS = (
+    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200),
+    *(86400, 2 * 86400, 7 * 86400, 14 * 86400, 28 * 86400, 91 * 86400, 364 * 86400, 1820 * 86400),
+)
+#: Units of an axis with elapsed time, in seconds.
+_UNITS = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
+_STEPS = (1, 2, 2.5, 5, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Turns times into horizontal places, and numbers of processors into vertical ones."""
+
+    window: Window
+    #: Pixels.
+    left: float
+    right: float
+    top: float
+    bottom: float
+    #: The number at the upper edge.
+    most: float
+
+    @property
+    def per_second(self) -> float:
+        """Pixels of a second."""
+        return (self.right - self.left) / (self.window.end - self.window.start)
+
+    @property
+    def per_unit(self) -> float:
+        """Pixels of a processor."""
+        return (self.bottom - self.top) / self.most
+
+    def x(self, time: float) -> float:
+        """Return the place of a time."""
+        return self.left + (time - self.window.start) * self.per_second
+
+    def y(self, number: float) -> float:
+        """Return the place of a number."""
+        return self.bottom - number * self.per_unit
+
+
+@dataclass(frozen=True, slots=True)
+class TimeAxis:
+    """Times with their labels, and the title of the axis."""
+
+    ticks: list[tuple[float, str]]
+    title: str
+
+
+def nice_step(value: float) -> float:
+    """Return a round whole number, at least ``value`` and at least 1, for an axis of amounts."""
+    if value <= 1:
+        return 1.0
+    power = 10.0 ** floor(log10(value))
+    return next(m * power for m in _STEPS if m * power >= value and (m * power) % 1 == 0)
+
+
+def elapsed_axis(window: Window, wanted: int, origin: float | None = None) -> TimeAxis:
+    """Return an axis with the time since ``origin``, by default the start of the window.
+
+    It has about ``wanted`` ticks.
+    """
+    zero = window.start if origin is None else origin
+    span = window.end - window.start
+    seconds, unit = next((unit for unit in _UNITS if span >= 2 * unit[0]), _UNITS[-1])
+    rough = span / seconds / max(1, wanted)
+    power = 10.0 ** floor(log10(rough)) if rough > 0 else 1.0
+    step = next(m * power for m in _STEPS if m * power >= rough * 0.999)
+    first = ceil((window.start - zero) / seconds / step * 0.999999)
+    last = floor((window.end - zero) / seconds / step * 1.000001)
+    ticks = [
+        (zero + number * step * seconds, f"{number * step:g}") for number in range(first, last + 1)
+    ]
+    return TimeAxis(ticks, f"time since the beginning ({unit})")
+
+
+def clock_axis(window: Window, wanted: int, zone: tzinfo | None = None) -> TimeAxis:
+    """Return an axis with clock times in a time zone, by default the local one."""
+    span = window.end - window.start
+    rough = span / max(1, wanted)
+    step = next((each for each in _CLOCK_STEPS if each >= rough), _CLOCK_STEPS[-1])
+    first = datetime.fromtimestamp(window.start, zone).astimezone(zone)
+    last = datetime.fromtimestamp(window.end, zone).astimezone(zone)
+    return TimeAxis(
+        [(time, _clock(time, step, zone)) for time in _clock_times(window, step, zone)],
+        f"time ({_days(first, last)}, {last.tzname()})",
+    )
+
+
+def _clock_times(window: Window, step: int, zone: tzinfo | None) -> Iterator[float]:
+    """Yield times that are multiples of a step in local time, also after a clock change."""
+    moment = datetime.fromtimestamp(window.start, zone).astimezone(zone).utcoffset()
+    offset = moment.total_seconds() if moment is not None else 0.0
+    local = ceil((window.start + offset) / step) * step
+    while local - offset <= window.end:
+        time = local - offset
+        there = datetime.fromtimestamp(time, zone).astimezone(zone).utcoffset()
+        if there is not None and step >= 3600:
+            time = local - there.total_seconds()
+        if window.start <= time <= window.end:
+            yield time
+        local += step
+
+
+def _clock(time: float, step: int, zone: tzinfo | None) -> str:
+    moment = datetime.fromtimestamp(time, zone)
+    if step >= 91 * 86400:
+        return f"{moment:%Y-%m}"
+    if step >= 86400:
+        return f"{moment:%b} {moment.day}"
+    if (moment.hour, moment.minute, moment.second) == (0, 0, 0):
+        return f"{moment:%b} {moment.day}"
+    return f"{moment:%H:%M:%S}" if step < 60 else f"{moment:%H:%M}"
+
+
+def _days(first: datetime, last: datetime) -> str:
+    if first.date() == last.date():
+        return f"{first:%Y-%m-%d}"
+    return f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"

@@ -1,0 +1,61 @@
+"""Names inside bands, where they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pliant.charts.axes import Scale
+from pliant.charts.bands import Band
+from pliant.charts.drawing import Text, fitting
+from pliant.charts.layout import Piece
+
+#: Smallest room for a name, pixels.
+_HEIGHT, _WIDTH = 13.0, 34.0
+#: A longer room is not better: a name fits.
+_ENOUGH = 130.0
+#: Pieces that are tried to the right of the first one.
+_LOOKAHEAD = 12
+
+
+def place_label(band: Band, pieces: Sequence[Piece], scale: Scale) -> Iterator[Text]:
+    """Yield the name of a band at its widest place, nothing if it fits nowhere."""
+    best: tuple[float, float, float, float] | None = None
+    for place in range(len(pieces)):
+        room = _room(pieces, place, scale)
+        if room is not None and (best is None or room > best):
+            best = room
+    if best is None:
+        return
+    _, width, left, middle = best
+    words = fitting(f"{band.id} {band.name}", width - 10, 12, bold=True)
+    if words:
+        yield Text(left + 6, middle, words, f"on{band.hue}", bold=True)
+
+
+def _room(
+    pieces: Sequence[Piece], first: int, scale: Scale
+) -> tuple[float, float, float, float] | None:
+    """Return the largest rectangle inside a band that begins with a piece.
+
+    Returns:
+        Its value, width, left side and vertical middle in pixels; None if it is too small.
+    """
+    left = scale.x(pieces[first].a)
+    top, bottom = float("-inf"), float("inf")
+    best = None
+    for place in range(first, min(len(pieces), first + _LOOKAHEAD)):
+        piece = pieces[place]
+        if place > first and pieces[place - 1].b != piece.a:
+            break
+        top = max(top, scale.y(piece.lo + piece.n))
+        bottom = min(bottom, scale.y(piece.lo))
+        height, width = bottom - top, scale.x(piece.b) - left
+        if height < _HEIGHT:
+            break
+        if width > _WIDTH:
+            value = min(_ENOUGH, width) * min(24.0, height) + width / 100
+            if best is None or value > best[0]:
+                best = value, width, left, (top + bottom) / 2
+        if width >= _ENOUGH:
+            break
+    return best

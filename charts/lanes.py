@@ -1,0 +1,115 @@
+"""Which processors each job held: a row for each processor, grouped by node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from pliant.charts import layout
+from pliant.charts.axes import Scale
+from pliant.charts.bands import Band
+from pliant.charts.drawing import Drawing, Key, Line, Shape, Text, fitting
+
+#: Machines with more processors cannot be drawn in this way.
+MAX_LANES = 512
+_SMALLEST, _LARGEST, _WANTED = 2.0, 18.0, 360.0
+
+
+class Node(NamedTuple):
+    """The rows of a node."""
+
+    name: str
+    #: Global index of its first processor.
+    first: int
+    slots: int
+
+
+class Lanes(NamedTuple):
+    """The nodes of the picture, in order."""
+
+    nodes: Sequence[Node]
+
+    @property
+    def rows(self) -> int:
+        """The number of processors."""
+        return sum(node.slots for node in self.nodes)
+
+    @property
+    def row_height(self) -> float:
+        """The height of a processor in pixels."""
+        return min(_LARGEST, max(_SMALLEST, _WANTED / max(1, self.rows)))
+
+    @property
+    def height(self) -> float:
+        """The height of all rows in pixels."""
+        return max(40.0, self.rows * self.row_height)
+
+
+def draw_lanes(drawing: Drawing, lanes: Lanes, bands: Sequence[Band], scale: Scale) -> list[Key]:
+    """Draw a rectangle for each time in which a job held neighbouring processors of a node."""
+    row_of, starts, row = {}, set(), 0
+    for node in lanes.nodes:
+        y = scale.top + row * lanes.row_height
+        drawing.above.append(Line([(scale.left, y), (scale.right, y)], "line2"))
+        middle = y + node.slots * lanes.row_height / 2
+        if node.slots * lanes.row_height >= 11:
+            name = fitting(node.name, scale.left - 36, 11)
+            drawing.above.append(Text(scale.left - 7, middle, name, "ink3", 11, "end"))
+        starts.add(row)
+        for index in range(node.slots):
+            row_of[node.first + index] = row
+            row += 1
+    for key, polygons in sorted(_rectangles(bands, row_of, starts, scale, lanes.row_height)):
+        drawing.inside.append(Shape(polygons, *key))
+    named = [band for band in bands if band.id is not None]
+    if len(named) <= 16:
+        return [Key(f"c{band.hue}", f"{band.id} {band.name}") for band in named]
+    return [Key("c5", f"{len(named):,} jobs; colours repeat")]
+
+
+def _rectangles(
+    bands: Sequence[Band],
+    row_of: dict[int, int],
+    starts: set[int],
+    scale: Scale,
+    height: float,
+) -> Iterator[tuple[tuple[str, str], list[list[tuple[float, float]]]]]:
+    """Yield the rectangles of each colour and outline.
+
+    Of jobs that are narrower than half a pixel, one in each place is drawn.
+    """
+    groups: dict[tuple[str, str], list[list[tuple[float, float]]]] = {}
+    seen: set[tuple[int, int, int]] = set()
+    for band in bands:
+        for hold in band.holds:
+            start, end = layout.clipped(hold, scale.window)
+            left, right = scale.x(start), scale.x(end)
+            if end <= start:
+                continue
+            is_narrow = right - left < layout.MERGED
+            outline = "card" if right - left >= layout.OUTLINED[0] and height >= 4 else ""
+            shapes = groups.setdefault((f"c{band.hue}", outline), [])
+            for row, count in _runs(hold.processors, row_of, starts):
+                place = (int(left / layout.MERGED), row, count)
+                if is_narrow and place in seen:
+                    continue
+                seen.add(place)
+                top, edge = scale.top + row * height, max(right, left + layout.MERGED)
+                bottom = top + count * height
+                shapes.append([(left, top), (edge, top), (edge, bottom), (left, bottom)])
+    yield from groups.items()
+
+
+def _runs(
+    processors: frozenset[int], row_of: dict[int, int], starts: set[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield the first row and the number of rows of neighbours, cut where a node begins."""
+    first, following = -1, -1
+    for row in sorted(row_of[index] for index in processors if index in row_of):
+        if row != following or row in starts:
+            if following > first:
+                yield first, following - first
+            first = row
+        following = row + 1
+    if following > first:
+        yield first, following - first

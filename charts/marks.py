@@ -1,0 +1,95 @@
+"""Marks of negotiations that went another way than offered.
+
+Accepted offers have no mark: they show as the step of the band.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from math import cos, pi, sin
+
+from pliant.charts import layout
+from pliant.charts.axes import Scale
+from pliant.charts.bands import SHOWN_MARKS, Band
+from pliant.charts.drawing import Drawing, Key, Shape
+from pliant.charts.layout import Piece
+
+_COLOURS = {"refused": "bad", "counter": "warn"}
+_WORDS = {"refused": "refused, expired or rolled back", "counter": "counter-offer"}
+#: Half of the size of a mark, pixels.
+_HALF = 5.0
+#: Height of the ticks that stand for marks which are too many.
+_TICK = 6.0
+
+
+def draw_marks(
+    drawing: Drawing, bands: Sequence[Band], pieces: Sequence[Sequence[Piece]], scale: Scale
+) -> list[Key]:
+    """Draw the marks of bands; return their entries in the legend, with their numbers.
+
+    If there are too many, or the picture shows users (``pieces`` is empty), each column with a
+    refusal or a counter-offer has a tick below the panel instead.
+    """
+    window = scale.window
+    inside = [
+        (index, mark)
+        for index, band in enumerate(bands)
+        for mark in band.marks
+        if mark.kind in SHOWN_MARKS and window.start <= mark.time <= window.end
+    ]
+    counts = Counter(mark.kind for _, mark in inside)
+    places = []
+    for index, mark in inside if pieces else ():
+        piece = next((p for p in pieces[index] if p.a <= mark.time <= p.b), None)
+        if piece is not None:
+            places.append((scale.x(mark.time), scale.y(piece.lo + piece.n), mark.kind))
+    chosen = layout.choose_marks(places)
+    if chosen is not None and pieces:
+        for x, y, kind in chosen:
+            drawing.inside += mark_shapes(x, y, kind)
+    else:
+        for kind in sorted(counts):
+            times = [mark.time for _, mark in inside if mark.kind == kind]
+            drawing.above += _ticks(times, kind, scale)
+    below = "" if chosen is not None and pieces else ", ticks below the picture"
+    return [
+        Key(_COLOURS[kind], f"{_WORDS[kind]} ({counts[kind]:,}{below})", kind)
+        for kind in sorted(counts)
+    ]
+
+
+def _ticks(times: Sequence[float], kind: str, scale: Scale) -> Iterator[Shape]:
+    """Yield a tick for each column of the window in which something of a kind happened."""
+    top = scale.bottom + (2 if kind == "refused" else 3 + _TICK)
+    columns = sorted({int((scale.x(time) - scale.left) / layout.MIN_WIDTH) for time in times})
+    polygons = []
+    for column in columns:
+        left = scale.left + column * layout.MIN_WIDTH
+        right = left + layout.MIN_WIDTH
+        polygons.append([(left, top), (right, top), (right, top + _TICK), (left, top + _TICK)])
+    yield Shape(polygons, _COLOURS[kind])
+
+
+def mark_shapes(x: float, y: float, kind: str) -> Iterator[Shape]:
+    """Yield the shapes of a mark: a diamond for a counter-offer, a crossed disc for a refusal."""
+    colour = _COLOURS[kind]
+    if kind == "counter":
+        corners = [(x, y - _HALF), (x + _HALF, y), (x, y + _HALF), (x - _HALF, y)]
+        yield Shape([corners], "card", colour)
+        return
+    disc = [(x + _HALF * cos(pi * step / 6), y + _HALF * sin(pi * step / 6)) for step in range(12)]
+    yield Shape([disc], "card", colour)
+    arm, thick = _HALF * 0.5, 0.7
+    for sign in (1, -1):
+        yield Shape(
+            [
+                [
+                    (x - arm - thick, y - sign * (arm - thick)),
+                    (x - arm + thick, y - sign * (arm + thick)),
+                    (x + arm + thick, y + sign * (arm - thick)),
+                    (x + arm - thick, y + sign * (arm + thick)),
+                ]
+            ],
+            colour,
+        )

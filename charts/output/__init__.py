@@ -1,0 +1,1 @@
+"""Drawings as files: SVG, and PNG with matplotlib."""

@@ -1,0 +1,112 @@
+"""A recorded history as a picture: jobs, marks and nodes from events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pliant.charts.bands import Band, band_of
+from pliant.charts.job_tracks import JobTracks
+from pliant.charts.lanes import Lanes, Node
+from pliant.charts.layout import SHORTEST_S, Window
+from pliant.charts.timeline import Timeline
+from pliant.charts.usable_processors import UsableProcessors
+
+#: Later times are seconds since the epoch (2001 and on). Simulations begin at 0.
+_EPOCH_TIMES_S = 1e9
+
+
+class Recording:
+    """Events of a history. Apply them in their order."""
+
+    def __init__(self) -> None:
+        self._tracks = JobTracks()
+        self._usable = UsableProcessors()
+        self._nodes: dict[str, Node] = {}
+        self._first: float | None = None
+        self._last = 0.0
+
+    def apply(self, event: Mapping[str, Any]) -> None:
+        """Apply an event: a mapping with ``time``, ``kind``, ``job`` and ``data``."""
+        time = float(event["time"])
+        self._tracks.apply(event)
+        self._usable.apply(event)
+        if event.get("job") is not None and self._first is None:
+            self._first = time
+        self._last = max(self._last, time)
+        data = event.get("data") or {}
+        if event["kind"] == "node.registered" and "slots" in data:
+            rows = [{"name": data["node"], "first": data.get("first"), "slots": data["slots"]}]
+            self._nodes[str(data["node"])] = node_rows(rows)[0]
+
+    @property
+    def first(self) -> float:
+        """The time of the first event of a job, 0 if there is none."""
+        return self._first or 0.0
+
+    @property
+    def is_clock(self) -> bool:
+        """Whether times are seconds since the epoch, and not simulated."""
+        return self._last >= _EPOCH_TIMES_S
+
+    def bands(self) -> list[Band]:
+        """Return the jobs of the recording."""
+        return [band_of(track) for track in self._tracks.by_job.values()]
+
+    def timeline(
+        self,
+        title: str,
+        *,
+        nodes: Sequence[Mapping[str, Any]] = (),
+        since: float | None = None,
+        until: float | None = None,
+        by_processor: bool = False,
+    ) -> Timeline:
+        """Return the picture of the recording.
+
+        Args:
+            title: the line above the picture.
+            nodes: the nodes, each with ``name``, ``slots`` and, if known, ``first``; by default
+                those that the recording names.
+            since: the first time of the picture, by default that of the first event of a job.
+            until: the last time, by default that of the last event.
+            by_processor: draw which processors the jobs held instead of stacking the jobs.
+        """
+        bands = self.bands()
+        used = {index for band in bands for hold in band.holds for index in hold.processors}
+        rows = with_unknown(node_rows(nodes) if nodes else list(self._nodes.values()), used)
+        start = self.first if since is None else since
+        end = self._last if until is None else until
+        return Timeline(
+            bands,
+            sum(row.slots for row in rows),
+            Window(start, max(end, start + SHORTEST_S), self._last),
+            title,
+            is_clock=self.is_clock,
+            origin=self.first,
+            usable=self._usable.steps(start),
+            lanes=Lanes(rows) if by_processor else None,
+        )
+
+
+def node_rows(nodes: Iterable[Mapping[str, Any]]) -> list[Node]:
+    """Return the rows of each node; one without a known first processor follows the one before."""
+    rows, following = [], 0
+    for node in nodes:
+        first = int(node["first"]) if node.get("first") is not None else following
+        rows.append(Node(str(node["name"]), first, int(node["slots"])))
+        following = first + int(node["slots"])
+    return sorted(rows, key=lambda row: row.first)
+
+
+def with_unknown(rows: Sequence[Node], used: Iterable[int]) -> list[Node]:
+    """Add rows for processors in ``used`` that no node has, for example because it left."""
+    known = {index for row in rows for index in range(row.first, row.first + row.slots)}
+    found = list(rows)
+    for index in sorted(set(used) - known):
+        last = found[-1] if found and found[-1].name == "?" else None
+        if last is not None and last.first + last.slots == index:
+            found[-1] = last._replace(slots=last.slots + 1)
+        else:
+            found.append(Node("?", index, 1))
+    return sorted(found, key=lambda row: row.first)

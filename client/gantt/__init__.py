@@ -1,0 +1,1 @@
+"""``pliant gantt``: pictures of what jobs held over time (see docs/gantt.md)."""

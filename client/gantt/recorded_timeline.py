@@ -1,0 +1,105 @@
+"""The picture of recorded events, from a simulation or a cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+from pliant.charts.recording import Recording
+from pliant.charts.timeline import Timeline
+from pliant.client.client_errors import ClientError, UsageError
+from pliant.client.terminal.durations import parse_span
+
+
+def recorded_timeline(
+    path: str,
+    ids: Sequence[int] = (),
+    *,
+    since: tuple[str, float] | None = None,
+    until: tuple[str, float] | None = None,
+    by_processor: bool = False,
+    title: str | None = None,
+) -> Timeline:
+    """Return the timeline of a file with events.
+
+    Args:
+        path: the file: one event as JSON on each line, or a list of events.
+        ids: only these jobs, all if empty.
+        since: the beginning of the picture, by default that of the recording: as it was typed, and
+            in seconds since the epoch. In a simulation, it is a span since the beginning.
+        until: its end, likewise.
+        by_processor: draw which processors the jobs held.
+        title: the line above the picture, by default the name of the file.
+
+    Raises:
+        ClientError: the file cannot be read, or has no events of jobs.
+        UsageError: a time is not a span, in a simulation.
+    """
+    recording = Recording()
+    try:
+        with open(path, encoding="utf-8") as file:
+            for place, event in _events(file, path):
+                try:
+                    recording.apply(event)
+                except (KeyError, TypeError, ValueError, AttributeError):
+                    raise ClientError(f"--result {path}: {place}: is not an event") from None
+    except OSError as error:
+        raise ClientError(f"--result {path}: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError:
+        raise ClientError(f"--result {path}: is not text") from None
+    bands = recording.bands()
+    if not any(band.holds for band in bands):
+        raise ClientError(f"--result {path}: no job started in it; name a file of --events-out")
+    for number in sorted(set(ids) - {band.id for band in bands}):
+        raise ClientError(f"--result {path}: there is no job {number}")
+    made = recording.timeline(
+        title or Path(path).name,
+        since=_moment("--since", since, recording),
+        until=_moment("--until", until, recording),
+        by_processor=by_processor,
+    )
+    return replace(made, bands=[b for b in made.bands if not ids or b.id in ids])
+
+
+def _moment(option: str, time: tuple[str, float] | None, recording: Recording) -> float | None:
+    """Return a time in the clock of the recording.
+
+    Raises:
+        UsageError: the recording has simulated time, and the time is not a span.
+    """
+    if time is None or recording.is_clock:
+        return time and time[1]
+    try:
+        return recording.first + parse_span(time[0])
+    except ValueError:
+        raise UsageError(
+            f"{option} {time[0]}: the recording has simulated time: write a span since its "
+            "beginning such as 12h or 7d"
+        ) from None
+
+
+def _events(file: IO[str], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each event with its place in the file, for messages.
+
+    Raises:
+        ClientError: something in the file is not JSON.
+    """
+    start = file.read(1)
+    file.seek(0)
+    if start == "[":
+        for number, event in enumerate(_parsed(file.read(), path, "the list"), start=1):
+            yield f"event {number}", event
+        return
+    for number, line in enumerate(file, start=1):
+        if line.strip():
+            yield f"line {number}", _parsed(line, path, f"line {number}")
+
+
+def _parsed(text: str, path: str, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ClientError(f"--result {path}: {place}: is not JSON: {error}") from None
