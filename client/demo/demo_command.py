@@ -7,6 +7,7 @@ import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 # isort: split
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -76,6 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="the picture (%(default)s)",
     )
     parser.add_argument(
+        "--events", metavar="FILE", help="write the history, for `pliant gantt --result FILE`"
+    )
+    parser.add_argument(
         "--transport", choices=("ofi", "ucx"), default="ofi", help="what MPI talks over (ofi)"
     )
     parser.add_argument("--open", action="store_true", help="open the live page in a browser")
@@ -86,6 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     check_writable(options.output)
+    if options.events is not None:
+        check_writable(options.events)
     if (missing := missing_for(options.output)) is not None:
         raise ClientError(f"-o {options.output}: {missing}")
     process_table.adopt_orphans()
@@ -132,12 +138,15 @@ class Demo:
                 return
         names, events = scenario.names, scenario.snapshot.events
         print("\n" + timeline(events, names, start=scenario.begin) + "\n", flush=True)
+        if self._options.events is not None:
+            with open(self._options.events, "w", encoding="utf-8") as file:
+                file.writelines(json.dumps(event) + "\n" for event in events)
         recording = Recording()
         for event in events:
             recording.apply(event)
         drawing = draw_timeline(recording.timeline("pliant demo", nodes=scenario.snapshot.nodes))
-        with open(self._options.output, "wb") as file:
-            file.write(encoded(drawing, self._options.output))
+        with open(self._options.output, "wb") as picture:
+            picture.write(encoded(drawing, self._options.output))
         print(f"the picture is in {self._options.output}\n", flush=True)
         self._check_results(scenario)
 
