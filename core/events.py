@@ -148,6 +148,8 @@ class NodeRegistered:
     gres: tuple[tuple[str, int], ...] = ()
     #: Properties that jobs may require, in order.
     properties: tuple[str, ...] = ()
+    #: Whether jobs there can use the folder of checkpoints. None if the node will report that.
+    shares_checkpoints: bool | None = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,14 @@ class NodeDrained:
     request: int = 0
     #: None if an operator drains the node. Then only an operator resumes it.
     fault: NodeFault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFolderTested:
+    """A node has found out whether jobs there can use the folder of checkpoints."""
+
+    name: NodeName
+    is_shared: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,6 +436,7 @@ Event = (
     | NodeRecovered
     | NodeLost
     | NodeDrained
+    | CheckpointFolderTested
     | NodeAble
     | NodeResumed
     | NodeRemoved

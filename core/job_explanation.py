@@ -105,9 +105,9 @@ def _waiting(state: CoreState, job: Job, now: float) -> Iterator[str]:
         there = state.resources.get(need.name, 0)
         left = max(0, named_resources.free(state).get(need.name, 0))
         yield f"it needs resource {need}; {left} of {there} are free"
-    if job.spec.node_needs is not None:
+    if job.node_needs is not None:
         fits = count(node_capacity_left.usable_by(state, job, state.free()))
-        yield f"it needs of its nodes: {job.spec.node_needs}; {fits} free processors fit it"
+        yield f"it needs of its nodes: {job.node_needs}; {fits} free processors fit it"
     limit = state.user_limits.of(job.spec.user).running_processors
     if limit is not None:
         has = processor_limits.used(state).get(job.spec.user, 0)
@@ -187,8 +187,8 @@ def _running(state: CoreState, job: Job, now: float) -> Iterator[str]:
         yield "its program has not registered with pliant.appkit, so it cannot be resized"
     if job.registration is not None and not job.registration.connected:
         yield "its coordinator is not connected, so it cannot be resized now"
-    if job.spec.node_needs is not None:
-        yield f"it needs of its nodes: {job.spec.node_needs}"
+    if job.node_needs is not None:
+        yield f"it needs of its nodes: {job.node_needs}"
     if job.malleable and not job.sizes.fixed:
         yield _GROWS_IF[GrowIf.ALWAYS if job.size_fixed_by_operator else grow_if(state, job)]
     if job.size_fixed_by_operator:

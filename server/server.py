@@ -338,6 +338,9 @@ class Server:
             job.runs_from = first_run if job.id <= last else 0
         memory = json.loads(self._meta.get("memory", "null"))
         next_resize = int(self._meta.get(NEXT_RESIZE, "1"))
+        self._shared_folder.write(make_folder=not self._config.checkpoints)
+        for node in stored.nodes if self._shared_folder.path else ():
+            node.shares_checkpoints = None  # until it has registered
         self._core.restore(
             stored.nodes, open_jobs, memory, next_resize, stored.usage, stored.ended_before
         )
@@ -351,7 +354,6 @@ class Server:
         self._nodelist.restore(stored.nodes)
         self._take_over_worlds()
         self._remove_old_checkpoints()
-        self._shared_folder.write(make_folder=not self._config.checkpoints)
         log.info("%d nodes, %d jobs that have not ended", len(stored.nodes), len(open_jobs))
         del self._stored  # may be large, and the parts have taken what they need
         return commands

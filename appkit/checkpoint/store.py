@@ -173,13 +173,15 @@ class CheckpointStore:
         """Publish a checkpoint whose arrays are on the disk, and remove all others.
 
         Raises:
-            OSError: it was not published; the previous checkpoint remains published.
+            OSError: it was not published, for example because files that other processes have
+                written are not in this folder. The previous checkpoint remains published.
         """
         body = json.dumps(manifest.to_json(), separators=(",", ":"), allow_nan=True).encode()
         head = f"{MAGIC} {FORMAT} {sign(self._key(), FORMAT, body)}\n".encode("ascii")
         with self.open() as folder:
             self._check(folder)
             with folder.child(data_name(manifest.number)) as data:
+                _check_files(manifest, data)
                 data.sync()
             folder.remove(f"{MANIFEST}.new")
             with folder.write(f"{MANIFEST}.new") as file:
@@ -278,6 +280,23 @@ class CheckpointStore:
         if self._run > 1:
             return max(numbers)
         return manifest.number if manifest else 0
+
+
+def _check_files(manifest: Manifest, folder: PrivateFolder) -> None:
+    """Check that this process sees the files of all processes.
+
+    A node that has a folder of its own in this place would otherwise lose its part of the data.
+
+    Raises:
+        OSError: a file is missing.
+    """
+    seen = set(folder.names())
+    for piece in (piece for own in manifest.pieces for piece in own):
+        if piece.file not in seen:
+            raise OSError(
+                f"{folder.path / piece.file}, which rank {piece.rank} has written, is not visible "
+                "on the node of rank 0: the nodes must share the folder of checkpoints"
+            )
 
 
 def data_name(number: int) -> str:

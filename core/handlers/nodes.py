@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pliant.core.commands import AnswerUser, Kill, Launch
 from pliant.core.events import (
+    CheckpointFolderTested,
     LiveWorld,
     NodeAble,
     NodeDrained,
@@ -46,6 +47,7 @@ def on_node_registered(state: CoreState, event: NodeRegistered) -> None:
     node = node_registry.register(state, event)
     node.address, node.memory_bytes = event.address, event.memory_bytes
     node.gres, node.properties = dict(event.gres), event.properties
+    node.shares_checkpoints = event.shares_checkpoints
     node.overcommitted = bool(node_capacity_left.overused(state, [node]))
     before = node.state
     was_silent = before in (NodeState.LOST, NodeState.SUSPECT)
@@ -266,6 +268,15 @@ def on_node_resumed(state: CoreState, event: NodeResumed) -> None:
         return
     _give_back(state, node)
     state.emit(AnswerUser(event.request, message=f"node {node.name} resumed"))
+
+
+def on_checkpoint_folder_tested(state: CoreState, event: CheckpointFolderTested) -> None:
+    """Note whether jobs that continue from a checkpoint may start on a node."""
+    node = state.nodes.get(event.name)
+    if node is not None and node.shares_checkpoints is not event.is_shared:
+        node.shares_checkpoints = event.is_shared
+        state.put_node(node)
+        state.plan_due = True
 
 
 def on_node_able(state: CoreState, event: NodeAble) -> None:

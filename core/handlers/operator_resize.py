@@ -109,7 +109,7 @@ def _lacking_processors(state: CoreState, job: Job, more: int) -> str:
     fits = count(node_capacity_left.usable_by(state, job, free)) if more > 0 else more
     if more > fits:
         return (
-            f"job {job.id} needs {job.spec.node_needs}: needed: {plural(more, 'more processor')}, "
+            f"job {job.id} needs {job.node_needs}: needed: {plural(more, 'more processor')}, "
             f"free on nodes that fit it: {fits}"
         )
     return ""

@@ -221,7 +221,7 @@ def _expand(
         state, job, count(offer.processors)
     ):
         return not _room_taken(state, job, offer.processors, what)
-    elif job.spec.node_needs and (
+    elif job.node_needs and (
         lack := node_capacity_left.missing_on_nodes(state, job, added, donors)
     ):
         _refuse(state, what, lack)
@@ -321,7 +321,7 @@ def _start(
         state, job, count(start.processors)
     ):
         return not _room_taken(state, job, start.processors, what)
-    elif job.spec.node_needs and (
+    elif job.node_needs and (
         lack := node_capacity_left.missing_on_nodes(state, job, start.processors, donors)
     ):
         _refuse(state, what, lack)

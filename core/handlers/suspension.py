@@ -31,7 +31,7 @@ from pliant.core.values.processors import NONE
 def on_job_suspended(state: CoreState, event: JobSuspended) -> None:
     """Suspend a job for its user or an operator."""
     job = state.jobs.get(event.job)
-    refusal = f"there is no job {event.job}" if job is None else _why_not(job)
+    refusal = f"there is no job {event.job}" if job is None else _why_not(state, job)
     if refusal or job is None:
         state.emit(AnswerUser(event.request, refusal))
         return
@@ -48,7 +48,7 @@ def on_job_suspended(state: CoreState, event: JobSuspended) -> None:
 def suspend_as_planned(state: CoreState, wish: Suspension) -> None:
     """Suspend a job because the strategy decided it; note the reason if that is impossible."""
     job = state.jobs.get(wish.job)
-    refusal = "there is no such job" if job is None else _why_not(job)
+    refusal = "there is no such job" if job is None else _why_not(state, job)
     if job is not None and job.resize is not None:
         refusal = f"it is busy with resize {job.resize.id}"
     if job is None or refusal or state.now < job.no_offers_until:
@@ -61,7 +61,7 @@ def suspend_as_planned(state: CoreState, wish: Suspension) -> None:
     )
 
 
-def _why_not(job: Job) -> str:
+def _why_not(state: CoreState, job: Job) -> str:
     if job.saving is not None:
         return f"job {job.id} is being suspended already"
     if job.resize is not None and not isinstance(job.resize.stage, PROPOSED):
@@ -78,6 +78,11 @@ def _why_not(job: Job) -> str:
         return (
             f"job {job.id} cannot be suspended now: its coordinator is not connected; "
             "try again in a moment"
+        )
+    if missing := suspend.missing_checkpoint_folder(state, job):
+        return (
+            f"job {job.id} cannot be suspended: it runs on {missing}, and could not continue; "
+            "`nodestat --long` says why"
         )
     return ""
 

@@ -196,6 +196,8 @@ class Job:
     sizes: Sizes = field(default=None)  # type: ignore[assignment]
     #: The present priority. Higher ones go first.
     priority: int = field(default=None)  # type: ignore[assignment]
+    #: What it needs of its nodes now: the user's needs, and those of a checkpoint. Not stored.
+    node_needs: NodeNeeds | None = field(default=None, compare=False)
     #: What it still waits for in other jobs. Strategies see the job when nothing is left.
     dependencies: tuple[Dependency, ...] = field(default=None)  # type: ignore[arg-type]
     #: None if the program has not registered. Only a registered program may be resized.
@@ -286,6 +288,8 @@ class Job:
         self.id = self.spec.id
         if self.sizes is None:
             self.sizes = self.spec.sizes
+        if self.node_needs is None:
+            self.node_needs = self.spec.node_needs
         if self.priority is None:
             self.priority = self.spec.priority
         if self.dependencies is None:

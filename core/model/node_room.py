@@ -79,7 +79,7 @@ class NodeRoom:
         if found is None:
             found = NONE
             for node in self._nodes:
-                if needs.accepts(node.name, node.properties):
+                if node.suits(needs):
                     found |= node.processors
             self._accepted[needs] = found
         return found
@@ -241,5 +241,5 @@ def most_processes(nodes: Iterable[NodeView], needs: NodeNeeds) -> int:
     return sum(
         min(count(node.processors), needs.processes(dict(node.amounts)))
         for node in nodes
-        if needs.accepts(node.name, node.properties)
+        if node.suits(needs)
     )

@@ -61,6 +61,9 @@ class Node:
     properties: tuple[str, ...] = ()
     #: Whether it registered with less memory or devices than its jobs were given before.
     overcommitted: bool = False
+    #: Whether jobs there can use the folder of checkpoints. None if that is not known yet. Not
+    #: stored, because a file system may be mounted or not when the node returns.
+    shares_checkpoints: bool | None = field(default=True, compare=False)
     state: NodeState = NodeState.UP
     reason: str = ""
     #: Why the node is drained. Empty if it is not. It survives the loss of the node.

@@ -27,11 +27,17 @@ class NodeView:
     properties: frozenset[str] = frozenset()
     #: Memory in bytes and generic resources, by name, of the whole node.
     amounts: tuple[tuple[str, int], ...] = ()
+    #: Whether a job can continue from a checkpoint there.
+    shares_checkpoints: bool = True
 
     @property
     def gres(self) -> tuple[str, ...]:
         """Return the names of the generic resources that the node has."""
         return tuple(name for name, amount in self.amounts if name != MEMORY and amount)
+
+    def suits(self, needs: NodeNeeds) -> bool:
+        """Return whether the node is of the kind that a job needs, whatever is free there."""
+        return needs.accepts(self.name, self.properties, shares_checkpoints=self.shares_checkpoints)
 
 
 @fast_init

@@ -4,7 +4,7 @@ The state makes no decisions. Handlers change jobs through it, so that every cha
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from pliant.core.commands import Command, Note, SetTimer, Store
@@ -23,6 +23,7 @@ from pliant.core.state.processor_ledger import ProcessorLedger
 from pliant.core.state.view_cache import ViewCache
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.negotiation_policy import NegotiationPolicy
+from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import NONE, ProcessorMap
 from pliant.core.values.timeouts import Timeouts
 from pliant.core.values.user_limits import NO_LIMITS, UserLimits
@@ -72,6 +73,8 @@ class CoreState:
     needing: dict[JobId, Job] = field(default_factory=dict)
     #: Jobs that need something of their nodes and have not ended.
     node_bound: dict[JobId, Job] = field(default_factory=dict)
+    #: Nodes that do not share the folder of checkpoints, or that have not reported it yet.
+    without_checkpoints: set[NodeName] = field(default_factory=set)
     #: How much the cluster has of each of these resources.
     resources: Mapping[str, int] = field(default_factory=dict)
     #: The limits of users, and who had more than the limit of processors when it was set.
@@ -132,6 +135,38 @@ class CoreState:
         self.nodes[node.name] = node
         self.ledger.put(node)
         self.rows.nodes.put(node)
+        if node.shares_checkpoints is not True or self.without_checkpoints:
+            self._note_checkpoint_folder(node.name, is_shared=node.shares_checkpoints is True)
+
+    def _note_checkpoint_folder(self, name: NodeName, *, is_shared: bool) -> None:
+        had_any = bool(self.without_checkpoints)
+        if is_shared:
+            self.without_checkpoints.discard(name)
+        else:
+            self.without_checkpoints.add(name)
+        if bool(self.without_checkpoints) != had_any:
+            for job in [*self.waiting.values(), *self.suspended.values()]:
+                self.review_node_needs(job)
+
+    def review_node_needs(self, job: Job) -> None:
+        """Update what a job needs of its nodes.
+
+        A run that continues from a checkpoint starts only on nodes that share the folder of
+        checkpoints. On another node it would find no checkpoint, and begin from the start.
+        """
+        needs = job.spec.node_needs
+        is_waiting = job.state not in ACTIVE_STATES and not job.final
+        if job.checkpoint is not None and is_waiting and self.without_checkpoints:
+            needs = replace(needs or NodeNeeds(), checkpoint_folder=True)
+        if needs == job.node_needs:
+            return
+        job.node_needs = needs
+        if needs is not None and not job.final:
+            self.node_bound[job.id] = job
+        else:
+            self.node_bound.pop(job.id, None)
+        self.rows.stale[job.id] = None
+        self.plan_due = True
 
     def drop_node(self, node: Node) -> None:
         """Remove a node for good. Its database row will be deleted."""
@@ -139,6 +174,7 @@ class CoreState:
         del self.nodes[node.name]
         self.ledger.drop(node)
         self.rows.nodes.drop(node)
+        self._note_checkpoint_folder(node.name, is_shared=True)
 
     def note(self, kind: str, text: str, job: Job | None = None, **data: object) -> None:
         """Add a line to the history, with ``data`` as its values for programs."""
@@ -212,6 +248,8 @@ class CoreState:
             self._index(job)
             if self.accounting is not None:
                 self.charge(job)
+        if job.checkpoint is not None:
+            self.review_node_needs(job)
         if not self.silent and (to is JobState.RUNNING or to in FINAL_STATES):
             self._note_progress(job)
         if to in FINAL_STATES:
@@ -264,8 +302,10 @@ class CoreState:
             self.requests[job.id] = job
         if job.spec.resources and not job.final:
             self.needing[job.id] = job
-        if job.spec.node_needs is not None and not job.final:
+        if job.node_needs is not None and not job.final:
             self.node_bound[job.id] = job
+        if job.checkpoint is not None:
+            self.review_node_needs(job)
         if job.resize is not None and isinstance(job.resize.stage, BEFORE_GO):
             self.negotiating[job.id] = job
 
@@ -339,7 +379,7 @@ class CoreState:
 
     def occupy(self, job: Job, processors: ProcessorMap) -> None:
         """Count processors as occupied by a job, and assign it devices there."""
-        if job.spec.node_needs is not None:
+        if job.node_needs is not None:
             assign_devices(self.ledger, self.node_bound.values(), job, processors)
         job.occupied |= processors
         self.ledger.occupy(processors)

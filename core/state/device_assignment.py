@@ -23,7 +23,7 @@ def assign_devices(
         job: the job.
         processors: new processors of the job.
     """
-    gres = job.spec.node_needs.gres if job.spec.node_needs is not None else {}
+    gres = job.node_needs.gres if job.node_needs is not None else {}
     if not gres:
         return
     others = list(jobs)

@@ -75,7 +75,7 @@ def _amounts_suffice(state: CoreState) -> None:
         for job in state.node_bound.values():
             for processor in indices(job.occupied & node.processors):
                 devices = job.devices.get(processor, {})
-                gres = job.spec.node_needs.gres if job.spec.node_needs else {}
+                gres = job.node_needs.gres if job.node_needs else {}
                 if job.devices and any(len(devices.get(k, ())) != n for k, n in gres.items()):
                     raise InvariantError(f"job {job.id} lacks devices of node {node.name}")
                 for kind, numbers in devices.items():

@@ -37,7 +37,7 @@ def free_capacity(state: CoreState) -> NodeRoom:
 
 def usable_by(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
     """Return the free processors that a job could have now, all at the same time."""
-    needs = job.spec.node_needs
+    needs = job.node_needs
     if needs is None:
         return processors
     return free_capacity(state).fitting(needs, processors)
@@ -54,7 +54,7 @@ def missing_on_nodes(
         added: processors that it would get.
         given: those of them that other jobs give up.
     """
-    needs = job.spec.node_needs
+    needs = job.node_needs
     if needs is None:
         return ""
     nodes = [node_view(node) for node in state.ledger.nodes_of(added)]
@@ -62,7 +62,7 @@ def missing_on_nodes(
     if wrong := added & ~there.accepted(needs):
         return f"its nodes may not be {', '.join(state.node_names(wrong))}"
     coming = [
-        (part & added, state.jobs[donor].spec.node_needs)
+        (part & added, state.jobs[donor].node_needs)
         for donor, part in given.items()
         if part & added
     ]
@@ -77,7 +77,7 @@ def capacity(state: CoreState, job: Job) -> tuple[int, int]:
     Returns:
         The number without suspected nodes, and the number with them.
     """
-    needs = job.spec.node_needs
+    needs = job.node_needs
     if needs is None:
         return maxsize, maxsize
     # A suspected node that is lost does not change the usable nodes.
@@ -97,10 +97,10 @@ def reasons(state: CoreState) -> dict[JobId, WaitReason]:
     Strategies do not see these jobs.
     """
     return {
-        job.id: wait_reason(job.spec.node_needs, capacity(state, job)[0])
+        job.id: wait_reason(job.node_needs, capacity(state, job)[0])
         for job in state.node_bound.values()
         if job.id in state.waiting
-        and job.spec.node_needs is not None
+        and job.node_needs is not None
         and capacity(state, job)[1] < job.sizes.min
     }
 
@@ -126,7 +126,7 @@ def impossible(nodes: list[NodeView], needs: NodeNeeds, least: int) -> str:
     most = most_processes(nodes, needs)
     if most >= least:
         return ""
-    right = [node for node in nodes if needs.accepts(node.name, node.properties)]
+    right = [node for node in nodes if node.suits(needs)]
     if not right:
         return _no_node(nodes, needs)
     there = [dict(node.amounts) for node in right]
@@ -170,7 +170,7 @@ def shares(state: CoreState, job: Job, processors: Iterable[int]) -> dict[NodeNa
         job: the job, which occupies the processors.
         processors: the processors of the processes that start, in order of rank.
     """
-    needs = job.spec.node_needs
+    needs = job.node_needs
     if needs is None or not needs.amounts:
         return {}
     found: dict[NodeName, NodeShare] = {}
@@ -193,9 +193,9 @@ def overused(state: CoreState, nodes: Iterable[Node]) -> str:
     views = [node_view(node) for node in nodes]
     there = NodeRoom(views, {})
     for job in state.node_bound.values():
-        there.take(job.spec.node_needs, job.occupied)
+        there.take(job.node_needs, job.occupied)
     for job in state.node_bound.values():
-        over = there.overdrawn(job.spec.node_needs, job.occupied)
+        over = there.overdrawn(job.node_needs, job.occupied)
         if over is not None:
             return f"jobs on node {over[0].name} use more {over[1]} than it has"
     return ""
@@ -209,11 +209,11 @@ def _left(state: CoreState, nodes: Sequence[NodeView]) -> dict[NodeName, Amounts
         here |= node.processors
     for job in state.node_bound.values():
         if job.occupied & here:
-            there.take(job.spec.node_needs, job.occupied & here)
+            there.take(job.node_needs, job.occupied & here)
     for job in state.reserving.values():
         reserved = job.reserved & ~job.occupied & here
-        if reserved and job.spec.node_needs is not None:
-            there.take(job.spec.node_needs, reserved, list(_occupiers(state, reserved)))
+        if reserved and job.node_needs is not None:
+            there.take(job.node_needs, reserved, list(_occupiers(state, reserved)))
     return there.amounts_left()
 
 
@@ -225,4 +225,4 @@ def _occupiers(
         return
     for job in state.active.values():
         if part := job.occupied & processors:
-            yield part, job.spec.node_needs
+            yield part, job.node_needs

@@ -66,7 +66,12 @@ class ViewRow(Generic[V]):
 def node_view(node: Node) -> NodeView:
     """Return a node as strategies see it."""
     return NodeView(
-        node.name, node.cluster, node.processors, frozenset(node.properties), node.amounts
+        node.name,
+        node.cluster,
+        node.processors,
+        frozenset(node.properties),
+        node.amounts,
+        node.shares_checkpoints is True,
     )
 
 

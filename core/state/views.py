@@ -219,7 +219,7 @@ def waiting(job: Job, total: int, expected: int, now: float) -> WaitingJob | Non
         contract=spec.contract,
         accepted=job.promise is not None,
         priority=job.priority,
-        needs=spec.node_needs,
+        needs=job.node_needs,
         account=spec.account,
         components=spec.components,
     )
@@ -245,7 +245,7 @@ def promised(job: Job) -> PromisedJob:
         job.sizes,
         job.donors,
         job.spec.contract,
-        job.spec.node_needs,
+        job.node_needs,
     )
 
 
@@ -290,7 +290,7 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
         priority=job.priority,
         account=spec.account,
         leaving=job.is_leaving,
-        needs=spec.node_needs,
+        needs=job.node_needs,
     )
 
 

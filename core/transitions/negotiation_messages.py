@@ -125,7 +125,7 @@ def resource_items(job: Job, processors: Item) -> tuple[Item, ...]:
 def amounts_per_processor(job: Job) -> dict[str, int]:
     """Return how much of each resource comes with a processor, by name; memory in bytes."""
     amounts = {need.name: need.amount for need in job.spec.resources if need.per_processor}
-    needs = job.spec.node_needs
+    needs = job.node_needs
     return amounts | dict(needs.amounts) if needs is not None else amounts
 
 

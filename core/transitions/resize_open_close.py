@@ -304,7 +304,7 @@ def start(state: CoreState, job: Job, processors: ProcessorMap) -> None:
     job.starting = set(state.node_names(processors))
     job.isolation_grace_s = state.limits.isolation_grace_s(job.spec.stop_after_s)
     state.step(job, JobState.STARTING, f"starts on {plural(job.size, 'processor')}")
-    shares = node_capacity_left.shares(state, job, job.ranks) if job.spec.node_needs else {}
+    shares = node_capacity_left.shares(state, job, job.ranks) if job.node_needs else {}
     state.emit(Launch(job.id, job.run, ResizeId(0), job.epoch, job.ranks, shares=shares))
     state.timer(TimerKind.START, job, state.limits.start_deadline_s)
     time_limits.arm_timers(state, job)

@@ -92,7 +92,7 @@ def refit_restarts(state: CoreState) -> None:
 def _left(state: CoreState, job: Job) -> ProcessorMap:
     """Return the processors that a job can restart on; those of suspected nodes are included."""
     others = state.occupied() & ~job.occupied | state.reserved() & ~job.reserved
-    there = (state.usable() | state.suspect()) & ~others
+    there = (state.usable() | state.suspect()) & ~others & ~_without_checkpoint(state, job)
     own = job.allocation & there
     more = job.reserved & there & ~own
     mine = own | lowest(more, min(count(more), job.size_before_loss - count(own)))
@@ -100,6 +100,17 @@ def _left(state: CoreState, job: Job) -> ProcessorMap:
     spare = node_capacity_left.usable_by(state, job, spare)
     found = mine | lowest(spare, min(count(spare), job.size_before_loss - count(mine)))
     return processor_limits.limit_processors(state, job, found)
+
+
+def _without_checkpoint(state: CoreState, job: Job) -> ProcessorMap:
+    """Return the processors of nodes on which a job would not find its checkpoint."""
+    found = NONE
+    if job.checkpoint is not None:
+        for name in state.without_checkpoints:
+            node = state.nodes[name]
+            # After a restart of the server, nodes are tested again. The job has run there before.
+            found |= node.processors if node.shares_checkpoints is False else NONE
+    return found
 
 
 def _near(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:

@@ -105,8 +105,27 @@ def close_failed(state: CoreState, job: Job, reason: str) -> None:
     state.note("suspend.failed", f"not suspended: {reason}", job, suspension=saving.number)
 
 
+def missing_checkpoint_folder(state: CoreState, job: Job) -> str:
+    """Return why checkpoints of the present run cannot be used elsewhere; empty if they can."""
+    names = [
+        node.name
+        for node in state.ledger.nodes_of(job.occupied)
+        if node.shares_checkpoints is False
+    ]
+    if not names:
+        return ""
+    return f"{plural(len(names), 'node')} ({', '.join(names[:8])}) without the checkpoint folder"
+
+
 def checkpoint_taken(state: CoreState, job: Job, event: SaveReported, until: float) -> None:
-    """Record a checkpoint that contains the work until ``until`` (seconds since the epoch)."""
+    """Record a checkpoint that contains the work until ``until`` (seconds since the epoch).
+
+    It is not recorded if the job runs on a node that does not share the folder of checkpoints: the
+    next run would not find it there.
+    """
+    if missing := missing_checkpoint_folder(state, job):
+        state.note("job.warning", f"its checkpoint is unusable: it runs on {missing}", job)
+        return
     done = job.done + max(0.0, until - job.since) * job.speedup(job.size)
     used_s = job.used_s + max(0.0, until - (job.start or until))
     job.checkpoint = Checkpoint(state.now, event.iteration, job.size, event.bytes, done, used_s)

@@ -45,6 +45,8 @@ class NodeNeeds:
     nodelist: str = ""
     #: A list of nodes on which it does not run.
     exclude: str = ""
+    #: Whether its nodes must share the folder of checkpoints. The server sets this, not the user.
+    checkpoint_folder: bool = False
     _only: frozenset[str] = field(init=False, repr=False, compare=False)
     _without: frozenset[str] = field(init=False, repr=False, compare=False)
 
@@ -57,10 +59,22 @@ class NodeNeeds:
         object.__setattr__(self, "_without", frozenset(without))
 
     def __bool__(self) -> bool:
-        return bool(self.amounts or self.constraint or self.nodelist or self.exclude)
+        return bool(self.amounts or self.constraint or self.nodelist or self.exclude) or (
+            self.checkpoint_folder
+        )
 
-    def accepts(self, node: str, properties: frozenset[str]) -> bool:
-        """Return whether a node has the right name and properties."""
+    def accepts(
+        self, node: str, properties: frozenset[str], *, shares_checkpoints: bool = True
+    ) -> bool:
+        """Return whether a node has the right name and properties, and the folder of checkpoints.
+
+        Args:
+            node: its name.
+            properties: that the node has.
+            shares_checkpoints: whether it shares the folder of checkpoints.
+        """
+        if self.checkpoint_folder and not shares_checkpoints:
+            return False
         if self._only and node not in self._only:
             return False
         if node in self._without:
@@ -90,6 +104,7 @@ class NodeNeeds:
         parts += [f"constraint {self.constraint}"] if self.constraint else []
         parts += [f"nodes {self.nodelist}"] if self.nodelist else []
         parts += [f"not {self.exclude}"] if self.exclude else []
+        parts += ["the folder of its checkpoint"] if self.checkpoint_folder else []
         return ", ".join(parts)
 
     def to_record(self) -> dict[str, Any]:

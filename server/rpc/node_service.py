@@ -9,12 +9,12 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc
 
-from pliant.core.events import NodeAble, NodeRegistered
+from pliant.core.events import CheckpointFolderTested, NodeAble, NodeRegistered
 from pliant.core.values.ids import NodeName
 from pliant.faults import message
 from pliant.protos import node_pb2, node_pb2_grpc, versions
@@ -112,7 +112,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             if wrong is not None:
                 yield wrong
                 return
-            event = node_from_proto(first.register)
+            event = self._registration(first.register)
         except (TimeoutError, StopAsyncIteration):
             return
         except TooManyUnauthenticatedPeersError as error:
@@ -151,6 +151,12 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             async with aclosing(self._serve(event, stream, reports)) as orders:
                 async for order in orders:
                     yield order
+
+    def _registration(self, register: node_pb2.Register) -> NodeRegistered:
+        event = node_from_proto(register)
+        if self.shared_folder is None or not self.shared_folder.path:
+            return event
+        return replace(event, shares_checkpoints=None)  # until it has answered Welcome
 
     def _watched(self, peer: NodePeer, stream: NodeStream) -> AbstractContextManager[None]:
         """Return a context in which the stream ends if the node's certificate is revoked."""
@@ -274,6 +280,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             return
         found = self.shared_folder.evaluate(node, report)
         self._nodelist.publish_checkpoint_folder(node, found)
+        self._core_loop.post(CheckpointFolderTested(node, found == SHARED))
         is_able = found == SHARED and self._nodelist.has_root_helper(node)
         self.removals.on_node(node, is_able=is_able)
 

@@ -197,6 +197,16 @@ def test_a_manifest_comes_back_as_it_was(tmp_path: Path) -> None:
         assert (store.folder / place).stat().st_mode & 0o777 == mode
 
 
+def test_a_checkpoint_with_files_of_ranks_that_are_not_visible_is_refused(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "job")
+    store.publish(made := manifest(store, store.begin()))
+    number = store.begin()
+    elsewhere = SavedArray("rank3-0.bin", 3, 0, "<f8", (1,), (0,), {})
+    with pytest.raises(OSError, match=r"rank 3"):
+        store.publish(replace(manifest(store, number), pieces=((elsewhere,),)))
+    assert store.read() == made
+
+
 def test_the_former_one_counts_until_the_next_is_published(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     store.publish(manifest(store, store.begin()))
