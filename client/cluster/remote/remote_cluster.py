@@ -7,7 +7,7 @@ from dataclasses import replace
 from pliant.client.cluster.cluster_spec import ClusterSpec, RemoteSpec, load_spec
 from pliant.client.cluster.daemons import Daemon
 from pliant.client.cluster.local_cluster import LocalCluster
-from pliant.client.cluster.remote.cluster_identity import Membership
+from pliant.client.cluster.remote.host_admission import HostAdmission
 from pliant.core.support.plural import plural
 from pliant.protos.address import TcpAddress
 
@@ -25,9 +25,9 @@ class RemoteCluster(LocalCluster):
         return self.spec.remote
 
     @property
-    def members(self) -> Membership:
-        """Return the membership of the cluster, which makes and revokes tokens of hosts."""
-        return Membership(self.state)
+    def admission(self) -> HostAdmission:
+        """Return the object that admits hosts to the cluster."""
+        return HostAdmission(self.state)
 
     def _server_options(self, spec: ClusterSpec) -> list[str]:
         listen = self._listen_address(spec)
@@ -40,7 +40,7 @@ class RemoteCluster(LocalCluster):
     def check(self, spec: ClusterSpec) -> None:
         """Have the server check its options; first make the identity that it needs for this."""
         self._make_directories()
-        self.members.ensure_identity()
+        self.admission.ensure_identity()
         super().check(spec)
 
     def reload_spec(self) -> None:

@@ -152,6 +152,6 @@ class SlurmCluster(RemoteCluster):
         if daemon.running():
             report(f"ending {plural(len(self.remote.hosts), 'node')}")
             daemon.end(_ALLOCATION_END_S)
-        if self.members.exists:
-            self.members.revoke(self.spec.node_names)
+        if self.admission.exists:
+            self.admission.revoke(self.spec.node_names)
         return []

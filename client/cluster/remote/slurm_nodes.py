@@ -24,7 +24,7 @@ from typing import Any
 from pliant.client.client_errors import ClientError, NoServerError, RequestError
 from pliant.client.cluster.host_list import Host
 from pliant.client.cluster.remote import allocation
-from pliant.client.cluster.remote.cluster_identity import Membership, joining_port
+from pliant.client.cluster.remote.host_admission import HostAdmission, joining_port
 from pliant.client.cluster.remote.node_agent import MODULE as AGENT
 from pliant.client.cluster.remote.node_start_message import NodeStartMessage, encode_start_messages
 from pliant.client.cluster.remote.save_jobs import save_jobs
@@ -170,15 +170,15 @@ class SlurmNodes:
         log.info("started %s of job %s", plural(count, "node"), self._order.job)
 
     def _make_messages(self) -> list[NodeStartMessage]:
-        members = Membership(self._state)
+        admission = HostAdmission(self._state)
         server = TcpAddress(self._order.address, joining_port(self._run))
         # Jobs of Slurm may share the folder of temporary files of a node.
-        cluster_id = f"{members.cluster_id}-{self._order.job}"
+        cluster_id = f"{admission.cluster_id}-{self._order.job}"
         return [
             NodeStartMessage(
                 host.name,
                 cluster_id,
-                members.make_token(host.name, server, host.slots),
+                admission.make_token(host.name, server, host.slots),
                 str(server),
                 ("--slots", str(host.slots), *self._order.options),
                 self._order.node_dir,

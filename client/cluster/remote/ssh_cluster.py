@@ -13,7 +13,7 @@ from pliant.client.client_errors import ClientError
 from pliant.client.cluster.cluster_spec import ClusterSpec
 from pliant.client.cluster.host_list import Host
 from pliant.client.cluster.local_cluster import START_TIMEOUT_S, Report
-from pliant.client.cluster.remote.cluster_identity import joining_port
+from pliant.client.cluster.remote.host_admission import joining_port
 from pliant.client.cluster.remote.node_start_message import NodeStartMessage
 from pliant.client.cluster.remote.remote_cluster import (
     RemoteCluster,
@@ -126,15 +126,15 @@ class SshCluster(RemoteCluster):
         slots = ("--slots", str(host.slots)) if host.slots else ()
         return NodeStartMessage(
             host.name,
-            self.members.cluster_id,
-            self.members.make_token(host.name, server, host.slots),
+            self.admission.cluster_id,
+            self.admission.make_token(host.name, server, host.slots),
             str(server),
             (*slots, *self._node_options()),
             self.remote.node_dir,
         )
 
     def _nodes(self) -> SshNodes:
-        return SshNodes(self.remote, self.members.cluster_id)
+        return SshNodes(self.remote, self.admission.cluster_id)
 
     # -- down
 
@@ -157,13 +157,13 @@ class SshCluster(RemoteCluster):
             keep_jobs: whether the jobs on these nodes keep running.
         """
         hosts = self._saved_hosts()
-        if not hosts or not self.members.exists:
+        if not hosts or not self.admission.exists:
             return []
         report(f"ending {plural(len(hosts), 'node')}")
         done = _progress(report, "ended", len(hosts))
         errors = self._nodes().stop(hosts, done, keep_jobs=keep_jobs)
         if not keep_jobs:
-            self.members.revoke([host.name for host in hosts])
+            self.admission.revoke([host.name for host in hosts])
             failed = {error.host for error in errors}
             self._save_hosts([host for host in hosts if host.name in failed])
         return [str(error) for error in errors]

@@ -29,8 +29,8 @@ _TOKEN_LIFETIME_S = 600.0
 _ID_DIGITS = 12
 
 
-class Membership:
-    """The members of the cluster of a state folder."""
+class HostAdmission:
+    """Admits hosts as nodes of the cluster of a state folder, and revokes nodes."""
 
     def __init__(self, state: str) -> None:
         self._directory = Path(state, IDENTITY)
