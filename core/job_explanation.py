@@ -75,7 +75,7 @@ def _lines(
         yield from _saved(job, now)
     elif job.state is JobState.SUSPENDED:
         yield from _saved(job, now)
-        yield f"`jobctl resume {job.id}` lets it go on"
+        yield f"`jobctl resume {job.id}` continues it"
     elif not job.final and job.state is not JobState.HELD:
         yield from _running(state, job, now)
         yield from _safe_point(job, progress)
@@ -203,7 +203,7 @@ def _running(state: CoreState, job: Job, now: float) -> Iterator[str]:
         before = plural(job.size_before_loss, "processor")
         yield (
             f"{count(job.reserved)} of its {before} are kept for it until its processes have "
-            "ended: if a node was lost, it goes on there"
+            "ended: if a node was lost, it continues there"
         )
     if job.spec.stop_after_s is not None:
         policy = isolation_policy(job.spec.stop_after_s)

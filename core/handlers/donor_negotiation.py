@@ -253,7 +253,7 @@ def _apply_size(
         rest = [p for p in reversed(resize.before) if not leaving >> p & 1]
         given = from_indices((first + then + rest)[: job.size - size])
         resize.after = tuple(p for p in resize.before if not given >> p & 1)
-        reason = f"job {job.id} gives fewer processors than were promised; waits its turn"
+        reason = f"job {job.id} gives fewer processors than were promised; waits in the queue"
         resize_open_close.drop_reservations_on(state, leaving & ~resize.leaving, reason)
     state.touch(job)
 

@@ -285,7 +285,7 @@ def _requeue_suspended(state: CoreState, start: Start) -> None:
     """Put a job that the strategy suspended back into the queue, because it starts again."""
     job = state.jobs.get(start.job)
     if job is not None and job.state is JobState.SUSPENDED and job.suspended_by_strategy:
-        suspend.requeue(state, job, "goes on from its checkpoint")
+        suspend.requeue(state, job, "continues from its checkpoint")
 
 
 def _accept(state: CoreState, acceptance: Acceptance) -> None:

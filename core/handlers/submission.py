@@ -28,7 +28,7 @@ def on_job_submitted(state: CoreState, event: JobSubmitted) -> None:
     for number, final in event.ended.items():
         state.note_end(number, final)
     first, reason = (
-        (JobState.HELD, "held by its user") if event.held else (JobState.PENDING, "waits its turn")
+        (JobState.HELD, "held by its user") if event.held else (JobState.PENDING, "waits in the queue")
     )
     job = Job(event.spec, first, reason)
     job.history.append(HistoryEntry(state.now, first, "submitted"))
@@ -96,7 +96,7 @@ def on_job_released(state: CoreState, event: JobReleased) -> None:
             )
         )
         return
-    state.step(job, JobState.PENDING, "waits its turn")
+    state.step(job, JobState.PENDING, "waits in the queue")
     state.note("job.released", f"released by {event.actor or 'its user'}", job)
     begin_times.explain(state, job)
     dependencies.review_job(state, job)

@@ -40,7 +40,7 @@ def on_job_suspended(state: CoreState, event: JobSuspended) -> None:
     suspend.order_suspension(state, job, f"by {event.actor or 'its user'}")
     message = (
         f"job {job.id} saves itself at its next safe point and ends; "
-        f"`jobctl resume {job.id}` lets it go on"
+        f"`jobctl resume {job.id}` continues it"
     )
     state.emit(AnswerUser(event.request, message=message))
 
@@ -94,8 +94,8 @@ def on_job_resumed(state: CoreState, event: JobResumed) -> None:
         refusal = f"there is no job {event.job}" if job is None else _why_not_resumed(job)
         state.emit(AnswerUser(event.request, refusal))
         return
-    suspend.requeue(state, job, "waits its turn, to go on from its checkpoint")
-    state.emit(AnswerUser(event.request, message=f"job {job.id} waits its turn, to go on"))
+    suspend.requeue(state, job, "waits in the queue, to continue from its checkpoint")
+    state.emit(AnswerUser(event.request, message=f"job {job.id} waits in the queue, to continue"))
 
 
 def _why_not_resumed(job: Job) -> str:
@@ -261,4 +261,4 @@ def requeue_suspended_by_strategy(state: CoreState) -> None:
     """Requeue the jobs that a strategy had suspended, because a new one does not know them."""
     for job in list(state.suspended.values()):
         if job.suspended_by_strategy:
-            suspend.requeue(state, job, "waits its turn, to go on from its checkpoint")
+            suspend.requeue(state, job, "waits in the queue, to continue from its checkpoint")

@@ -45,5 +45,5 @@ def on_begin(state: CoreState, timer: Timer) -> None:
         return
     state.touch(job)
     if not job.dependencies:
-        state.explain(job, "waits its turn")
+        state.explain(job, "waits in the queue")
         state.plan_due = True

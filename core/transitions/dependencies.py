@@ -55,7 +55,7 @@ def review_job(state: CoreState, job: Job) -> None:
             state.plan_due = True
             state.note("job.dependencies_met", "all jobs that it waited for have come so far", job)
             if job.state is JobState.PENDING:
-                state.explain(job, "waits its turn")
+                state.explain(job, "waits in the queue")
                 begin_times.explain(state, job)
             return
     if job.state is JobState.PENDING:

@@ -249,7 +249,7 @@ def free_processors(state: CoreState, job: Job, gone: ProcessorMap) -> None:
 # ------------------------------------------------------------------ reservations
 
 
-def drop_reservation(state: CoreState, job: Job, reason: str = "waits its turn") -> None:
+def drop_reservation(state: CoreState, job: Job, reason: str = "waits in the queue") -> None:
     """Drop the reservation of a job; if it has an open resize, withdraw that instead."""
     if not job.reserved:
         return
@@ -266,7 +266,7 @@ def drop_reservations_from(state: CoreState, donor: Job) -> None:
     for job in list(state.reserving.values()):
         if donor.id in job.donors and job.reserved & donor.occupied:
             drop_reservation(
-                state, job, f"job {donor.id} did not give the processors; waits its turn"
+                state, job, f"job {donor.id} did not give the processors; waits in the queue"
             )
 
 

@@ -61,12 +61,12 @@ def start_next_run(state: CoreState, job: Job) -> None:
     if not size:
         why = job.reason + ("; what is left to it is too small" if job.size_before_loss else "")
         drop_kept(state, job)
-        suspend.requeue(state, job, f"waits its turn again: {why}")
+        suspend.requeue(state, job, f"is queued again: {why}")
         return
     nodes = _nodes(state, job.allocation)
     lost = [node.name for node in nodes if node.state is NodeState.LOST]
     _reserve(state, job, _left(state, job))
-    suspend.requeue(state, job, f"goes on at once: {job.reason}")
+    suspend.requeue(state, job, f"is restarted at once: {job.reason}")
     _fit(state, job)
     _note_restart(state, job, lost)
     resize_open_close.start_reserved(state)
@@ -83,7 +83,7 @@ def refit_restarts(state: CoreState) -> None:
         size = count(job.reserved)
         if not _fit(state, job):
             drop_kept(state, job)
-            state.explain(job, "waits its turn again: what is left to it is too small")
+            state.explain(job, "is queued again: what is left to it is too small")
         elif count(job.reserved) != size:
             _note_restart(state, job, [])
     resize_open_close.start_reserved(state)
@@ -163,7 +163,7 @@ def _note_restart(state: CoreState, job: Job, lost: list[NodeName]) -> None:
     )
     state.note(
         "job.survived",
-        f"goes on on {of}, from {whence}",
+        f"restarts on {of}, from {whence}",
         job,
         lost=lost,
         size=size,

@@ -150,7 +150,7 @@ def processes_gone(state: CoreState, job: Job, processors: ProcessorMap) -> None
     state.step(job, JobState.SUSPENDED, f"suspended ({saving.cause})")
     state.note("job.suspended", job.reason, job, suspension=saving.number)
     if saving.requeues or saving.returns:
-        requeue(state, job, f"waits its turn again: {saving.cause}")
+        requeue(state, job, f"is queued again: {saving.cause}")
 
 
 def requeue(state: CoreState, job: Job, reason: str) -> None:

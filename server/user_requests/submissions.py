@@ -194,7 +194,7 @@ class Submissions:
 
 def new_job(job: Job) -> Job:
     """Set the reason and the first line of history of a new job, and return the job."""
-    job.reason = "held by its user" if job.state is JobState.HELD else "waits its turn"
+    job.reason = "held by its user" if job.state is JobState.HELD else "waits in the queue"
     if job.spec.begin is not None and job.state is JobState.PENDING:
         job.reason, job.wait = "", begin_reason(job.spec.begin)
     job.history.append(f"{job.spec.submit:.3f} {job.state}: submitted")

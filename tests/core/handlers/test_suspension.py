@@ -455,7 +455,7 @@ def test_why_tells_what_to_do(rig: Rig) -> None:
     text = "\n".join(explain(rig.core, JobId(1), rig.now))
     assert "is SUSPENDED: suspended (by ann)" in text
     assert "at iteration 40 on 8 processors" in text
-    assert "`jobctl resume 1` lets it go on" in text
+    assert "`jobctl resume 1` continues it" in text
 
 
 def test_a_release_waits_for_the_end_of_a_suspension(rig: Rig) -> None:

@@ -89,9 +89,9 @@ def test_the_history_says_what_became_of_it() -> None:
     assert "6 of its 8 processors are kept for it until its processes have ended" in " ".join(why)
     rig.exit(1)
     told = [note for note in rig.notes if note.kind == "job.survived"]
-    assert [note.text for note in told] == ["goes on on 6 of its 8 processors, from iteration 40"]
+    assert [note.text for note in told] == ["restarts on 6 of its 8 processors, from iteration 40"]
     assert told[0].data == {"lost": ["n2"], "size": 6, "iteration": 40, "from": 8}
-    assert "goes on at once: node n2 was lost: silent" in rig.texts(1)
+    assert "is restarted at once: node n2 was lost: silent" in rig.texts(1)
     assert rig.kinds(1)[-4:] == ["processors.released", "job.queued", "job.survived", "job.started"]
 
 
@@ -133,7 +133,7 @@ def test_without_a_checkpoint_it_goes_on_from_the_start() -> None:
     rig = running(requeue=True, checkpoint=False)
     lose(rig, N2)
     rig.exit(1)
-    assert "goes on on 6 of its 8 processors, from the start" in rig.texts(1)
+    assert "restarts on 6 of its 8 processors, from the start" in rig.texts(1)
 
 
 def test_what_fails_first_is_kept_while_a_node_may_be_lost_and_no_longer() -> None:
@@ -163,7 +163,7 @@ def test_a_node_that_was_booted_anew_is_there_for_it() -> None:
     lose(rig, N1, "booted")
     rig.exit(1)
     assert standing(rig) == (S.STARTING, 2, 8)
-    assert "goes on on all 8, from iteration 40" in rig.texts(1)
+    assert "restarts on all 8, from iteration 40" in rig.texts(1)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_what_is_taken_in_between_is_left_out(when: str, what: str) -> None:
         rig.exit(1)
     assert standing(rig) == (S.STARTING, 2, 3)
     assert rig.job(1).allocation == here(rig, N1)
-    assert "goes on on 3 of its 8 processors, from iteration 40" in rig.texts(1)
+    assert "restarts on 3 of its 8 processors, from iteration 40" in rig.texts(1)
 
 
 def test_a_silent_node_that_comes_back_is_waited_for() -> None:

@@ -218,7 +218,7 @@ def test_who_lost_a_node_goes_on_at_its_old_size_where_a_spare_one_helps(
     rig.exit(1)
     other = N2 if lost == N1 else N1
     assert (rig.state(1), rig.job(1).allocation) == (S.STARTING, here(rig, other, Y))
-    assert "goes on on all 8, from iteration 40" in rig.texts(1)
+    assert "restarts on all 8, from iteration 40" in rig.texts(1)
     assert rig.one(commands.Launch).run == 2
 
 
