@@ -28,7 +28,9 @@ def on_job_submitted(state: CoreState, event: JobSubmitted) -> None:
     for number, final in event.ended.items():
         state.note_end(number, final)
     first, reason = (
-        (JobState.HELD, "held by its user") if event.held else (JobState.PENDING, "waits in the queue")
+        (JobState.HELD, "held by its user")
+        if event.held
+        else (JobState.PENDING, "waits in the queue")
     )
     job = Job(event.spec, first, reason)
     job.history.append(HistoryEntry(state.now, first, "submitted"))

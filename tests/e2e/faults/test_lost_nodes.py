@@ -1,4 +1,4 @@
-"""A node dies under a malleable program: it continues at once on the others, or with a spare one."""
+"""A node dies under a malleable program: it continues on the others, or with a spare one."""
 
 from __future__ import annotations
 
