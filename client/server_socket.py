@@ -39,7 +39,7 @@ RETRY_S = 0.05
 #: Requests that change nothing and can therefore be repeated.
 _READS = {
     *("accounting", "audit", "history", "jobs", "nodes", "query", "refusals", "shares"),
-    *("starts", "wait", "watch", "why"),
+    *("snapshot", "starts", "wait", "watch", "why"),
 }
 
 #: How to name another account that may run the server.

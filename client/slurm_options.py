@@ -63,7 +63,7 @@ LISTING: Mapping[str, str] = {
 #: For ``jobdel``: options of ``scancel``.
 CANCELLING: Mapping[str, str] = {
     "--jobname": "use --name",
-    "-s": "a job gets a signal only before its time limit: jobsub --signal",
-    "--signal": "a job gets a signal only before its time limit: jobsub --signal",
+    "-s": "use jobctl signal ID SIGNAL",
+    "--signal": "use jobctl signal ID SIGNAL",
     "-p": "there are no partitions",
 }

@@ -95,6 +95,17 @@ class JobResumed:
 
 
 @dataclass(frozen=True, slots=True)
+class JobSignalled:
+    """A user sends a signal to the processes of a running job."""
+
+    job: JobId
+    #: The number of the signal.
+    number: int
+    actor: str = ""
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class JobRequeued:
     """A user requeues a running job: it ends and starts again."""
 
@@ -429,6 +440,7 @@ Event = (
     | PriorityChanged
     | JobSuspended
     | JobResumed
+    | JobSignalled
     | JobRequeued
     | ResizeRequested
     | NodeRegistered

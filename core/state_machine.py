@@ -55,6 +55,7 @@ EVENT_HANDLERS: dict[type, Handler] = {
     events.JobHeld: submission.on_job_held,
     events.JobReleased: submission.on_job_released,
     events.PriorityChanged: submission.on_priority_changed,
+    events.JobSignalled: submission.on_job_signalled,
     events.JobSuspended: suspension.on_job_suspended,
     events.JobResumed: suspension.on_job_resumed,
     events.JobRequeued: suspension.on_job_requeued,

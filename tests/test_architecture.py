@@ -64,7 +64,7 @@ ORDER = {
     "simulator": """
         confidence inputs
         run time_shared user_options
-        cli_options multicluster pictures
+        cli_options multicluster pictures what_if
         experiments report
         cli
     """,
@@ -120,7 +120,7 @@ ORDER = {
         steps
         waiting
         cluster listing
-        accounting
+        accounting forecasts
         api dashboard demo gantt commands login_agent
         shell_completion resize_check run
     """,

@@ -50,6 +50,8 @@ def _parser() -> Parser:
         metavar="N",
         help="a higher one goes first under the strategies `priority...`; operators may raise it",
     )
+    signal = _action(actions, "signal", "send a signal to all processes of a running job", _signal)
+    signal.add_argument("signal", metavar="SIGNAL", help="a name or a number: USR1, SIGUSR1, 10")
     suspend = _action(actions, "suspend", "save a running job and end its processes", _request_op)
     suspend.set_defaults(op="suspend")
     resume = _action(actions, "resume", "let a suspended job go on", _request_op)
@@ -107,6 +109,17 @@ def _request_op(options: argparse.Namespace) -> int:
 
 def _priority(options: argparse.Namespace) -> int:
     _print_answer(_ask("priority", id=options.id, priority=options.priority), options)
+    return 0
+
+
+def _signal(options: argparse.Namespace) -> int:
+    from pliant.core.support.signals import parse_signal
+
+    try:
+        parse_signal(options.signal)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    _print_answer(_ask("signal", id=options.id, signal=options.signal), options)
     return 0
 
 

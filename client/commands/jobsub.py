@@ -281,6 +281,25 @@ def _add_answer_options(parser: Parser) -> None:
         help="submit nothing: say whether it would be accepted, when, on how many processors and "
         "at what price",
     )
+    group.add_argument(
+        "--what-if",
+        default="",
+        metavar="STRATEGY,...",
+        help="submit nothing: simulate the present queue with this job under other strategies, "
+        "next to the strategy in force (see `pliant what-if --help`)",
+    )
+    group.add_argument(
+        "--bid",
+        default="",
+        metavar="SERVER,...",
+        help="ask several servers, named by their run folders, and submit the job to the best one",
+    )
+    group.add_argument(
+        "--bid-by",
+        choices=("end", "price"),
+        default="end",
+        help="the best server is that with the earliest end (default), or with the lowest price",
+    )
     group.add_argument("--wait", action="store_true", help="wait until it ends; exit with its code")
     group.add_argument("--parsable", action="store_true", help="print the id and nothing else")
     group.add_argument("--json", action="store_true", help="print JSON")
@@ -392,15 +411,22 @@ def job_of(options: argparse.Namespace) -> dict[str, Any]:
 
 def _submit(options: argparse.Namespace) -> int:
     job = job_of(options)
-    if options.query:
-        _refuse_with_query(options)
-        return _query(options, job)
-    with Connection() as link:
+    if options.query or options.what_if:
+        from pliant.client.forecasts.submission_questions import answer_question
+
+        return answer_question(options, job)
+    bids: dict[str, Any] = {}
+    run = None
+    if options.bid:
+        from pliant.client.forecasts.submission_questions import choose_server
+
+        run, bids = choose_server(options, job)
+    with Connection(run) as link:
         number = send_job(link, job)
         if not options.json:
             print(number)
         elif not options.wait:
-            print_json({"id": number})
+            print_json({"id": number, **bids})
         if sys.stderr.isatty() and not (options.json or options.parsable):
             print(f"output goes to {job['stdout'].replace('%j', str(number))}", file=sys.stderr)
         if not options.wait:
@@ -410,26 +436,6 @@ def _submit(options: argparse.Namespace) -> int:
     if options.json:
         print_json(final)
     return report_end(final)
-
-
-def _refuse_with_query(options: argparse.Namespace) -> None:
-    """Refuse options that make no sense with ``--query``, which submits nothing."""
-    for name in ("hold", "wait", "parsable"):
-        if getattr(options, name):
-            raise UsageError(f"--query submits no job: leave out --{name}")
-
-
-def _query(options: argparse.Namespace, job: dict[str, Any]) -> int:
-    """Print the strategy's answer about a job; return 1 unless it would accept the job."""
-    from pliant.client.terminal.availability_answer import answer_text
-
-    with Connection() as link:
-        answer = link.request("query", job=job)
-    if options.json:
-        print_json({name: value for name, value in answer.items() if name not in {"ok", "now"}})
-    else:
-        print(answer_text(answer))
-    return 0 if answer["accepted"] else 1
 
 
 def _print_mpi_remedy(output: str) -> None:

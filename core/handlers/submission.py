@@ -1,16 +1,18 @@
-"""Users' events: submit, cancel, hold, release, change the priority."""
+"""Users' events: submit, cancel, hold, release, change the priority, send a signal."""
 
-from pliant.core.commands import AnswerUser
+from pliant.core.commands import AnswerUser, SignalRanks
 from pliant.core.events import (
     JobCancelled,
     JobHeld,
     JobReleased,
+    JobSignalled,
     JobSubmitted,
     PriorityChanged,
 )
 from pliant.core.model.jobs import HistoryEntry, Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.state.core_state import CoreState
+from pliant.core.support.signals import signal_name
 from pliant.core.transitions import (
     begin_times,
     dependencies,
@@ -127,6 +129,23 @@ def on_priority_changed(state: CoreState, event: PriorityChanged) -> None:
     text = f"priority {job.priority} instead of {before}, by {event.actor or 'its user'}"
     state.note("job.priority", text, job, priority=job.priority, **{"from": before})
     state.emit(AnswerUser(event.request, message=f"job {job.id}: priority {job.priority}"))
+
+
+def on_job_signalled(state: CoreState, event: JobSignalled) -> None:
+    """Send a signal to all processes of a job, or refuse because none of them runs."""
+    job = _find(state, event.job, event.request)
+    if job is None:
+        return
+    if job.state not in (JobState.RUNNING, JobState.ADAPTING) or job.is_leaving:
+        refusal = f"job {job.id} is {job.state}: only jobs that run can get a signal"
+        if job.is_leaving and job.state is not JobState.COMPLETING:
+            refusal = f"job {job.id} is being suspended: it gets no signals"
+        state.emit(AnswerUser(event.request, refusal))
+        return
+    name = signal_name(event.number)
+    state.note("job.signalled", f"signal {name} from {event.actor or 'its user'}", job, signal=name)
+    state.emit(SignalRanks(job.id, job.run, event.number))
+    state.emit(AnswerUser(event.request, message=f"job {job.id}: signal {name} sent"))
 
 
 def _find(state: CoreState, job_id: JobId, request: int) -> Job | None:

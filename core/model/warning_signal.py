@@ -4,21 +4,9 @@ import re
 from typing import NamedTuple
 
 from pliant.core.support.input_limits import MAX_DURATION_S
+from pliant.core.support.signals import NEVER_CAUGHT, parse_signal, signal_name
 
-_FORM = re.compile(r"(?:SIG)?([A-Z][A-Z0-9+]*|[0-9]{1,2})@([0-9]{1,9}(?:\.[0-9]{1,6})?)")
-
-
-#: Signals by name, as Linux numbers them on all processors that Pliant runs on. The core may not
-#: import the module ``signal``.
-_NUMBERS = {
-    **{"HUP": 1, "INT": 2, "QUIT": 3, "ABRT": 6, "USR1": 10, "SEGV": 11, "USR2": 12, "PIPE": 13},
-    **{"ALRM": 14, "TERM": 15, "CHLD": 17, "CONT": 18, "TSTP": 20, "URG": 23, "XCPU": 24},
-    **{"WINCH": 28, "IO": 29, "PWR": 30},
-}
-_NAMES = {number: name for name, number in _NUMBERS.items()}
-#: KILL and STOP cannot be caught.
-_NEVER_CAUGHT = (9, 19)
-_LAST = 64
+_FORM = re.compile(r"(?:SIG)?([A-Z][A-Z0-9]*|[0-9]{1,2})@([0-9]{1,9}(?:\.[0-9]{1,6})?)")
 
 
 class WarningSignal(NamedTuple):
@@ -28,7 +16,7 @@ class WarningSignal(NamedTuple):
     before_s: float
 
     def __str__(self) -> str:
-        return f"{_NAMES.get(self.number, self.number)}@{self.before_s:g}"
+        return f"{signal_name(self.number)}@{self.before_s:g}"
 
 
 def parse_warning(text: str) -> WarningSignal:
@@ -41,8 +29,8 @@ def parse_warning(text: str) -> WarningSignal:
     if match is None:
         raise ValueError(f"{text!r}: write SIGNAL@SECONDS, as in USR1@60")
     name, seconds = match.groups()
-    number = int(name) if name.isdigit() else _NUMBERS.get(name, 0)
-    if not 1 <= number <= _LAST or number in _NEVER_CAUGHT:
+    number = parse_signal(name)
+    if number in NEVER_CAUGHT:
         raise ValueError(f"{text!r}: {name} is no signal that a program can catch")
     if not 0 < float(seconds) <= MAX_DURATION_S:
         raise ValueError(f"{text!r}: expected more than 0 s")

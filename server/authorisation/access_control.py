@@ -50,6 +50,8 @@ REQUIRED_ROLE: Mapping[str, UserRole] = {
     "jobs": UserRole.USER,  # of the jobs of others, what `without_private` leaves
     "wait": UserRole.USER,  # likewise
     "starts": UserRole.USER,  # times only, which follow from values that everybody may see
+    "snapshot": UserRole.USER,  # of the jobs of others, no private values
+    "private values of all jobs": UserRole.OPERATOR,
     "nodes": UserRole.USER,
     "ping": UserRole.USER,
     "shares": UserRole.USER,
@@ -70,6 +72,7 @@ REQUIRED_ROLE: Mapping[str, UserRole] = {
     "release": UserRole.OWNER,
     "priority": UserRole.OWNER,  # an owner may lower it
     "raise a priority": UserRole.OPERATOR,
+    "signal": UserRole.OWNER,
     "suspend": UserRole.OWNER,
     "resume_job": UserRole.OWNER,
     "requeue": UserRole.OWNER,

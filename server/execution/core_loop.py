@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -131,6 +131,11 @@ class CoreLoop:
         future: Future[Any] = uncancellable_future()
         self._put(CoreInput(event, changes, read, future))
         return future
+
+    @property
+    def strategy_options(self) -> Mapping[str, object]:
+        """Return the options of the strategy in force."""
+        return self._planner.options or {}
 
     def call(self, read: Callable[[Core], Any], *, uncommitted_ok: bool = False) -> Future[Any]:
         """Have ``read`` called with the core between two events; the future gets its result.

@@ -13,6 +13,7 @@ from pliant.core.events import (
     JobReleased,
     JobRequeued,
     JobResumed,
+    JobSignalled,
     JobSuspended,
     NodeDrained,
     NodeRemoved,
@@ -29,6 +30,7 @@ UserEvent = (
     | PriorityChanged
     | JobSuspended
     | JobResumed
+    | JobSignalled
     | JobRequeued
     | ResizeRequested
     | NodeDrained

@@ -11,6 +11,7 @@ from typing import Any
 
 from pliant.core import events
 from pliant.core.model.lifecycle import FINAL_STATES
+from pliant.core.support.signals import parse_signal
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import NONE, ProcessorMap, block
 from pliant.server.authorisation.access_control import AccessControl, RequestingUser
@@ -99,6 +100,15 @@ class Commands:
         may_raise = self._access.allows("raise a priority", peer)
         event = events.PriorityChanged(job, priority, peer.user, may_raise=may_raise)
         return await self._ask_of("priority", job, peer, event)
+
+    async def signal(self, request: Request, peer: RequestingUser) -> Answer:
+        """Send the ``signal``, a name or a number as text, to all processes of job ``id``."""
+        job = await self._authorise("signal", JobId(read_number(request, "id")), peer)
+        try:
+            number = parse_signal(str(request.get("signal")))
+        except ValueError as error:
+            raise UserRequestError(f"signal: {error}", field="signal") from None
+        return await self._ask_of("signal", job, peer, events.JobSignalled(job, number, peer.user))
 
     async def suspend(self, request: Request, peer: RequestingUser) -> Answer:
         """Make job ``id`` save a checkpoint and give up its processors."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from pliant.core.job_explanation import explain
 from pliant.core.model.usage import AllocationPhase
-from pliant.core.state import profit_status, views
+from pliant.core.state import profit_status, queue_snapshot, views
 from pliant.core.state.usage_reports import open_phases, standings
 from pliant.core.transitions.time_limits import time_limits_left
 from pliant.core.values.ids import JobId
@@ -115,6 +115,35 @@ class StateQueries:
             lambda _: expected_starts(replace(view, now=now), self._status.strategy, limits, later)
         )
         return {"starts": {str(job): start for job, start in found.items()}, "now": now}
+
+    async def snapshot(self, request: Request, peer: RequestingUser) -> Answer:
+        """Copy the queue, the running jobs and the nodes, for a simulation by the user.
+
+        Private values of the jobs of others are blank unless the user is an operator.
+        """
+        every = self._jobs.access.allows("private values of all jobs", peer)
+        now = self._clock.now()
+        copied, resources, limited = await asyncio.wrap_future(
+            self._core_loop.call(
+                lambda core: (
+                    queue_snapshot.take_snapshot(core.state, now),
+                    len(core.state.needing),
+                    core.state.user_limits.limits_processors,
+                ),
+                uncommitted_ok=True,
+            )
+        )
+        return {
+            "jobs": Objects(queue_snapshot.job_rows(copied.jobs, None if every else peer.uid)),
+            "nodes": list(copied.nodes),
+            "left_out": copied.left_out,
+            "jobs_with_resources": resources,
+            "users_are_limited": limited,
+            "strategy": self._status.strategy,
+            "options": dict(self._core_loop.strategy_options),
+            "all_values": every,
+            "now": now,
+        }
 
     async def nodes(self, request: Request, peer: RequestingUser) -> Answer:
         """List the nodes and the named resources, with information about this server."""

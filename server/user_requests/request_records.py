@@ -28,6 +28,7 @@ KEPT_DONE = 10_000
 _CHANGING = frozenset(
     {
         *("cancel", "hold", "release", "priority", "suspend", "resume_job", "requeue", "resize"),
+        *("signal",),
         *("drain", "resume", "remove", "stop"),
     }
 )
@@ -40,6 +41,7 @@ _MAX_USERS = 1000
 #: Fields of a request that are recorded.
 _NAMED = (
     *("id", "ids", "node", "size", "release", "priority", "reason", "users", "states", "names"),
+    *("signal",),
 )
 #: Characters of a field that are recorded.
 _LONGEST = 200

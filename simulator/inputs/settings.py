@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Literal
 
+from pliant.core.events import NodeRegistered
 from pliant.core.support.input_limits import MAX_PROCESSORS
 from pliant.core.values.fair_shares import Shares
 from pliant.core.values.user_limits import NO_LIMITS, UserLimits
@@ -79,6 +81,13 @@ class Settings:
     by_user: bool = False
     #: Whether the result has the processors that each job held, for pictures.
     keep_spans: bool = False
+    #: The nodes as a server knows them, instead of ``processors``, ``clusters`` and ``nodes``.
+    registered: tuple[NodeRegistered, ...] = ()
+    #: When the simulation begins. Jobs that were submitted earlier are submitted then, and keep
+    #: their own times of arrival.
+    begin: float = -inf
+    #: The processors of jobs that run when the simulation begins, in rank order, by job.
+    running: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.clusters and self.processors not in (0, self.total):
@@ -119,7 +128,8 @@ class Settings:
     def total(self) -> int:
         """The number of processors of the machine."""
         parts = sum(cluster.processors for cluster in self.clusters)
-        return parts or sum(group.count * group.slots for group in self.nodes) or self.processors
+        parts = parts or sum(group.count * group.slots for group in self.nodes)
+        return parts or sum(node.slots for node in self.registered) or self.processors
 
 
 def parse_clusters(text: str) -> tuple[Cluster, ...]:

@@ -17,7 +17,9 @@ class SimulatedNodes:
 
     def __init__(self, settings: Settings) -> None:
         clusters = settings.clusters or (Cluster("default", settings.total),)
-        if settings.nodes:
+        if settings.registered:
+            self.registrations = settings.registered
+        elif settings.nodes:
             self.registrations = tuple(_different_nodes(settings.nodes))
         else:
             self.registrations = tuple(_nodes(clusters, settings.node_size))

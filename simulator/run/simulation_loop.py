@@ -21,9 +21,10 @@ from pliant.core.events import (
     PlanReady,
 )
 from pliant.core.model.jobs import JobSpec, JobType
-from pliant.core.model.views_and_plans import Plan
+from pliant.core.model.views_and_plans import Plan, Start, View
 from pliant.core.state.accounting import Accounting
 from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.processors import from_indices
 from pliant.simulator.inputs.costs import cycle_cost
 from pliant.simulator.inputs.settings import Settings
 from pliant.simulator.inputs.simulation_errors import NoProgressError, StrategyFaultError
@@ -98,6 +99,8 @@ class Engine:
         self._arriving = True
         self._changes, self._idle, self._idle_since = 0, 0, 0.0
         self._rng = Random(f"{settings.seed}:talks")
+        #: Jobs that run when the simulation begins, until they have been started.
+        self._running = settings.running
 
     # ---------------------------------------------------------------- the loop
 
@@ -156,6 +159,8 @@ class Engine:
     def _plan(self, order: RunStrategy) -> Plan:
         self.metrics.counts["plans"] += 1
         view = order.view
+        if self._running and view.waiting:
+            return self._resume(view)
         try:
             plan = self.strategy.plan(view, order.outcomes)
         except KeyboardInterrupt:
@@ -170,6 +175,16 @@ class Engine:
             at = f"at {self._queue.now:g} s"
             raise StrategyFaultError(f"strategy {self.strategy_name} {fault} ({at})")
         return plan
+
+    def _resume(self, view: View) -> Plan:
+        """Return the plan that starts the jobs which run when the simulation begins."""
+        starts = [
+            Start(job.id, from_indices(self._running[job.id]))
+            for job in view.waiting
+            if job.id in self._running
+        ]
+        self._running = {}
+        return Plan(starts=tuple(starts), memory=view.memory, wake_at=view.now)
 
     def _load(self, strategy: str | Strategy) -> Strategy:
         if not isinstance(strategy, str):
@@ -216,7 +231,8 @@ class Engine:
         if following is None:
             self._arriving = False
         else:
-            self._queue.schedule(following.submit, self._arrive, following, ARRIVAL)
+            at = max(following.submit, self.settings.begin)
+            self._queue.schedule(at, self._arrive, following, ARRIVAL)
         if job is None:
             return ()
         self.jobs.submit(job)

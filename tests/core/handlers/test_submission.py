@@ -205,3 +205,24 @@ def test_the_limit_of_an_ended_job_does_nothing(rig: Rig) -> None:
     assert rig.state(1) is JobState.COMPLETED
     rig.core.forget(JobId(1))
     assert JobId(1) not in rig.core.jobs
+
+
+def test_a_running_job_gets_a_signal(rig: Rig) -> None:
+    rig.submit(1, "2")
+    rig.up(1)
+    rig.do(events.JobSignalled(JobId(1), 10, "ann", 3))
+    sent = rig.one(commands.SignalRanks)
+    assert (sent.job, sent.run, sent.number) == (1, 1, 10)
+    assert "USR1" in rig.one(commands.AnswerUser).message
+    assert rig.kinds(1)[-1] == "job.signalled"
+
+
+@pytest.mark.parametrize("stage", ["pending", "starting", "ending"])
+def test_a_job_that_does_not_run_gets_no_signal(rig: Rig, stage: str) -> None:
+    rig.submit(1, "2", held=stage == "pending")
+    if stage == "ending":
+        rig.up(1)
+        cancel(rig, 1)
+    rig.do(events.JobSignalled(JobId(1), 10, "ann", 3))
+    assert "only jobs that run" in rig.one(commands.AnswerUser).refusal
+    assert rig.take(commands.SignalRanks) == []

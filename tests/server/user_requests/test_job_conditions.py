@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from serverkit import Controller, Server, User, job_request
+from testkit import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -89,6 +90,20 @@ def test_the_warning_reaches_the_node(node: Controller, user: User) -> None:
     assert (order.job, order.number) == (job, 10)
     node.exit(start)
     assert "job.warned" in user.kinds(job)
+
+
+def test_a_signal_of_its_user_reaches_the_node(node: Controller, user: User) -> None:
+    job = user.submit()
+    start = node.expect("start_world")
+    node.ready(start)
+    wait_until(lambda: user.do("jobs", ids=[job])["jobs"][0]["state"] == "RUNNING", what="the job")
+    assert "USR2" in user.do("signal", id=job, signal="usr2")["message"]
+    order = node.find("signal")
+    assert (order.job, order.number) == (job, 12)
+    assert user.ask("signal", id=job, signal="NONE")["error"]["field"] == "signal"
+    node.exit(start)
+    assert user.do("wait", id=job)["job"]["state"] == "COMPLETED"
+    assert user.ask("signal", id=job, signal="USR1")["error"]["kind"] == "refused"
 
 
 def test_names_of_files(node: Controller, user: User) -> None:

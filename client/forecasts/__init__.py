@@ -1,0 +1,1 @@
+"""What would happen: the queue under other strategies, and the offers of several servers."""

@@ -1,0 +1,64 @@
+"""Read a snapshot and strategies as JSON, simulate each, and write the outcomes as JSON."""
+
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from typing import Any
+
+from pliant.simulator.inputs.simulation_errors import SimulationError
+from pliant.simulator.run.simulate import simulate
+from pliant.simulator.what_if.outcomes import outcome
+from pliant.simulator.what_if.server_snapshot import read_snapshot
+from pliant.strategies import UnknownStrategyError
+from pliant.strategies.interface.options import OptionError
+
+
+def main() -> int:
+    """Answer the question on stdin; return the exit code, 1 after an error on stderr."""
+    question = json.load(sys.stdin)
+    try:
+        with redirect_stdout(sys.stderr):  # output of a strategy does not belong to the answer
+            answer = simulate_all(question)
+    except (SimulationError, OptionError, UnknownStrategyError, ValueError) as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    json.dump(answer, sys.stdout)
+    return 0
+
+
+def simulate_all(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Simulate a snapshot under several strategies.
+
+    Args:
+        question: ``snapshot`` (the answer of the server), ``strategies`` (pairs of name and
+            options) and ``assume_s``.
+
+    Returns:
+        ``outcomes`` in the order of the strategies (`outcome`), and the numbers of jobs that were
+        left out or whose run time was assumed: ``assumed``, ``too_wide``, ``on_other_nodes``.
+
+    Raises:
+        SimulationError: a strategy cannot run these jobs.
+        OptionError, UnknownStrategyError: a strategy or one of its options is not known.
+    """
+    snapshot = question["snapshot"]
+    found = read_snapshot(snapshot, question["assume_s"])
+    rows = [row for row in snapshot["jobs"] if row["id"] in found.running]
+    starts = {row["id"]: row["start"] - snapshot["now"] for row in rows}
+    outcomes = []
+    for name, options in question["strategies"]:
+        settings = found.settings(name, options)
+        outcomes.append(outcome(simulate(found.jobs, settings), settings, starts))
+    return {
+        "outcomes": outcomes,
+        "assumed": found.assumed,
+        "too_wide": found.too_wide,
+        "on_other_nodes": found.on_other_nodes,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
