@@ -10,7 +10,7 @@ SYSTEM_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test check unit system faults reliability soak demo lint format bench protos clean
+.PHONY: help venv test check unit system faults reliability soak demo docs lint format bench protos clean
 export PYTHON
 
 # An environment that was moved or copied does not work, so it is made again.
@@ -23,7 +23,7 @@ help: ## Show this list
 
 # One stamp for each set of packages. The larger set holds the smaller one.
 $(DEVELOP): pyproject.toml .ci/venv
-	@.ci/venv mpich,dev,deploy $@
+	@.ci/venv mpich,dev,deploy,docs $@
 	@touch $(RUNTIME)
 
 $(RUNTIME): pyproject.toml .ci/venv
@@ -71,6 +71,10 @@ soak: $(DEVELOP) ## Use a cluster and kill its processes at random for SOAK_S se
 # In a browser: make demo OPEN=1
 demo: $(RUNTIME) ## Run a cluster on this machine and watch jobs change size
 	$(BIN)/pliant demo $(if $(OPEN),--open)
+
+docs: $(DEVELOP) ## Build the documentation site into build/site; warnings are errors
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/site
+	@echo "open build/site/index.html"
 
 lint: check ## Check stubs, style and types
 

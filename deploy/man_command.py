@@ -58,14 +58,19 @@ def make_pages() -> Mapping[str, str]:
     from importlib.metadata import version
 
     number = version("pliant")
-    commands = {f"pliant-{each.name}": each for each in (*find_commands().values(), _HELPER)}
-    commands |= {each.name: each for each in _scripts() if each.name != "pliant"}
+    commands = find_all_commands()
     pages = {
         name: make_page(name, find_parser(command.load()), number, describe(command))
         for name, command in commands.items()
     }
     summaries = {name: describe(command) for name, command in commands.items()}
     return {"pliant": make_plain_page("pliant", number, _SUMMARY, list(_list(summaries))), **pages}
+
+
+def find_all_commands() -> dict[str, Command]:
+    """Return the commands and daemons except `pliant` itself, by the name of their manual page."""
+    commands = {f"pliant-{each.name}": each for each in (*find_commands().values(), _HELPER)}
+    return commands | {each.name: each for each in _scripts() if each.name != "pliant"}
 
 
 def _scripts() -> Iterator[Command]:
