@@ -1,4 +1,4 @@
-"""``pliant config``: show, check and compare configurations of the server."""
+"""``pliant config``: show, check and compare configurations of the server and of nodes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ _VARIABLES = {"state_dir": "PLIANT_STATE_DIR", "run_dir": "PLIANT_RUN_DIR"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Show, check and compare configurations of the server.
+    """Show, check and compare configurations of the server and of node controllers.
 
     Returns:
         0 if all files are right and, with ``diff``, equal; 1 if files differ; 2 for a wrong file.
     """
     options = _parser().parse_args(argv)
+    if options.node:
+        return _ask_nodectl(options)
     from pliant.server.config import ConfigError
 
     try:
@@ -39,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> CommandParser:
     parser = CommandParser(
         prog=PROG,
-        description="Show, check and compare configurations of the server.",
+        description="Show, check and compare configurations of the server and of node controllers.",
         epilog="exit codes: 0 all is right, 1 the files differ (diff), 2 a file or the usage is "
         "wrong",
     )
@@ -62,15 +64,45 @@ def _parser() -> CommandParser:
     check.set_defaults(act=_check)
     diff = actions.add_parser(
         "diff",
-        help="what differs between two files, or from the defaults",
-        description="List the keys that differ between two files, or between a file and the "
-        "defaults, and whether SIGHUP makes a running server use the change.",
+        help="what differs between two files, or from the running server or the defaults",
+        description="List the keys that differ between two files, between the running server and a "
+        "file, or between the defaults and a file, and whether SIGHUP makes a running daemon use "
+        "the change.",
     )
     diff.add_argument("file", type=Path, help="configuration (YAML)")
+    diff.add_argument(
+        "--running", action="store_true", help="compare the running server with the file"
+    )
+    diff.add_argument(
+        "--run-dir", type=Path, metavar="DIR", help="run folder of the server (as in the file)"
+    )
     diff.add_argument("new", nargs="?", type=Path, help="another one, which is to replace it")
     diff.add_argument("--json", action="store_true", help="print JSON")
     diff.set_defaults(act=_diff)
+    for action in (show, check, diff):
+        action.add_argument(
+            "--node",
+            action="store_true",
+            help="the files are those of node controllers (node.yaml)",
+        )
     return parser
+
+
+def _ask_nodectl(options: argparse.Namespace) -> int:
+    """Let the part of the node controller, which is a process of its own, answer."""
+    import subprocess
+
+    if getattr(options, "running", False):
+        print(f"{PROG}: --running compares the server: leave out --node", file=sys.stderr)
+        return 2
+    given = (
+        options.files if options.act is _check else [options.file, getattr(options, "new", None)]
+    )
+    files = [str(file) for file in given if file is not None]
+    flags = [f"--{name}" for name in ("changed", "json") if getattr(options, name, False)]
+    action = options.act.__name__.removeprefix("_")
+    command = [sys.executable, "-m", "pliant.nodectl.config_command", action, *files, *flags]
+    return subprocess.run(command, check=False).returncode
 
 
 def _values(config: Config) -> dict[str, Any]:
@@ -122,15 +154,21 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from pliant.server.config import Config, load_config
+    from pliant.server.config import Config, ConfigError, load_config
     from pliant.server.reload import is_reloaded
 
     first = load_config(options.file)
-    before, after = (
-        (_values(Config()), _values(first))
-        if options.new is None
-        else (_values(first), _values(load_config(options.new)))
-    )
+    if options.running:
+        from pliant.server.running_config import read_running_config
+
+        if options.new is not None:
+            raise ConfigError("--running compares one file with the server: name one file")
+        in_force = read_running_config(options.run_dir or first.run)
+        before, after = {key: in_force.get(key) for key in _values(first)}, _values(first)
+    elif options.new is None:
+        before, after = _values(Config()), _values(first)
+    else:
+        before, after = _values(first), _values(load_config(options.new))
     rows = {
         key: {
             "old": before[key],

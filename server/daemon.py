@@ -230,6 +230,7 @@ def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
     sys.setswitchinterval(0.00001)
     _raise_descriptor_limit()
     from pliant.server.reload import Reload
+    from pliant.server.running_config import remove_running_config, write_running_config
     from pliant.server.server import Server
 
     try:
@@ -237,6 +238,7 @@ def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
         server.start()
         pid_file = config.run / "server.pid"
         write_whole(pid_file, f"{os.getpid()} {started_ticks()}\n")
+        write_running_config(config)
     except Exception as error:
         if (why := _startup_error_message(config, error)) is None:
             raise
@@ -248,6 +250,7 @@ def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
     def on_hangup() -> None:
         manager.reloading()
         reload.handle(file)
+        write_running_config(reload.config)
         manager.ready(status)
 
     shutdown.on_hangup(on_hangup)
@@ -262,6 +265,7 @@ def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
     log.info("stopping; jobs keep running")
     server.stop()
     pid_file.unlink(missing_ok=True)
+    remove_running_config(config)
     return 0
 
 

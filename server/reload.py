@@ -52,6 +52,11 @@ class Reload:
         """
         self._config, self._read, self._apply = config, read, apply
 
+    @property
+    def config(self) -> Config:
+        """Return the configuration in force."""
+        return self._config
+
     def handle(self, file: LogFile) -> None:
         """Reopen the log and apply changed settings. A wrong configuration changes nothing."""
         file.reopen()

@@ -99,7 +99,7 @@ ORDER = {
         settings world_folder
         certified shim
         root_helper controller
-        launcher daemon
+        launcher daemon config_command
         __main__
     """,
     "deploy": """
@@ -129,7 +129,7 @@ ORDER = {
         registry
         authorisation
         config database
-        backup reload
+        backup reload running_config
         config_command execution
         login_hosts watch
         rpc user_requests

@@ -22,7 +22,14 @@ from pliant.client.listing.selection import (
 )
 from pliant.client.terminal.durations import format_duration, format_time
 from pliant.client.terminal.number_arguments import job_number
-from pliant.client.terminal.output import Parser, print_error, print_json, print_text, run_command
+from pliant.client.terminal.output import (
+    Parser,
+    check_writable,
+    print_error,
+    print_json,
+    print_text,
+    run_command,
+)
 from pliant.client.terminal.tables import shorten, table
 
 PROG = "jobacct"
@@ -79,6 +86,11 @@ def _parser() -> Parser:
     how.add_argument(
         "--swf", action="store_true", help="print the Standard Workload Format, for simulators"
     )
+    how.add_argument(
+        "--paraver",
+        metavar="NAME",
+        help="write a trace of Paraver: the files NAME.prv, NAME.pcf and NAME.row",
+    )
     return parser
 
 
@@ -88,12 +100,12 @@ def _show(options: argparse.Namespace) -> int:
         since = time.time() - _DAY_S
     with Connection() as link:
         records, complete, now = _records(link, options, since)
-        processors = 0
-        if options.swf:
-            processors = sum(node["slots"] for node in link.request("nodes")["nodes"])
+        nodes = link.request("nodes")["nodes"] if options.swf or options.paraver else []
     until = now if options.until is None else options.until
     if options.swf:
-        print_text("\n".join(swf_lines(records, processors)))
+        print_text("\n".join(swf_lines(records, sum(node["slots"] for node in nodes))))
+    elif options.paraver:
+        _write_paraver(options.paraver.removesuffix(".prv"), records, nodes, now)
     elif options.sum:
         _put(sums(records, options.sum, since, until), (options.sum, *_SUM_FIELDS), options)
     elif options.json:
@@ -142,6 +154,19 @@ def _records(
         phases += part["phases"]
         complete &= part["complete"]
     return job_records(jobs, phases, now), complete, now
+
+
+def _write_paraver(
+    name: str, records: Sequence[dict[str, Any]], nodes: Sequence[dict[str, Any]], now: float
+) -> None:
+    """Write a trace of Paraver into three files that begin with ``name``."""
+    from pliant.client.accounting.paraver import paraver_files
+
+    check_writable(f"{name}.prv")
+    slots = [(node["name"], node["slots"]) for node in nodes]
+    for ending, text in paraver_files(records, slots, now).items():
+        with open(f"{name}.{ending}", "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
 
 
 def _put(

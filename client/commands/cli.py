@@ -82,7 +82,8 @@ def describe(entry: Command) -> str:
         source = file.read()
     for pattern in (_FUNCTION.format(re.escape(entry.attr)), _MODULE):
         if found := re.search(pattern, source):
-            return found[1].strip()
+            # A docstring also says what the function returns, which users need not know.
+            return found[1].strip().partition("; return ")[0].rstrip(".") + "."
     return ""
 
 

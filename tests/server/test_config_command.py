@@ -9,6 +9,7 @@ import pytest
 
 from pliant.server.config import Config
 from pliant.server.config_command import main
+from pliant.server.running_config import remove_running_config, write_running_config
 
 Capture = pytest.CaptureFixture[str]
 
@@ -69,3 +70,49 @@ def test_differences_say_what_they_need(tmp_path: Path, file: Path, capsys: Capt
     assert "strategy" in capsys.readouterr().out
     assert main(["diff", str(file), str(file)]) == 0
     assert main(["diff", str(file), str(tmp_path / "missing")]) == 2
+
+
+def test_a_file_is_compared_with_the_running_server(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PLIANT_RUN_DIR", raising=False)
+    run = tmp_path / "run"
+    run.mkdir(mode=0o700)
+    file = tmp_path / "server.yaml"
+    file.write_text(f"state_dir: {tmp_path}\nstrategy: fcfs\noperators: [root]\n")
+    assert main(["diff", "--running", str(file)]) == 2
+    assert "no server runs" in capsys.readouterr().err
+    in_force = Config(state_dir=str(tmp_path), strategy="sjf")
+    write_running_config(in_force)
+    assert main(["diff", "--running", "--json", str(file)]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found == {
+        "strategy": {"old": "sjf", "new": "fcfs", "needs": "restart"},
+        "operators": {"old": [], "new": ["root"], "needs": "reload"},
+    }
+    assert main(["diff", "--running", str(file), str(file)]) == 2
+    assert main(["diff", "--running", "--run-dir", str(tmp_path / "none"), str(file)]) == 2
+    remove_running_config(in_force)
+    assert main(["diff", "--running", str(file)]) == 2
+
+
+def test_files_of_node_controllers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    right, wrong = tmp_path / "node.yaml", tmp_path / "wrong.yaml"
+    right.write_text("name: n7\nslots: 3\n\nlog_level: debug\n")
+    wrong.write_text("name: n7\nslots: many\n")
+    assert main(["show", "--node", "--changed", "--json", str(right)]) == 0
+    shown = json.loads(capfd.readouterr().out)
+    assert shown["slots"] == {"value": 3, "origin": f"{right}:2"}
+    assert "bind" not in shown
+    assert main(["check", "--node", str(right)]) == 0
+    assert main(["check", "--node", str(right), str(wrong)]) == 2
+    assert f"{wrong}:2: slots" in capfd.readouterr().err
+    other = tmp_path / "other.yaml"
+    other.write_text("name: n7\nslots: 4\nlog_level: info\n")
+    assert main(["diff", "--node", str(right), str(other)]) == 1
+    lines = capfd.readouterr().out.splitlines()
+    assert lines == [
+        "slots: 3 -> 4  (needs a restart)",
+        'log_level: "debug" -> "info"  (SIGHUP)',
+    ]
+    assert main(["diff", "--node", "--running", str(right)]) == 2
