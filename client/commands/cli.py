@@ -69,7 +69,7 @@ def _help() -> str:
 
 
 def describe(entry: Command) -> str:
-    """Return the first line of a command's docstring, read from its source: nothing is loaded."""
+    """Return what a command does: the first line of its docstring, read without loading it."""
     from importlib.util import find_spec
 
     try:

@@ -13,7 +13,7 @@ from pliant.core.support.command_line import CommandParser
 
 
 def backup(argv: Sequence[str] | None = None) -> int:
-    """Run ``pliant backup``: save database, identity and configuration; return the exit status."""
+    """Save the database, the identity and the configuration of a server; return the exit status."""
     parser = _parser(
         "pliant backup",
         "Save the job database, the identity of the cluster and the configuration in a file with "
@@ -25,7 +25,7 @@ def backup(argv: Sequence[str] | None = None) -> int:
 
 
 def restore(argv: Sequence[str] | None = None) -> int:
-    """Run ``pliant restore``: write the state folder from a backup; return the exit status."""
+    """Write the state folder of a server from a backup; return the exit status."""
     parser = _parser(
         "pliant restore",
         "Make the state folder of the server from a backup. The server must not run.",

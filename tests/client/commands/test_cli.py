@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.client.commands import cli, jobstat
+from pliant.client.commands import cli
 from pliant.client.commands.entry_points import GROUP, Command, find_commands
 from testkit import fresh_modules
 
@@ -46,7 +46,7 @@ def test_runs_the_one_that_is_asked_for(monkeypatch: pytest.MonkeyPatch, capsys:
         cli.main(["stat", "--bogus"])
     assert cli.main(["gone"]) == 1
     assert "gone cannot be loaded" in capsys.readouterr().err
-    assert cli.describe(entries["stat"]) == jobstat.main.__doc__
+    assert cli.describe(entries["stat"]) == "List jobs, or show some of them."
     assert cli.describe(entries["gone"]) == cli.describe(entries["deep"]) == "(not installed)"
 
 
