@@ -14,7 +14,7 @@ from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.values.processors import count
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.nodes.backfill_on_nodes import choose, view_of
-from pliant.strategies.nodes.node_profile import room_of
+from pliant.strategies.nodes.node_profile import free_capacity_of
 from pliant.strategies.policies.backfill import (
     WALKS,
     Backfill,
@@ -93,7 +93,7 @@ class Composed(Strategy):
         placer = Placer(view)
         if self._resizing is not None:
             self._resizing.before(view, placer)
-        if placer.room is not None:
+        if placer.capacity is not None:
             self._start_on_nodes(queue, view, placer)
         else:
             for job, size in self._walk(queue, view, count(placer.free), self._wanted):
@@ -117,9 +117,9 @@ class Composed(Strategy):
 
     def _start_on_nodes(self, queue: Sequence[WaitingJob], view: View, placer: Placer) -> None:
         """Start jobs of the queue on nodes that differ in memory, devices or properties."""
-        room = room_of(view) if placer.room is None else placer.room.copy()
-        left = view_of(view, placer.free, room)
-        chosen = choose(queue, left, room, self._backfill, self._wanted, planned_seconds)
+        capacity = free_capacity_of(view) if placer.capacity is None else placer.capacity.copy()
+        left = view_of(view, placer.free, capacity)
+        chosen = choose(queue, left, capacity, self._backfill, self._wanted, planned_seconds)
         for job, processors in chosen:
             placer.start_on(job.id, processors)
 
@@ -168,9 +168,9 @@ class Composed(Strategy):
 
 def _too_few(job: WaitingJob, placer: Placer, free: int) -> WaitReason:
     """Return why the first job that does not start waits: too few processors are free."""
-    if placer.room is None or not job.needs:
+    if placer.capacity is None or not job.needs:
         return too_few(free)
-    fit = count(placer.room.fitting(job.needs, placer.free))
+    fit = count(placer.capacity.fitting(job.needs, placer.free))
     return WaitReason(WaitCode.NODES, (("needs", str(job.needs)),), (("reach", fit),))
 
 

@@ -51,7 +51,7 @@ class MalleableEasyPolicy(Resizing):
         """Start jobs with an agreement (step 1), unless the core does, as under ``direct``."""
         # Reserved processors are exchanged only if all are equal. Otherwise the core starts the
         # jobs on their own ones.
-        if self._agreement != "direct" and placer.room is None:
+        if self._agreement != "direct" and placer.capacity is None:
             start_promised(view, placer, self._agreement)
 
     def after(self, view: View, placer: Placer) -> None:
@@ -62,7 +62,7 @@ class MalleableEasyPolicy(Resizing):
             self._grow(ledger, placer)
 
     def _shrink(self, view: View, placer: Placer, ledger: PlannedShrinks) -> None:
-        if placer.room is not None:
+        if placer.capacity is not None:
             self._shrink_on_nodes(view, placer, ledger)
             return
         started = {start.job for start in placer.starts}
@@ -84,25 +84,25 @@ class MalleableEasyPolicy(Resizing):
 
     def _shrink_on_nodes(self, view: View, placer: Placer, ledger: PlannedShrinks) -> None:
         """Shrink running jobs for waiting ones, giving each job processors of suitable nodes."""
-        if placer.room is None:
+        if placer.capacity is None:
             return
         started = {start.job for start in placer.starts}
-        room, free, agreed = placer.room.copy(), placer.free, []
+        capacity, free, agreed = placer.capacity.copy(), placer.free, []
         for job in view.waiting:
-            fit = room.fitting(job.needs, free)
+            fit = capacity.fitting(job.needs, free)
             if job.id in started or job.sizes.min <= count(fit):
                 continue
             sizes, spare = dict(ledger.sizes), ledger.spare
             size = self._lower_donors(job, count(fit), ledger)
             coming = ledger.by_donor()
-            now, later = room.fitting_both(job.needs, free, coming)
+            now, later = capacity.fitting_both(job.needs, free, coming)
             size = job.sizes.largest_at_most(min(size, count(now | later)))
             if not size:
                 ledger.undo(sizes, spare)
                 continue
-            now = room.plain_first(job.needs, now, min(size, count(now)))
+            now = capacity.plain_first(job.needs, now, min(size, count(now)))
             later = first_fit(later, size - count(now))
-            room.take(job.needs, now | later, [(part & later, needs) for part, needs in coming])
+            capacity.take(job.needs, now | later, [(part & later, needs) for part, needs in coming])
             free, ledger.spare = free & ~now, ledger.spare & ~later
             agreed.append((job.id, now | later))
         ledger.offer(placer)
@@ -253,8 +253,13 @@ class MalleableEasy(Composed):
         """
         found = super().is_available(job, view)
         donors = donors_of(view)
-        room = count(view.free) + sum(donor.size - donor.sizes.min for donor in donors)
-        if not found.accepted or found.start == view.now or view.waiting or job.sizes.min > room:
+        capacity = count(view.free) + sum(donor.size - donor.sizes.min for donor in donors)
+        if (
+            not found.accepted
+            or found.start == view.now
+            or view.waiting
+            or job.sizes.min > capacity
+        ):
             return found
         return Availability(True, view.now, job.sizes.min, "running jobs can shrink for it")
 

@@ -113,10 +113,14 @@ class Cycle:
 
     def force_start(self, job: WaitingJob, value: JobValue) -> bool:
         """Start a job that was accepted earlier, at any cost to others; False if impossible."""
-        room = self.valuation.obtainable()
-        least = value.min_size_at(self.view.now) or value.sizes.largest_at_most(room)
-        if not least or least > room or not self.valuation.admit(value, least, for_profit=False):
-            self.reasons[job.id] = too_few(max(0, room))
+        capacity = self.valuation.obtainable()
+        least = value.min_size_at(self.view.now) or value.sizes.largest_at_most(capacity)
+        if (
+            not least
+            or least > capacity
+            or not self.valuation.admit(value, least, for_profit=False)
+        ):
+            self.reasons[job.id] = too_few(max(0, capacity))
             return False
         self.started.append((job, value))
         self.at_risk.add(job.id)

@@ -220,7 +220,7 @@ def _expand(
     elif state.user_limits.limits_processors and processor_limits.exceeds(
         state, job, count(offer.processors)
     ):
-        return not _room_taken(state, job, offer.processors, what)
+        return not _limit_used_up(state, job, offer.processors, what)
     elif job.node_needs and (
         lack := node_capacity_left.missing_on_nodes(state, job, added, donors)
     ):
@@ -255,7 +255,7 @@ def _taken_by_others(
     return False
 
 
-def _room_taken(state: CoreState, job: Job, processors: ProcessorMap, what: str) -> bool:
+def _limit_used_up(state: CoreState, job: Job, processors: ProcessorMap, what: str) -> bool:
     """Return whether other parts of the plan used up the user's limit; else refuse this part.
 
     The arguments are those of `_taken_by_others`.
@@ -320,7 +320,7 @@ def _start(
     elif state.user_limits.limits_processors and processor_limits.exceeds(
         state, job, count(start.processors)
     ):
-        return not _room_taken(state, job, start.processors, what)
+        return not _limit_used_up(state, job, start.processors, what)
     elif job.node_needs and (
         lack := node_capacity_left.missing_on_nodes(state, job, start.processors, donors)
     ):

@@ -230,7 +230,7 @@ class View:
     #: What is left of the amounts of each node by its name. A node that is not named has all of its
     #: own. None if no job needs anything of its nodes, and no node has generic resources. Then all
     #: processors are equal.
-    room: Mapping[NodeName, Amounts] | None = None
+    amounts_left: Mapping[NodeName, Amounts] | None = None
     #: The usage of all users who have used processors, and their shares (``FairShares``). Empty and
     #: None if usage is not counted, as in simulations with other orders.
     usage: tuple[Usage, ...] = ()

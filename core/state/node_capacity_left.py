@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sys import maxsize
 
 from pliant.core.commands import NodeShare
+from pliant.core.model.free_capacity import FreeCapacity, most_processes
 from pliant.core.model.jobs import Job
-from pliant.core.model.node_room import NodeRoom, most_processes
 from pliant.core.model.nodes import Node
 from pliant.core.model.views_and_plans import NodeView
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
@@ -23,16 +23,16 @@ from pliant.core.values.processors import NONE, ProcessorMap, count
 
 
 def free_amounts(state: CoreState) -> Mapping[NodeName, Amounts] | None:
-    """Return what is left on each node in use, for ``View.room``; None if no job needs that."""
+    """Return ``View.amounts_left``: what is left on nodes in use; None if no job needs it."""
     if not state.node_bound:
         return {} if state.rows.nodes.has_gres else None
     return _left(state, state.rows.nodes.values)
 
 
-def free_capacity(state: CoreState) -> NodeRoom:
+def free_capacity(state: CoreState) -> FreeCapacity:
     """Return what is left on the usable nodes, to check a change before it is committed."""
     nodes = state.rows.nodes.values
-    return NodeRoom(nodes, _left(state, nodes))
+    return FreeCapacity(nodes, _left(state, nodes))
 
 
 def usable_by(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
@@ -58,7 +58,7 @@ def missing_on_nodes(
     if needs is None:
         return ""
     nodes = [node_view(node) for node in state.ledger.nodes_of(added)]
-    there = NodeRoom(nodes, _left(state, nodes))
+    there = FreeCapacity(nodes, _left(state, nodes))
     if wrong := added & ~there.accepted(needs):
         return f"its nodes may not be {', '.join(state.node_names(wrong))}"
     coming = [
@@ -191,7 +191,7 @@ def shares(state: CoreState, job: Job, processors: Iterable[int]) -> dict[NodeNa
 def overused(state: CoreState, nodes: Iterable[Node]) -> str:
     """Return an error if jobs use more of a node than it has; empty if not."""
     views = [node_view(node) for node in nodes]
-    there = NodeRoom(views, {})
+    there = FreeCapacity(views, {})
     for job in state.node_bound.values():
         there.take(job.node_needs, job.occupied)
     for job in state.node_bound.values():
@@ -203,7 +203,7 @@ def overused(state: CoreState, nodes: Iterable[Node]) -> str:
 
 def _left(state: CoreState, nodes: Sequence[NodeView]) -> dict[NodeName, Amounts]:
     """Return the unused memory and devices of each node of which something is in use."""
-    there = NodeRoom(nodes, {})
+    there = FreeCapacity(nodes, {})
     here = NONE
     for node in nodes:
         here |= node.processors

@@ -162,7 +162,7 @@ class ProcessorLedger:
         """Return all nodes in the order of their processors. Callers must not change the list."""
         return self._nodes
 
-    def room_for(self, slots: int) -> int:
+    def first_free_block(self, slots: int) -> int:
         """Return the first index at which ``slots`` consecutive numbers belong to no node."""
         last = self._nodes[-1] if self._nodes else None
         end = last.first + last.slots if last is not None else 0

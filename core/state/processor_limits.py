@@ -52,7 +52,7 @@ def max_processors(state: CoreState, job: Job) -> int:
     limit = state.user_limits.of(job.spec.user).running_processors
     if limit is None:
         return maxsize
-    return count(job.occupied | job.reserved) + state.rows.rooms.get(job.spec.user, limit)
+    return count(job.occupied | job.reserved) + state.rows.below_limits.get(job.spec.user, limit)
 
 
 def exceeds(state: CoreState, job: Job, processors: int) -> bool:

@@ -133,6 +133,7 @@ class ViewCache:
     """The parts of the last view, and which of them are outdated."""
 
     __slots__ = (
+        "below_limits",
         "capacity",
         "limits",
         "node_capacity",
@@ -141,7 +142,6 @@ class ViewCache:
         "place",
         "promised",
         "quiet",
-        "rooms",
         "running",
         "stale",
         "waiting",
@@ -165,7 +165,7 @@ class ViewCache:
         #: How many processors each job that needs named resources may have now.
         self.limits: dict[JobId, int] = {}
         #: How many more processors each user with a limit may have, see ``processor_limits``.
-        self.rooms: dict[str, int] = {}
+        self.below_limits: dict[str, int] = {}
         #: ((version of ``nodes``, suspected processors), processors without and with suspected
         #: nodes) that a job with these needs could have, see ``state/node_capacity_left.py``.
         self.node_capacity: dict[NodeNeeds, tuple[tuple[int, ProcessorMap], int, int]] = {}

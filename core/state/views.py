@@ -43,7 +43,7 @@ def view(state: CoreState) -> View:
         memory=state.memory,
         requests=_requests(state) if state.requests else (),
         suspended=_suspended(state) if state.suspended else (),
-        room=node_capacity_left.free_amounts(state)
+        amounts_left=node_capacity_left.free_amounts(state)
         if state.node_bound or rows.nodes.has_gres
         else None,
         usage=() if accounting is None else accounting.rows,
@@ -98,7 +98,7 @@ def fresh_view(state: CoreState) -> View:
     """Return the view without using the cache, to check that ``view`` returns the same."""
     ledger, accounting = state.ledger, state.accounting
     state.rows.limits = named_resources.limits(state)
-    state.rows.rooms = processor_limits.processors_below_limits(state)
+    state.rows.below_limits = processor_limits.processors_below_limits(state)
     queue = sorted(state.waiting.values(), key=lambda job: (job.spec.arrival, job.id))
     shown = [
         waiting(job, *_capacity(state, job.id), state.now) for job in queue if not job.reserved
@@ -118,7 +118,7 @@ def fresh_view(state: CoreState) -> View:
         memory=state.memory,
         requests=_requests(state),
         suspended=_suspended(state),
-        room=node_capacity_left.free_amounts(state),
+        amounts_left=node_capacity_left.free_amounts(state),
         usage=() if accounting is None else accounting.rows,
         shares=None if accounting is None else accounting.shares,
     )
@@ -151,11 +151,11 @@ def _find_stale(state: CoreState) -> None:
         changed = limits.items() ^ rows.limits.items()
         rows.limits = limits
         rows.stale.update(dict.fromkeys(sorted({job_id for job_id, _ in changed})))
-    if state.user_limits.limits_processors or rows.rooms:
-        rooms = processor_limits.processors_below_limits(state)
-        if rooms != rows.rooms:
-            changed_users = {user for user, _ in rooms.items() ^ rows.rooms.items()}
-            rows.rooms = rooms
+    if state.user_limits.limits_processors or rows.below_limits:
+        below_limits = processor_limits.processors_below_limits(state)
+        if below_limits != rows.below_limits:
+            changed_users = {user for user, _ in below_limits.items() ^ rows.below_limits.items()}
+            rows.below_limits = below_limits
             rows.stale.update(processor_limits.jobs_of(state, changed_users))
     if rows.quiet:
         over = [job_id for job_id, until in rows.quiet.items() if until <= state.now]

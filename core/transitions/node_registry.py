@@ -19,7 +19,7 @@ def register(state: CoreState, event: NodeRegistered) -> Node:
         return known
     if known is not None:
         _remove(state, known, f"node {known.name} has {plural(event.slots, 'slot')} now")
-    node = Node(event.name, state.ledger.room_for(event.slots), event.slots, event.cluster)
+    node = Node(event.name, state.ledger.first_free_block(event.slots), event.slots, event.cluster)
     if known is not None:
         node.drained, node.fault, node.spare = known.drained, known.fault, known.spare
         node.state, node.reason = state_when_alive(state, node)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from reprlib import repr as short
 
-from pliant.core.model.node_room import NodeRoom
+from pliant.core.model.free_capacity import FreeCapacity
 from pliant.core.model.nodes import NodeReservation, ReservationState
 from pliant.core.model.views_and_plans import (
     Acceptance,
@@ -170,14 +170,14 @@ def _faults(view: View, plan: Plan) -> Iterator[str]:
             yield f"gives job {offer.job} processors that are not free: {taken}"
         free &= ~added
     yield from _migration_faults(view, plan, free)
-    if view.room is not None:
+    if view.amounts_left is not None:
         yield from _node_faults(view, plan, running)
     yield from _other_faults(view, plan)
 
 
 def _node_faults(view: View, plan: Plan, running: Mapping[JobId, RunningJob]) -> Iterator[str]:
     """Yield a message for each job whose processors' nodes do not suit it or lack something."""
-    room = NodeRoom(view.nodes, view.room or {})
+    capacity = FreeCapacity(view.nodes, view.amounts_left or {})
     needs = {job.id: job.needs for job in (*view.waiting, *view.suspended)}
     needs |= {job.id: job.needs for job in view.promised}
     promised = {job.id for job in view.promised}
@@ -190,13 +190,13 @@ def _node_faults(view: View, plan: Plan, running: Mapping[JobId, RunningJob]) ->
         job = running[offer.job]
         added.append((job.id, offer.processors & ~from_indices(job.ranks), job.needs))
     for number, processors, need in added:
-        if wrong := processors & ~room.accepted(need):
+        if wrong := processors & ~capacity.accepted(need):
             places = format_ranges(wrong)
             yield f"gives job {number} processors of nodes that do not fit it: {places}"
         if number in promised:  # What it needs is set aside already; the core checks exchanges.
             continue
-        room.take(need, processors, coming)
-        if over := room.overdrawn(need, processors):
+        capacity.take(need, processors, coming)
+        if over := capacity.overdrawn(need, processors):
             yield f"gives job {number} more {over[1]} than node {over[0].name} has left"
 
 

@@ -5,7 +5,7 @@ exported by ``pliant.strategies``.
 """
 
 from pliant.core.model.fair_share import FairShares
-from pliant.core.model.node_room import NodeRoom
+from pliant.core.model.free_capacity import FreeCapacity
 from pliant.core.model.nodes import JobMemory, NodeLoad, NodeReservation, ReservationState
 from pliant.core.model.placement import first_fit, keep_first
 from pliant.core.model.usage import Usage
@@ -43,6 +43,7 @@ __all__ = [
     "Availability",
     "Contract",
     "FairShares",
+    "FreeCapacity",
     "JobId",
     "JobMemory",
     "Migration",
@@ -50,7 +51,6 @@ __all__ = [
     "NodeName",
     "NodeNeeds",
     "NodeReservation",
-    "NodeRoom",
     "NodeView",
     "Offer",
     "OpenRequest",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pliant.core.model.node_room import NodeRoom
+from pliant.core.model.free_capacity import FreeCapacity
 from pliant.core.model.views_and_plans import Start, View, WaitingJob
 from pliant.core.values.processors import NONE, ProcessorMap, count, lowest
 from pliant.strategies.load_sharing.node_table import NodeRow, NodeTable
-from pliant.strategies.nodes.node_profile import room_of
+from pliant.strategies.nodes.node_profile import free_capacity_of
 
 
 def start_waiting(view: View, table: NodeTable) -> tuple[list[Start], WaitingJob | None]:
@@ -22,15 +22,15 @@ def start_waiting(view: View, table: NodeTable) -> tuple[list[Start], WaitingJob
         The starts, and the first job that does not start; None if all start.
     """
     accepting = [row for row in table.rows if row.accepts]
-    room = None if view.room is None else room_of(view)
+    capacity = None if view.amounts_left is None else free_capacity_of(view)
     starts: list[Start] = []
     for job in view.waiting:
-        chosen = _home(job, accepting) if room is None else NONE
-        chosen = chosen or _processors(job, accepting, room)
+        chosen = _home(job, accepting) if capacity is None else NONE
+        chosen = chosen or _processors(job, accepting, capacity)
         if not chosen:
             return starts, job
-        if room is not None:
-            room.take(job.needs, chosen)
+        if capacity is not None:
+            capacity.take(job.needs, chosen)
         accepting = _take(accepting, chosen)
         starts.append(Start(job.id, chosen))
     return starts, None
@@ -45,17 +45,17 @@ def _home(job: WaitingJob, accepting: Sequence[NodeRow]) -> ProcessorMap:
 
 
 def _processors(
-    job: WaitingJob, accepting: Sequence[NodeRow], room: NodeRoom | None
+    job: WaitingJob, accepting: Sequence[NodeRow], capacity: FreeCapacity | None
 ) -> ProcessorMap:
     """Return processors of the nodes with the least demand; none if there are too few."""
-    if room is None and job.sizes.wanted == 1:
+    if capacity is None and job.sizes.wanted == 1:
         row = min(accepting, key=_least_loaded, default=None)
         return NONE if row is None else lowest(row.free, 1)
     free = NONE
     for row in accepting:
         free |= row.free
-    if room is not None:
-        free = room.fitting(job.needs, free)
+    if capacity is not None:
+        free = capacity.fitting(job.needs, free)
     left = job.sizes.largest_at_most(min(count(free), job.sizes.wanted))
     chosen = NONE
     for row in sorted(accepting, key=_least_loaded) if left else ():

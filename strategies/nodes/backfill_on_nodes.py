@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from pliant.core.model.node_room import NodeRoom
+from pliant.core.model.free_capacity import FreeCapacity
 from pliant.core.model.views_and_plans import View, WaitingJob
 from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import NONE, ProcessorMap, count
@@ -29,13 +29,13 @@ MAX_RESERVATIONS = 30
 class _Remaining:
     """What a plan has left for further jobs: processors, amounts on nodes, and their future use.
 
-    The functions below change ``free``, ``room`` and ``profile`` with each job that they choose.
+    The functions below change ``free``, ``capacity`` and ``profile`` with each job that is chosen.
     """
 
     now: float
     #: Processors on which nothing runs and no job starts.
     free: ProcessorMap
-    room: NodeRoom
+    capacity: FreeCapacity
     #: When further processors become free.
     profile: NodeProfile
     #: The largest size at which a job starts.
@@ -50,7 +50,7 @@ class _Remaining:
 def choose(
     queue: Sequence[WaitingJob],
     view: View,
-    room: NodeRoom,
+    capacity: FreeCapacity,
     backfill: str,
     wanted: Callable[[WaitingJob], int],
     seconds: Seconds,
@@ -60,16 +60,16 @@ def choose(
     Args:
         queue: the waiting jobs in order.
         view: the cluster; ``free`` has the processors that may be used.
-        room: what is left on the nodes. It is changed.
+        capacity: what is left on the nodes. It is changed.
         backfill: ``none``, ``easy`` or ``conservative``.
         wanted: returns the largest size at which a job may start.
         seconds: returns the planned run time of a job on so many processors.
     """
-    chosen, free = start_in_order(queue, view.free, room, wanted)
+    chosen, free = start_in_order(queue, view.free, capacity, wanted)
     if backfill == "none" or not free or len(chosen) == len(queue):
         return chosen
     started = [(job, taken, view.now + seconds(job, count(taken))) for job, taken in chosen]
-    left = _Remaining(view.now, free, room, NodeProfile(view, started), wanted, seconds)
+    left = _Remaining(view.now, free, capacity, NodeProfile(view, started), wanted, seconds)
     rest = queue[len(chosen) :]
     return chosen + (_easy(rest, left) if backfill == "easy" else _conservative(rest, left))
 
@@ -80,16 +80,16 @@ def _easy(queue: Sequence[WaitingJob], left: _Remaining) -> list[Choice]:
     A job that ends after the reserved start must fit at present and at that start. In between and
     later, more is free.
     """
-    head, room = queue[0], left.room
+    head, capacity = queue[0], left.capacity
     time = left.seconds(head, head.sizes.min)
     shadow, reserved = left.profile.earliest(head, head.sizes.min, time)
     if not reserved:
-        left.free &= ~room.possible(head.needs)
-        then_free, then_room = left.free, room
+        left.free &= ~capacity.possible(head.needs)
+        then_free, then_capacity = left.free, capacity
     else:
-        then_free, then_room = left.profile.at(shadow)
+        then_free, then_capacity = left.profile.at(shadow)
         then_free &= ~reserved
-        then_room.take(head.needs, reserved)
+        then_capacity.take(head.needs, reserved)
     chosen: list[Choice] = []
     #: How many processors at most are left for jobs with these needs: it only falls.
     most: dict[NodeNeeds | None, int] = {}
@@ -98,22 +98,22 @@ def _easy(queue: Sequence[WaitingJob], left: _Remaining) -> list[Choice]:
             break
         if most.get(job.needs, job.sizes.min) < job.sizes.min:
             continue
-        fit = room.fitting(job.needs, left.free)
+        fit = capacity.fitting(job.needs, left.free)
         most[job.needs] = count(fit)
         size = job.sizes.largest_at_most(min(left.wanted(job), count(fit)))
         lasting = bool(size) and left.end(job, size) > shadow
         if lasting and reserved:
-            fit = then_room.fitting(job.needs, fit & then_free)
+            fit = then_capacity.fitting(job.needs, fit & then_free)
             size = job.sizes.largest_at_most(min(size, count(fit)))
         if not size:
             continue
-        taken = room.plain_first(job.needs, fit, size)
+        taken = capacity.plain_first(job.needs, fit, size)
         chosen.append((job, taken))
         left.free &= ~taken
-        room.take(job.needs, taken)
+        capacity.take(job.needs, taken)
         if lasting and reserved:
             then_free &= ~taken
-            then_room.take(job.needs, taken)
+            then_capacity.take(job.needs, taken)
     return chosen
 
 
@@ -138,25 +138,25 @@ def _conservative(queue: Sequence[WaitingJob], left: _Remaining) -> list[Choice]
         if later:
             left.profile.reserve(job.needs, later, start, start + time)
         else:
-            forbidden |= left.room.possible(job.needs)
+            forbidden |= left.capacity.possible(job.needs)
     return chosen
 
 
 def start_in_order(
     queue: Sequence[WaitingJob],
     free: ProcessorMap,
-    room: NodeRoom,
+    capacity: FreeCapacity,
     wanted: Callable[[WaitingJob], int],
 ) -> tuple[list[Choice], ProcessorMap]:
     """Return the jobs at the head of the queue that start, and what is then still free."""
     chosen: list[Choice] = []
     for job in queue:
-        fit = room.fitting(job.needs, free)
+        fit = capacity.fitting(job.needs, free)
         size = job.sizes.largest_at_most(min(wanted(job), count(fit)))
         if not size:
             break
-        taken = room.plain_first(job.needs, fit, size)
-        room.take(job.needs, taken)
+        taken = capacity.plain_first(job.needs, fit, size)
+        capacity.take(job.needs, taken)
         chosen.append((job, taken))
         free &= ~taken
     return chosen, free
@@ -171,11 +171,11 @@ def _now(job: WaitingJob, free: ProcessorMap, left: _Remaining) -> ProcessorMap:
     while size:
         fit = left.profile.fitting(job.needs, left.now, left.end(job, size)) & free
         if count(fit) >= size:
-            return left.room.plain_first(job.needs, fit, size)
+            return left.capacity.plain_first(job.needs, fit, size)
         size = job.sizes.largest_at_most(min(size - 1, count(fit)))
     return NONE
 
 
-def view_of(view: View, free: ProcessorMap, room: NodeRoom) -> View:
+def view_of(view: View, free: ProcessorMap, capacity: FreeCapacity) -> View:
     """Return the view with the processors and amounts that a plan has left."""
-    return replace(view, free=free, room=room.amounts_left())
+    return replace(view, free=free, amounts_left=capacity.amounts_left())

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 
-from pliant.core.model.node_room import NodeRoom
+from pliant.core.model.free_capacity import FreeCapacity
 from pliant.core.model.views_and_plans import RunningJob, View, WaitingJob
 from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import NONE, ProcessorMap, count, lowest
@@ -45,18 +45,18 @@ class NodeProfile:
         for node in view.nodes:
             self._usable |= node.processors
         releases = [(_end(job, view.now), job.id, job.held, job.needs) for job in view.running]
-        free, room = view.free, room_of(view)
+        free, capacity = view.free, free_capacity_of(view)
         for job, processors, end in more:
             free &= ~processors
-            room.take(job.needs, processors)
+            capacity.take(job.needs, processors)
             releases.append((end, job.id, processors, job.needs))
         releases.sort(key=lambda each: each[:2])
         self._releases = [each for each in releases if each[0] < math.inf]
-        #: (time from which, free processors, room), as far as they have been needed.
-        self._steps: list[tuple[float, ProcessorMap, NodeRoom]] = [(view.now, free, room)]
+        #: (time from which, free processors, capacity), as far as they have been needed.
+        self._steps: list[tuple[float, ProcessorMap, FreeCapacity]] = [(view.now, free, capacity)]
         self._reservations: list[_Reservation] = []
 
-    def step(self, place: int) -> tuple[float, ProcessorMap, NodeRoom] | None:
+    def step(self, place: int) -> tuple[float, ProcessorMap, FreeCapacity] | None:
         """Return step number ``place`` in order of time; None if there are no more steps.
 
         A step holds its time, the free processors, and the free memory and devices of the nodes.
@@ -67,10 +67,10 @@ class NodeProfile:
             if done >= len(self._releases):
                 return None
             end, _, held, needs = self._releases[done]
-            _, free, room = self._steps[-1]
-            room = room.copy()
-            room.give(needs, held)
-            self._steps.append((end, free | held & self._usable, room))
+            _, free, capacity = self._steps[-1]
+            capacity = capacity.copy()
+            capacity.give(needs, held)
+            self._steps.append((end, free | held & self._usable, capacity))
         return self._steps[place]
 
     def fitting(
@@ -85,20 +85,20 @@ class NodeProfile:
             enough: how many processors the job needs; if fewer than that are free, the result may
                 be empty.
         """
-        free, room = self._at(start)
+        free, capacity = self._at(start)
         overlapping = [each for each in self._reservations if each.start < end and start < each.end]
         for each in overlapping:
             free &= ~each.processors
-        free &= room.accepted(needs)
+        free &= capacity.accepted(needs)
         # In a busy cluster, counting excludes nearly all times. Memory and devices take longer.
         if count(free) < enough:
             return NONE
         if overlapping and needs is not None and needs.amounts:
-            nodes = room.whole_nodes(free)
-            room = room.copy()
+            nodes = capacity.whole_nodes(free)
+            capacity = capacity.copy()
             for each in overlapping:
-                room.take(each.needs, each.processors & nodes)
-        return room.fitting(needs, free)
+                capacity.take(each.needs, each.processors & nodes)
+        return capacity.fitting(needs, free)
 
     def earliest(
         self, job: WaitingJob, size: int, seconds: float, after: float = -math.inf
@@ -119,27 +119,29 @@ class NodeProfile:
 
     def _first_step(self, needs: NodeNeeds | None, size: int) -> tuple[float, ProcessorMap]:
         """Return the result of `earliest` if there are no reservations."""
-        _, free, room = self._steps[0]
-        numbers = {node.name: room.number_on(needs, node, free) for node, _ in room.parts(free)}
+        _, free, capacity = self._steps[0]
+        numbers = {
+            node.name: capacity.number_on(needs, node, free) for node, _ in capacity.parts(free)
+        }
         reach, place = sum(numbers.values()), 0
         while reach < size:
             place += 1
             step = self.step(place)
             if step is None:
                 return math.inf, NONE
-            _, free, room = step
-            for node, _ in room.parts(self._releases[place - 1][2]):
+            _, free, capacity = step
+            for node, _ in capacity.parts(self._releases[place - 1][2]):
                 before = numbers.get(node.name, 0)
-                numbers[node.name] = room.number_on(needs, node, free)
+                numbers[node.name] = capacity.number_on(needs, node, free)
                 reach += numbers[node.name] - before
-        start, free, room = self._steps[place]
-        fit, now = room.fitting(needs, free), self._steps[0][1]
+        start, free, capacity = self._steps[place]
+        fit, now = capacity.fitting(needs, free), self._steps[0][1]
         return start, _lowest_of(fit & ~now, fit & now, size)
 
-    def at(self, time: float) -> tuple[ProcessorMap, NodeRoom]:
+    def at(self, time: float) -> tuple[ProcessorMap, FreeCapacity]:
         """Return the free processors at a time, ignoring reservations, and what nodes have left."""
-        free, room = self._at(time)
-        return free, room.copy()
+        free, capacity = self._at(time)
+        return free, capacity.copy()
 
     def reserve(
         self, needs: NodeNeeds | None, processors: ProcessorMap, start: float, end: float
@@ -163,16 +165,18 @@ class NodeProfile:
             yield step[0]
             place += 1
 
-    def _at(self, time: float) -> tuple[ProcessorMap, NodeRoom]:
+    def _at(self, time: float) -> tuple[ProcessorMap, FreeCapacity]:
         while self._steps[-1][0] <= time and self.step(len(self._steps)) is not None:
             pass
-        _, free, room = self._steps[bisect_right(self._steps, time, key=lambda step: step[0]) - 1]
-        return free, room
+        _, free, capacity = self._steps[
+            bisect_right(self._steps, time, key=lambda step: step[0]) - 1
+        ]
+        return free, capacity
 
 
-def room_of(view: View) -> NodeRoom:
+def free_capacity_of(view: View) -> FreeCapacity:
     """Return what the nodes of a view have left, as an object that a plan may change."""
-    return NodeRoom(view.nodes, view.room or {})
+    return FreeCapacity(view.nodes, view.amounts_left or {})
 
 
 def _lowest_of(first: ProcessorMap, then: ProcessorMap, number: int) -> ProcessorMap:

@@ -15,13 +15,13 @@ from dataclasses import replace
 from itertools import takewhile
 from sys import maxsize
 
-from pliant.core.model.node_room import NodeRoom
+from pliant.core.model.free_capacity import FreeCapacity
 from pliant.core.model.views_and_plans import Availability, Plan, RunningJob, View, WaitingJob
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.values.ids import JobId
 from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices, lowest
-from pliant.strategies.nodes.node_profile import NodeProfile, room_of
+from pliant.strategies.nodes.node_profile import NodeProfile, free_capacity_of
 
 #: A job and the processors that it starts on.
 Choice = tuple[WaitingJob, ProcessorMap]
@@ -70,7 +70,7 @@ def availability(job: WaitingJob, view: View, answer: Availability) -> Availabil
         return answer
     start, processors = NodeProfile(view).earliest(job, job.sizes.min, 0.0)
     if start <= answer.start:
-        most = count(room_of(view).fitting(job.needs, view.free))
+        most = count(free_capacity_of(view).fitting(job.needs, view.free))
         size = job.sizes.largest_at_most(min(answer.processors, most)) or job.sizes.min
         return replace(answer, processors=size)
     if not processors:
@@ -89,13 +89,13 @@ def _least_sizes(jobs: Sequence[WaitingJob]) -> dict[NodeNeeds | None, int]:
 
 
 def _reason(job: WaitingJob, view: View) -> WaitReason:
-    fits = count(room_of(view).fitting(job.needs, view.free))
+    fits = count(free_capacity_of(view).fitting(job.needs, view.free))
     return WaitReason(WaitCode.NODES, (("needs", str(job.needs)),), (("reach", fits),))
 
 
 def _limited(view: View) -> View:
     """Return the view in which jobs have no sizes that their nodes cannot provide at present."""
-    room = room_of(view)
+    capacity = free_capacity_of(view)
     surplus = [
         (from_indices(job.ranks[job.sizes.min :]), job.needs)
         for job in view.running
@@ -105,7 +105,7 @@ def _limited(view: View) -> View:
     def limit(job: WaitingJob | RunningJob, own: ProcessorMap) -> int:
         """Return how many more processors a job may get; ``maxsize`` if all would suit it."""
         coming = [(given & ~own, needs) for given, needs in surplus if given & ~own]
-        free, later = room.fitting_both(job.needs, view.free, coming)
+        free, later = capacity.fitting_both(job.needs, view.free, coming)
         there = count(view.free) + sum(count(given) for given, _ in coming)
         fitting = count(free | later)
         return maxsize if fitting == there else fitting
@@ -146,42 +146,42 @@ def _without_kept(view: View, job: WaitingJob, earlier: Sequence[Choice]) -> Vie
     Jobs that start before it keep what they have got.
     """
     needs, size = job.needs, job.sizes.min
-    room, free = room_of(view), view.free
+    capacity, free = free_capacity_of(view), view.free
     for starting, processors in earlier:
         free &= ~processors
-        room.take(starting.needs, processors)
+        capacity.take(starting.needs, processors)
     now_free = free
     usable = NONE
     for node in view.nodes:
         usable |= node.processors
-    fit = room.fitting(needs, free)
+    fit = capacity.fitting(needs, free)
     for other in _by_end(view.running):
         if count(fit) >= size:
             break
-        room.give(other.needs, other.held)
+        capacity.give(other.needs, other.held)
         free |= other.held & usable
-        fit = room.fitting(needs, free)
+        fit = capacity.fitting(needs, free)
     later = fit & ~now_free
     later = lowest(later, min(size, count(later)))
     now = fit & now_free
     kept = lowest(now, min(size - count(later), count(now)))
-    room.take(needs, kept | later)
+    capacity.take(needs, kept | later)
     for starting, processors in earlier:
-        room.give(starting.needs, processors)
-    left = room_of(view)
-    left.reduce_to(_of_nodes(room, view, kept | later))
+        capacity.give(starting.needs, processors)
+    left = free_capacity_of(view)
+    left.reduce_to(_of_nodes(capacity, view, kept | later))
     return replace(
         view,
         free=view.free & ~kept,
         total=view.total - count(kept),
-        room=left.amounts_left(),
+        amounts_left=left.amounts_left(),
     )
 
 
-def _of_nodes(room: NodeRoom, view: View, processors: ProcessorMap) -> NodeRoom:
+def _of_nodes(capacity: FreeCapacity, view: View, processors: ProcessorMap) -> FreeCapacity:
     """Return what is left of the memory and devices of the nodes of these processors."""
-    left = {node.name: room.left(node) for node, _ in room.parts(processors)}
-    return NodeRoom(view.nodes, left)
+    left = {node.name: capacity.left(node) for node, _ in capacity.parts(processors)}
+    return FreeCapacity(view.nodes, left)
 
 
 def _by_end(running: Sequence[RunningJob]) -> list[RunningJob]:

@@ -8,14 +8,14 @@ Rules: ``first-fit`` takes the lowest indices of the whole machine. ``worst-fit`
 within one cluster and starts it in the cluster with the most free processors (KOALA 4.1). With one
 cluster both rules give the same result.
 
-If nodes differ (``View.room``), a job gets only processors that fit it, and no node gives more
-memory or devices than it has. Nodes with devices that a job does not need are used last.
+If nodes differ (``View.amounts_left``), a job gets only processors that fit it, and no node gives
+more memory or devices than it has. Nodes with devices that a job does not need are used last.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
-from pliant.core.model.node_room import NodeRoom
+from pliant.core.model.free_capacity import FreeCapacity
 from pliant.core.model.placement import first_fit, grow, keep_first
 from pliant.core.model.views_and_plans import (
     NodeView,
@@ -79,13 +79,15 @@ class Placer:
         self.starts: list[Start] = []
         self.expands: list[Offer] = []
         #: What is left on the nodes; None if all processors are equal.
-        self.room = None if view.room is None else NodeRoom(view.nodes, view.room)
+        self.capacity = (
+            None if view.amounts_left is None else FreeCapacity(view.nodes, view.amounts_left)
+        )
         #: Jobs for which there are enough processors, but not enough that fit them.
         self.unplaced: list[JobId] = []
         self._needs: dict[JobId, NodeNeeds | None] = {}
         #: How many processors at most fit a job with these needs, within some: falls with starts.
         self._most: dict[tuple[NodeNeeds, ProcessorMap], int] = {}
-        if self.room is not None:
+        if self.capacity is not None:
             for jobs in (view.running, view.promised, view.waiting, view.suspended):
                 self._needs |= {job.id: job.needs for job in jobs}
 
@@ -131,7 +133,7 @@ class Placer:
         coming = self._coming(donors)
         within = self._within(size, coming, cluster)
         free, coming = self.free & within, coming & within
-        if self.room is not None and job.needs is not None:
+        if self.capacity is not None and job.needs is not None:
             number = count(free) + count(coming)
             # For a job that cannot start, the many nodes are not looked at again.
             known = self._most.get((job.needs, within), number)
@@ -150,8 +152,8 @@ class Placer:
         if not size:
             return None
         now = min(size, idle)
-        if self.room is not None:
-            taken = self.room.plain_first(job.needs, free, now)
+        if self.capacity is not None:
+            taken = self.capacity.plain_first(job.needs, free, now)
         else:
             taken = first_fit(free, now)
         if size > now:
@@ -263,8 +265,8 @@ class Placer:
         return result & self._pool
 
     def _use(self, taken: ProcessorMap, needs: NodeNeeds | None) -> None:
-        if self.room is not None:
-            self.room.take(needs, taken, self._donated(taken & ~self.free))
+        if self.capacity is not None:
+            self.capacity.take(needs, taken, self._donated(taken & ~self.free))
         self.free &= ~taken
         self._pool &= ~taken
 
@@ -278,9 +280,9 @@ class Placer:
             free: processors that are free now.
             coming: processors that donors will give.
         """
-        if self.room is None or needs is None:
+        if self.capacity is None or needs is None:
             return free, coming
-        return self.room.fitting_both(needs, free, self._donated(coming))
+        return self.capacity.fitting_both(needs, free, self._donated(coming))
 
     def _donated(self, coming: ProcessorMap) -> list[tuple[ProcessorMap, NodeNeeds | None]]:
         """Return these processors by the jobs that give them, with what each job needs of nodes."""

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from pliant.core.model.views_and_plans import RunningJob, Suspension, View, WaitingJob
 from pliant.core.values.processors import ProcessorMap, count
 from pliant.strategies.nodes import backfill_on_nodes
-from pliant.strategies.nodes.node_profile import room_of
+from pliant.strategies.nodes.node_profile import free_capacity_of
 from pliant.strategies.policies.backfill import Wanted, start_in_order
 from pliant.strategies.policies.placement import usable_processors
 
@@ -67,7 +67,7 @@ class Preemption:
             view: the cluster.
             wanted: returns the largest size at which a job may start.
         """
-        if view.room is not None:
+        if view.amounts_left is not None:
             return self._decide_on_nodes(queue, view, wanted)
         chosen, free = start_in_order(queue, count(view.free), wanted)
         if len(chosen) == len(queue):
@@ -92,15 +92,15 @@ class Preemption:
         self, queue: Sequence[WaitingJob], view: View, wanted: Wanted
     ) -> Preempted:
         """Choose the jobs to suspend if nodes differ: only suitable processors count."""
-        room = room_of(view)
-        chosen, free = backfill_on_nodes.start_in_order(queue, view.free, room, wanted)
+        capacity = free_capacity_of(view)
+        chosen, free = backfill_on_nodes.start_in_order(queue, view.free, capacity, wanted)
         if len(chosen) == len(queue):
             return Preempted(view)
         job = queue[len(chosen)]
         good = usable_processors(view.nodes)
 
         def suffices(jobs: Sequence[RunningJob]) -> bool:
-            there, all_free = room.copy(), free
+            there, all_free = capacity.copy(), free
             for each in jobs:
                 there.give(each.needs, each.held)
                 all_free |= each.held & good

@@ -36,7 +36,7 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices, lowest
 from pliant.core.values.sizes import Sizes
 from pliant.strategies.interface.base import Strategy
-from pliant.strategies.nodes.node_profile import room_of
+from pliant.strategies.nodes.node_profile import free_capacity_of
 from pliant.strategies.nodes.replan_without_unplaceable import availability, plan_on_nodes
 from pliant.strategies.policies.donors import donors_of
 from pliant.strategies.policies.placement import processors_by_cluster, usable_processors
@@ -63,7 +63,7 @@ class WithSizeRequests(Strategy):
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Return the inner strategy's answer, corrected for the job's nodes if nodes differ."""
         answer = self.inner.is_available(job, view)
-        return answer if view.room is None else availability(job, view, answer)
+        return answer if view.amounts_left is None else availability(job, view, answer)
 
     def allocate_processors(self, view: View) -> Plan:
         """Return the plan of the inner strategy with offers for open requests."""
@@ -91,7 +91,7 @@ served = with_size_requests
 
 def _inner_plan(inner: Strategy, view: View, outcomes: Sequence[Outcome]) -> Plan:
     """Return a strategy's plan, corrected for jobs that do not suit the nodes chosen."""
-    if view.room is None:
+    if view.amounts_left is None:
         return inner.plan(view, outcomes)
     return plan_on_nodes(view, lambda shown: inner.plan(shown, outcomes))
 
@@ -120,21 +120,21 @@ def _serve_last(plan_inner: Planner, view: View) -> Plan:
         free &= ~offer.processors
     expands = []
     parts = processors_by_cluster(view.nodes)
-    room = room_of(view)
+    capacity = free_capacity_of(view)
     needs = {job.id: job.needs for jobs in (view.waiting, view.running) for job in jobs}
     for start in plan.starts:
-        room.take(needs.get(start.job), start.processors & view.free)
+        capacity.take(needs.get(start.job), start.processors & view.free)
     for job in view.running:
         for offer in plan.expands:
             if offer.job == job.id:
-                room.take(job.needs, offer.processors & view.free)
+                capacity.take(job.needs, offer.processors & view.free)
     for job, request in _open_requests(view):
-        idle = room.fitting(job.needs, free & _growth_area(job, parts))
+        idle = capacity.fitting(job.needs, free & _growth_area(job, parts))
         size = request.sizes.largest_at_most(job.size + count(idle))
         if size > job.size and job.id not in offered:
             added = grow(job.ranks, idle, size - job.size, view.nodes)
             free &= ~added
-            room.take(job.needs, added)
+            capacity.take(job.needs, added)
             expands.append(Offer(job.id, from_indices(job.ranks) | added))
     return _with_offers(plan, (), expands)
 
@@ -166,7 +166,7 @@ class _Allocation:
         self._usable = usable_processors(view.nodes)
         self._parts = processors_by_cluster(view.nodes)
         self._free = view.free
-        self._room = room_of(view)
+        self._capacity = free_capacity_of(view)
         self.expands: list[Offer] = []
         #: Free processors that each job is offered.
         self._taken: dict[JobId, ProcessorMap] = {}
@@ -187,8 +187,8 @@ class _Allocation:
 
     def serve(self, job: RunningJob, request: OpenRequest) -> None:
         """Plan to offer a job the largest size possible with idle and donors' processors."""
-        area = _growth_area(job, self._parts) & self._room.accepted(job.needs)
-        idle = self._room.fitting(job.needs, self._free & area)
+        area = _growth_area(job, self._parts) & self._capacity.accepted(job.needs)
+        idle = self._capacity.fitting(job.needs, self._free & area)
         if job.needs is not None and job.needs.amounts:
             # Donors give processors, but perhaps too little memory or too few devices.
             area &= idle
@@ -200,7 +200,7 @@ class _Allocation:
         added = grow(job.ranks, idle, min(need, count(idle)), self._view.nodes)
         given = self._collect(need - count(added), area)
         self._free &= ~added
-        self._room.take(job.needs, added)
+        self._capacity.take(job.needs, added)
         self._taken[job.id] = added
         self.expands.append(Offer(job.id, from_indices(job.ranks) | added | given))
 
@@ -248,8 +248,8 @@ class _Allocation:
     def remaining_view(self) -> View:
         """Return the view for the strategy, in which jobs hold what their requests were given."""
         running = tuple(self._seen_by_strategy(job) for job in self._view.running)
-        room = None if self._view.room is None else self._room.amounts_left()
-        return replace(self._view, running=running, free=self._free, requests=(), room=room)
+        left = None if self._view.amounts_left is None else self._capacity.amounts_left()
+        return replace(self._view, running=running, free=self._free, requests=(), amounts_left=left)
 
     def _seen_by_strategy(self, job: RunningJob) -> RunningJob:
         taken = self._taken.get(job.id)

@@ -46,21 +46,21 @@ def test_without_needs_all_processors_are_equal() -> None:
     rig = Rig(strategy="fcfs")
     rig.do(node("n1", memory=10, gpus=0))
     rig.submit(1, "2")
-    assert view(rig.core.state).room is None
+    assert view(rig.core.state).amounts_left is None
     rig.submit(2, "1", needs=MEMORY_5)
-    assert view(rig.core.state).room == {NodeName("n1"): {MEMORY: 5}}
+    assert view(rig.core.state).amounts_left == {NodeName("n1"): {MEMORY: 5}}
 
 
 def test_a_view_has_room_while_a_usable_node_has_devices() -> None:
-    """Strategies keep jobs without needs away from such nodes (``NodeRoom.plain_first``)."""
+    """Strategies keep jobs without needs away from such nodes (``FreeCapacity.plain_first``)."""
     rig = Rig(strategy="fcfs")
     rig.do(node("n1", memory=10), node("n2", gpus=2))
     drained, removed = events.NodeDrained(NodeName("n2")), events.NodeRemoved(NodeName("n2"))
     for gone in (drained, events.NodeSuspected(NodeName("n2")), removed, node("n2", gpus=0)):
         rig.do(gone)
-        assert view(rig.core.state).room is None
+        assert view(rig.core.state).amounts_left is None
         rig.do(events.NodeResumed(NodeName("n2")), node("n2", gpus=2))
-        assert view(rig.core.state).room == {}
+        assert view(rig.core.state).amounts_left == {}
 
 
 def test_memory_is_free_when_the_processes_have_exited() -> None:
@@ -145,7 +145,7 @@ def test_a_promise_counts_the_larger_need_of_donor_and_recipient() -> None:
     )
     rig.submit(3, "1")
     assert rig.job(2).reserved == block(2, 1)
-    assert view(rig.core.state).room == {NodeName("n1"): {MEMORY: 1}}
+    assert view(rig.core.state).amounts_left == {NodeName("n1"): {MEMORY: 1}}
 
 
 def test_a_node_with_less_than_before_keeps_its_jobs() -> None:

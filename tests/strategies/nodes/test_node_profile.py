@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corekit.views import make_view
-from pliant.core.model.node_room import NodeRoom
+from pliant.core.model.free_capacity import FreeCapacity
 from pliant.core.values.node_needs import MEMORY, NodeNeeds
 from pliant.core.values.processors import NONE, ProcessorMap, count
 from pliant.strategies.nodes.node_profile import NodeProfile
@@ -33,15 +33,15 @@ def test_all_reservations_of_a_period_count(
 ) -> None:
     view = make_view(PROCESSORS, per_node=PER_NODE)
     nodes = tuple(replace(node, amounts=((MEMORY, MEMORY_OF_NODE),)) for node in view.nodes)
-    view = replace(view, nodes=nodes, free=idle, room={})
+    view = replace(view, nodes=nodes, free=idle, amounts_left={})
     profile = NodeProfile(view)
-    room, free = NodeRoom(nodes, {}), idle
+    capacity, free = FreeCapacity(nodes, {}), idle
     for need, taken, (start, end) in reserved:
         profile.reserve(need, taken, start, end)
         if start < period[1] and period[0] < end:
-            room.take(need, taken)
+            capacity.take(need, taken)
             free &= ~taken
-    expected = room.fitting(wanted, free)
+    expected = capacity.fitting(wanted, free)
     assert profile.fitting(wanted, *period) == expected
     found = profile.fitting(wanted, *period, enough)
     assert found == expected or (found == NONE and count(expected) < enough)

@@ -40,7 +40,9 @@ def view(*jobs: RunningJob, waiting: tuple[WaitingJob, ...] = ()) -> View:
     for job in jobs:
         free &= ~job.held
         gpus -= job.size
-    return View(0.0, NODES, waiting, (), jobs, free, 8, room={NodeName("n1"): {"gpu": gpus}})
+    return View(
+        0.0, NODES, waiting, (), jobs, free, 8, amounts_left={NodeName("n1"): {"gpu": gpus}}
+    )
 
 
 def asked(sizes: str, needs: NodeNeeds | None = GPU) -> WaitingJob:

@@ -18,7 +18,7 @@ from pliant.core.values.processors import NONE, ProcessorMap, count, lowest
 Coming = Sequence[tuple[ProcessorMap, NodeNeeds | None]]
 
 
-class NodeRoom:
+class FreeCapacity:
     """The amounts that are left on each node.
 
     Args:
@@ -32,14 +32,14 @@ class NodeRoom:
         self._nodes = nodes
         self._left: dict[NodeName, Amounts] = dict(left)
         #: Caches, shared by copies. The first processor of each node is found when it is needed
-        #: for the first time, because a room is often made and then not asked.
+        #: for the first time, because this object is often made and then not asked.
         self._firsts: list[int] = []
         self._accepted: dict[NodeNeeds, ProcessorMap] = {}
         self._unasked: dict[NodeNeeds | None, ProcessorMap] = {}
 
-    def copy(self) -> NodeRoom:
+    def copy(self) -> FreeCapacity:
         """Return a copy that can be changed independently of this object."""
-        made = NodeRoom.__new__(NodeRoom)
+        made = FreeCapacity.__new__(FreeCapacity)
         made._nodes, made._firsts = self._nodes, self._firsts
         made._accepted, made._unasked = self._accepted, self._unasked
         made._left = dict(self._left)
@@ -51,7 +51,7 @@ class NodeRoom:
         return dict(node.amounts) if found is None else found
 
     def amounts_left(self) -> dict[NodeName, Amounts]:
-        """Return what is left on each node, as ``View.room`` has it."""
+        """Return what is left on each node, as ``View.amounts_left`` has it."""
         return dict(self._left)
 
     def parts(self, processors: ProcessorMap) -> Iterator[tuple[NodeView, ProcessorMap]]:
@@ -157,7 +157,7 @@ class NodeRoom:
         for node, part in self.parts(processors):
             self._left[node.name] = _without(self.left(node), needs, -count(part))
 
-    def reduce_to(self, other: NodeRoom) -> None:
+    def reduce_to(self, other: FreeCapacity) -> None:
         """Lower what is left on each node to what ``other``, for the same nodes, has left there."""
         for name, theirs in other._left.items():
             mine = self._left.get(name)

@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.model.node_room import NodeRoom, most_processes
+from pliant.core.model.free_capacity import FreeCapacity, most_processes
 from pliant.core.model.views_and_plans import NodeView
 from pliant.core.values.constraint import Constraint
 from pliant.core.values.ids import NodeName
@@ -23,34 +23,34 @@ ALL = block(0, 8) | block(10, 2)
 
 
 def test_a_job_gets_what_its_nodes_have_left() -> None:
-    room = NodeRoom(NODES, {})
-    assert room.fitting(None, ALL) == ALL
-    assert room.fitting(NodeNeeds(((GPU, 1),)), ALL) == block(0, 2)
-    assert room.fitting(NodeNeeds(((MEMORY, 2),)), ALL) == block(0, 4) | block(4, 2)
-    assert room.fitting(NodeNeeds((), Constraint("fast")), ALL) == block(0, 4) | block(10, 2)
-    assert room.fitting(NodeNeeds((), None, "n[2-3]", "n3"), ALL) == block(4, 4)
-    room.take(NodeNeeds(((MEMORY, 3),)), block(0, 1) | block(4, 1))
-    assert room.fitting(NodeNeeds(((MEMORY, 2),)), ALL) == block(0, 2)
-    room.give(NodeNeeds(((MEMORY, 3),)), block(0, 1))
-    assert room.fitting(NodeNeeds(((MEMORY, 2),)), ALL) == block(0, 4)
+    capacity = FreeCapacity(NODES, {})
+    assert capacity.fitting(None, ALL) == ALL
+    assert capacity.fitting(NodeNeeds(((GPU, 1),)), ALL) == block(0, 2)
+    assert capacity.fitting(NodeNeeds(((MEMORY, 2),)), ALL) == block(0, 4) | block(4, 2)
+    assert capacity.fitting(NodeNeeds((), Constraint("fast")), ALL) == block(0, 4) | block(10, 2)
+    assert capacity.fitting(NodeNeeds((), None, "n[2-3]", "n3"), ALL) == block(4, 4)
+    capacity.take(NodeNeeds(((MEMORY, 3),)), block(0, 1) | block(4, 1))
+    assert capacity.fitting(NodeNeeds(((MEMORY, 2),)), ALL) == block(0, 2)
+    capacity.give(NodeNeeds(((MEMORY, 3),)), block(0, 1))
+    assert capacity.fitting(NodeNeeds(((MEMORY, 2),)), ALL) == block(0, 4)
 
 
 def test_processors_of_donors_come_with_what_the_donors_need() -> None:
-    room = NodeRoom(NODES, {NodeName("n2"): {MEMORY: 1}})
+    capacity = FreeCapacity(NODES, {NodeName("n2"): {MEMORY: 1}})
     donor = NodeNeeds(((MEMORY, 2),))
     coming = [(block(4, 2), donor)]
-    assert room.fitting_both(NodeNeeds(((MEMORY, 2),)), 0, coming) == (0, block(4, 2))
-    assert room.fitting_both(NodeNeeds(((MEMORY, 3),)), 0, coming) == (0, block(4, 1))
-    assert room.fitting_both(NodeNeeds(((MEMORY, 1),)), 0, [(block(4, 2), None)]) == (0, 1 << 4)
-    room.take(NodeNeeds(((MEMORY, 3),)), block(4, 1), coming)
-    assert room.left(NODES[1]) == {MEMORY: 0}
+    assert capacity.fitting_both(NodeNeeds(((MEMORY, 2),)), 0, coming) == (0, block(4, 2))
+    assert capacity.fitting_both(NodeNeeds(((MEMORY, 3),)), 0, coming) == (0, block(4, 1))
+    assert capacity.fitting_both(NodeNeeds(((MEMORY, 1),)), 0, [(block(4, 2), None)]) == (0, 1 << 4)
+    capacity.take(NodeNeeds(((MEMORY, 3),)), block(4, 1), coming)
+    assert capacity.left(NODES[1]) == {MEMORY: 0}
 
 
 def test_nodes_with_devices_that_a_job_does_not_need_come_last() -> None:
-    room = NodeRoom(NODES, {})
-    assert room.plain_first(None, ALL, 6) == block(4, 4) | block(10, 2)
-    assert room.plain_first(None, ALL, 7) == block(4, 4) | block(10, 2) | 1
-    assert room.plain_first(NodeNeeds(((GPU, 1),)), block(0, 2), 1) == 1
+    capacity = FreeCapacity(NODES, {})
+    assert capacity.plain_first(None, ALL, 6) == block(4, 4) | block(10, 2)
+    assert capacity.plain_first(None, ALL, 7) == block(4, 4) | block(10, 2) | 1
+    assert capacity.plain_first(NodeNeeds(((GPU, 1),)), block(0, 2), 1) == 1
 
 
 def test_the_most_processes_of_an_empty_cluster() -> None:
@@ -72,20 +72,20 @@ def test_each_part_of_a_fitting_set_fits(
     """A counter-offer may take any part of the processors that were offered."""
     amounts = [(GPU, gpus)] if gpus else []
     needs = NodeNeeds((*amounts, (MEMORY, memory)))
-    room, left, coming = NodeRoom(NODES, {}), ALL & ~free, []
+    capacity, left, coming = FreeCapacity(NODES, {}), ALL & ~free, []
     for bits, own in donors:
         part = bits & left
         left &= ~part
         donor = NodeNeeds(((MEMORY, own),)) if own else None
-        part = room.fitting(donor, part)
-        room.take(donor, part)
+        part = capacity.fitting(donor, part)
+        capacity.take(donor, part)
         coming.append((part, donor))
-    now, later = room.fitting_both(needs, free, coming)
+    now, later = capacity.fitting_both(needs, free, coming)
     assert not now & ~free
     chosen = list(indices(now | later))
     for size in (len(chosen), len(chosen) // 2):
         for some in list(combinations(chosen, size))[:5]:
-            trial = room.copy()
+            trial = capacity.copy()
             taken = from_indices(some)
             trial.take(needs, taken, [(part & taken, donor) for part, donor in coming])
             assert trial.overdrawn(needs, taken) is None
