@@ -75,7 +75,7 @@ def node_view(node: Node) -> NodeView:
     )
 
 
-class NodeRow:
+class UsableNodes:
     """The usable nodes in the order of their processors, as a tuple that is made when needed."""
 
     __slots__ = ("_firsts", "_tuple", "_values", "_with_gres", "version")
@@ -154,7 +154,7 @@ class ViewCache:
         #: The row that each job is in.
         self.place: dict[JobId, ViewRow[Any]] = {}
         #: The usable nodes.
-        self.nodes = NodeRow()
+        self.nodes = UsableNodes()
         #: Jobs that changed since the last view. A dictionary, because the order must be
         #: deterministic.
         self.stale: dict[JobId, None] = {}

@@ -28,7 +28,7 @@ RETRY_S = 5.0
 #: Lines of the history that are read at once.
 LINES_AT_ONCE = 1000
 
-NodeRow = Mapping[str, Any]
+NodeInfo = Mapping[str, Any]
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class ChangeFeed:
         self._changed = asyncio.Event()
         self._closed = False
         self._last_line: int | None = None
-        self._rows: dict[NodeName, NodeRow] = {}
+        self._rows: dict[NodeName, NodeInfo] = {}
         self._live: dict[JobId, Mapping[str, Any]] = {}
 
     # ---------------------------------------------------------------- any thread
@@ -101,14 +101,14 @@ class ChangeFeed:
             if not self._subscriptions:
                 self._end()
 
-    def node_rows(self) -> list[NodeRow]:
+    def node_rows(self) -> list[NodeInfo]:
         """Return all nodes with their properties and states, and whether each is connected."""
         return [
             {**row, "connected": self._connections.node_connected(row["name"])}
             for row in self._status.node_states()
         ]
 
-    def node_row(self, name: NodeName) -> NodeRow | None:
+    def node_row(self, name: NodeName) -> NodeInfo | None:
         """Return a node as it was last passed on, None if it was removed."""
         return self._rows.get(name)
 

@@ -16,7 +16,7 @@ from pliant.simulator.experiments.axis_comparisons import (
 from pliant.simulator.experiments.curves import MeasuredCurves, measure_curves
 from pliant.simulator.experiments.definition.definitions import (
     Cell,
-    Claim,
+    CellClaim,
     Experiment,
     name_of,
 )
@@ -188,7 +188,7 @@ def _scaled(experiment: Experiment, values: Mapping[str, float], share: float) -
     }
 
 
-def _compared(experiment: Experiment, claim: Claim, cell: Cell, runs: Runs) -> Compared | None:
+def _compared(experiment: Experiment, claim: CellClaim, cell: Cell, runs: Runs) -> Compared | None:
     """Return the result of a claim for a cell; None if the claim is not about the cell."""
     if not (cell.fits(claim.of) and cell.fits(claim.where)):
         return None

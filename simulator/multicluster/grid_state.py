@@ -9,9 +9,9 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, ProcessorMap, count
 from pliant.simulator.multicluster.grid_jobs import GridRun, Stage
 from pliant.simulator.multicluster.grid_metrics import GridMetrics
-from pliant.simulator.multicluster.local_cluster import LocalCluster
 from pliant.simulator.multicluster.scheduler_view import SchedulerView
 from pliant.simulator.multicluster.settings import LocalJob, MulticlusterSettings
+from pliant.simulator.multicluster.simulated_cluster import SimulatedCluster
 from pliant.simulator.run.event_queue import END, OTHER, EventQueue
 from pliant.strategies.multicluster.believed_capacity import BelievedCapacity
 
@@ -23,7 +23,7 @@ class GridState:
         self.settings = settings
         self.events = EventQueue()
         self.clusters = {
-            each.name: LocalCluster(each.name, each.processors) for each in settings.clusters
+            each.name: SimulatedCluster(each.name, each.processors) for each in settings.clusters
         }
         self.views = SchedulerView(settings.clusters)
         self.believed = BelievedCapacity()
@@ -161,12 +161,12 @@ class GridState:
 
     # ---------------------------------------------------------------- local users
 
-    def start_local_jobs(self, cluster: LocalCluster) -> None:
+    def start_local_jobs(self, cluster: SimulatedCluster) -> None:
         """Start the local jobs of a cluster that now fit."""
         for job in cluster.start_local_jobs(self.now):
             self.later(job.run_s, self._local_end(cluster, job), END)
 
-    def _local_end(self, cluster: LocalCluster, job: LocalJob) -> Callable[[], None]:
+    def _local_end(self, cluster: SimulatedCluster, job: LocalJob) -> Callable[[], None]:
         generation = cluster.generation
 
         def end() -> None:

@@ -16,8 +16,8 @@ from pliant.simulator.multicluster.adaptations import Adaptations
 from pliant.simulator.multicluster.claims import Claims
 from pliant.simulator.multicluster.grid_jobs import GridJob, GridRun, Stage
 from pliant.simulator.multicluster.grid_state import GridState
-from pliant.simulator.multicluster.local_cluster import LocalCluster, local_jobs
 from pliant.simulator.multicluster.settings import LocalJob, MulticlusterSettings, Outage
+from pliant.simulator.multicluster.simulated_cluster import SimulatedCluster, local_jobs
 from pliant.simulator.run.event_queue import ARRIVAL, OTHER
 from pliant.simulator.run.result import Result
 from pliant.strategies.multicluster.file_transfers import FilesError
@@ -213,7 +213,7 @@ class _Simulation:
 
     # ---------------------------------------------------------------- the clusters' own events
 
-    def _next_local(self, cluster: LocalCluster, stream: Iterator[LocalJob]) -> None:
+    def _next_local(self, cluster: SimulatedCluster, stream: Iterator[LocalJob]) -> None:
         job = next(stream, None)
         if job is None:
             return

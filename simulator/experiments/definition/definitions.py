@@ -55,7 +55,7 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class CellClaim:
     """A claim of the paper: a metric is higher (or lower) in some cells than in others."""
 
     metric: str
@@ -196,7 +196,7 @@ class Experiment:
     compare: str
     metrics: tuple[Metric, ...]
     cells: tuple[Cell, ...] = field(repr=False)
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[CellClaim, ...] = ()
     peaks: tuple[Peak, ...] = ()
     differences: tuple[Difference, ...] = ()
     interpolations: tuple[Interpolation, ...] = ()

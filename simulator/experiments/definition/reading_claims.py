@@ -15,7 +15,7 @@ from pliant.simulator.experiments.definition.checks import (
 )
 from pliant.simulator.experiments.definition.definitions import (
     Cell,
-    Claim,
+    CellClaim,
     CurvePlot,
     Difference,
     Interpolation,
@@ -94,7 +94,7 @@ class Known:
         return str(tree["metric"])
 
 
-def read_claims(claims: list[Any], known: Known) -> tuple[tuple[Claim, ...], tuple[Peak, ...]]:
+def read_claims(claims: list[Any], known: Known) -> tuple[tuple[CellClaim, ...], tuple[Peak, ...]]:
     """Read the claims of an experiment: comparisons of cells, and places of a maximum."""
     differences, peaks = [], []
     for index, tree in enumerate(claims):
@@ -107,7 +107,7 @@ def read_claims(claims: list[Any], known: Known) -> tuple[tuple[Claim, ...], tup
     return tuple(differences), tuple(peaks)
 
 
-def _claim(place: Place, entries: Tree, known: Known) -> Claim:
+def _claim(place: Place, entries: Tree, known: Known) -> CellClaim:
     required(place, entries, ("of",))
     of, than, above = _sides(place, entries, known)
     by = tolerance((*place, "by"), entries["by"]) if "by" in entries else Tolerance(0.0)
@@ -115,7 +115,7 @@ def _claim(place: Place, entries: Tree, known: Known) -> Claim:
     most = tolerance((*place, "at_most"), entries["at_most"]) if "at_most" in entries else None
     if most is not None and (most.relative != by.relative or most.amount < by.amount):
         raise InvalidError((*place, "at_most"), f"expected at least {by}, as in by, not {most}")
-    return Claim(known.metric(place, entries), of, than, above, by, where, most)
+    return CellClaim(known.metric(place, entries), of, than, above, by, where, most)
 
 
 def _sides(place: Place, entries: Tree, known: Known) -> tuple[Tree, Tree, bool]:

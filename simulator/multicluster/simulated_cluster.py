@@ -33,7 +33,7 @@ class LocalWaits:
             self.total_s += wait
 
 
-class LocalCluster:
+class SimulatedCluster:
     """The processors of a cluster, which local users and the scheduler share.
 
     The local manager starts local jobs first come, first served. It never ends a process of the
@@ -99,7 +99,7 @@ class LocalCluster:
         self._queue.clear()
 
 
-def local_jobs(users: LocalUsers, cluster: LocalCluster, seed: int) -> Iterator[LocalJob]:
+def local_jobs(users: LocalUsers, cluster: SimulatedCluster, seed: int) -> Iterator[LocalJob]:
     """Yield the endless stream of a cluster's local jobs, in order of submission.
 
     The stream of a cluster depends on the seed and on the cluster only, so that schedulers can be

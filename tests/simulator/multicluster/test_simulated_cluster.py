@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
-from pliant.simulator.multicluster.local_cluster import LocalCluster, local_jobs
 from pliant.simulator.multicluster.settings import LocalJob, LocalUsers
+from pliant.simulator.multicluster.simulated_cluster import SimulatedCluster, local_jobs
 
 
 def test_local_jobs_start_first_come_first_served() -> None:
-    cluster = LocalCluster("a", 4)
+    cluster = SimulatedCluster("a", 4)
     assert cluster.take(2)
     first, second = LocalJob(0, 3, 10), LocalJob(1, 1, 10)
     cluster.submit(first)
@@ -24,7 +24,7 @@ def test_local_jobs_start_first_come_first_served() -> None:
 
 
 def test_a_failed_cluster_is_empty_when_it_returns() -> None:
-    cluster = LocalCluster("a", 4)
+    cluster = SimulatedCluster("a", 4)
     cluster.take(3)
     cluster.submit(LocalJob(0, 2, 10))
     cluster.fail()
@@ -35,7 +35,7 @@ def test_a_failed_cluster_is_empty_when_it_returns() -> None:
 
 
 def test_the_streams_have_the_load_that_is_asked_for() -> None:
-    cluster = LocalCluster("a", 40)
+    cluster = SimulatedCluster("a", 40)
     users = LocalUsers(load=0.6, run_s=100)
     jobs = list(itertools.islice(local_jobs(users, cluster, 1), 20_000))
     span = jobs[-1].submit - jobs[0].submit
