@@ -132,12 +132,12 @@ class Cluster:
             return accept(found[0]) or found[0].final
 
         for attempt in range(1, 6):
-            before = found[0].progress.get("iteration") if found else None
+            before = _iteration(found)
             try:
                 wait_until(ready, timeout=PATIENCE_S, every=0.03, what=what)
                 break
             except AssertionError as error:
-                if attempt == 5 or not found or found[0].progress.get("iteration") == before:
+                if attempt == 5 or _iteration(found) == before:
                     raise AssertionError(f"{error}\n{self.report(number)}") from None
         assert accept(found[0]), f"{what}, but it ended\n{self.report(number)}"
         return found[0]
@@ -186,6 +186,11 @@ class Cluster:
         if output.exists():
             lines += ["--- its output", *output.read_text(errors="replace").splitlines()[-15:]]
         return "\n".join(lines)
+
+
+def _iteration(found: Sequence[Job]) -> object:
+    """Return the iteration in which a job is that was looked up; None if it has told none."""
+    return (found[0].progress or {}).get("iteration") if found else None
 
 
 def gone(process: psutil.Process) -> bool:
