@@ -19,7 +19,7 @@ from pliant.nodectl.settings import ControllerSettings
 from pliant.server.config import Config
 from testkit import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.xdist_group("site")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("site")]
 DOCS = ROOT / "docs"
 
 #: Other names of types, which autodoc cannot show; the page explains them in its text.
