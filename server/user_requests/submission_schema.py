@@ -15,26 +15,17 @@ import msgspec
 from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY, JobSpec, JobType
 from pliant.core.model.views_and_plans import NodeView
 from pliant.core.model.warning_signal import WarningSignal
-from pliant.core.state.node_capacity_left import impossible
 from pliant.core.support.input_limits import MAX_ARGUMENT_BYTES, MAX_DURATION_S
-from pliant.core.support.plural import plural
-from pliant.core.values.constraint import Constraint
 from pliant.core.values.dependencies import Dependency
 from pliant.core.values.ids import JobId
 from pliant.core.values.lost_contact_policy import KEEP, parse_isolation_policy
 from pliant.core.values.negotiation_policy import GrowIf
 from pliant.core.values.node_needs import (
-    MAX_GRES,
-    MAX_MEMORY,
-    MEMORY,
     NodeNeeds,
-    is_gres_name,
 )
-from pliant.core.values.node_ranges import parse_node_ranges
 from pliant.core.values.profit_contract import Contract, parse_profit
-from pliant.core.values.resources import Need, parse_needs
-from pliant.core.values.resources import impossible as resources_impossible
-from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
+from pliant.core.values.resources import Need
+from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup, SpeedupError, parse_speedup
 from pliant.server.registry.job_program import (
     NODE_MARKS,
@@ -52,15 +43,16 @@ from pliant.server.user_requests.job_conditions import (
     check_warning,
     contract_from_begin,
 )
+from pliant.server.user_requests.requirement_checks import (
+    check_node_needs,
+    check_resources,
+    check_sizes,
+)
 
 #: All arguments and variables together: the limit of execve, less some space for Pliant's own.
 MAX_TOTAL_BYTES = 2_000_000
 MAX_NAME_LENGTH = 4096
 MAX_SPEEDUP_LENGTH = 4096
-#: Maximum number of named resources that one job may need.
-MAX_RESOURCES = 16
-#: Maximum length of a list of nodes, in characters.
-MAX_NODE_LIST = 4096
 
 
 class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -236,9 +228,9 @@ def check_submission(
     begin_s = check_begin(request.begin_s, request.begin_at, wall)
     contract = contract_from_begin(_check_contract(request, wall), begin_s)
     speedup = _check_speedup(request)
-    sizes = _check_sizes(request, processors)
-    needs = _check_resources(request, sizes, amounts or {})
-    node_needs = _check_node_needs(request, sizes.min, nodes)
+    sizes = check_sizes(request, processors)
+    needs = check_resources(request, sizes, amounts or {})
+    node_needs = check_node_needs(request, sizes.min, nodes)
     check_comment(request.comment)
     check_components(request.components, sizes)
     return Submission(
@@ -391,95 +383,3 @@ def _check_speedup(request: JobRequest) -> Speedup:
         return parse_speedup(request.speedup)
     except SpeedupError as error:
         raise UserRequestError(str(error), field="speedup") from None
-
-
-def _check_resources(
-    request: JobRequest, sizes: Sizes, amounts: Mapping[str, int]
-) -> tuple[Need, ...]:
-    if len(request.resources) > MAX_RESOURCES:
-        raise UserRequestError(f"resource: at most {MAX_RESOURCES} can be named", field="resources")
-    try:
-        needs = parse_needs(request.resources)
-    except ValueError as error:
-        raise UserRequestError(f"resource: {error}", field="resources") from None
-    if wrong := resources_impossible(needs, sizes.min, amounts):
-        raise UserRequestError(f"resource: {wrong}", kind="refused", field="resources")
-    return needs
-
-
-def _check_node_needs(
-    request: JobRequest, least: int, nodes: Callable[[], list[NodeView]]
-) -> NodeNeeds | None:
-    """Return what the job requires of nodes; None if any node will do.
-
-    Args:
-        request: the submission.
-        least: the smallest size of the job.
-        nodes: returns the nodes of the cluster.
-    """
-    if len(request.gres) > MAX_RESOURCES:
-        raise UserRequestError(f"gres: at most {MAX_RESOURCES} can be named", field="gres")
-    for name, amount in request.gres.items():
-        if not is_gres_name(name) or not 1 <= amount <= MAX_GRES:
-            raise UserRequestError(
-                f"gres: {name!r:.40}: expected a name and 1 to {MAX_GRES}", field="gres"
-            )
-    if not 0 <= request.memory_bytes <= MAX_MEMORY:
-        raise UserRequestError(f"memory_bytes: expected 0 to {MAX_MEMORY}", field="memory_bytes")
-    for field in ("nodelist", "exclude"):
-        _check_node_list(field, getattr(request, field))
-    amounts = {**request.gres, MEMORY: request.memory_bytes}
-    try:
-        constraint = Constraint(request.constraint) if request.constraint else None
-    except ValueError as error:
-        raise UserRequestError(f"constraint: {error}", field="constraint") from None
-    needs = NodeNeeds(
-        tuple(sorted((name, amount) for name, amount in amounts.items() if amount)),
-        constraint,
-        request.nodelist,
-        request.exclude,
-    )
-    if needs and (why := impossible(nodes(), needs, least)):
-        raise UserRequestError(why, kind="refused", field="node_needs")
-    return needs or None
-
-
-def _check_node_list(field: str, text: str) -> None:
-    """Check the syntax of a list of nodes, which may be empty."""
-    try:
-        if len(text) > MAX_NODE_LIST:
-            raise ValueError(f"longer than {MAX_NODE_LIST} characters")
-        if text:
-            parse_node_ranges(text)
-    except ValueError as error:
-        raise UserRequestError(f"{field}: {error}", field=field) from None
-
-
-def _check_sizes(request: JobRequest, processors: int) -> Sizes:
-    try:
-        sizes = parse_sizes(request.sizes)
-    except SizesError as error:
-        raise UserRequestError(str(error), field="sizes") from None
-    if request.prefer is not None:
-        try:
-            sizes = sizes.prefer(request.prefer)
-        except SizesError as error:
-            raise UserRequestError(str(error), field="prefer") from None
-    if request.type == "uni" and (sizes.min, sizes.max) != (1, 1):
-        raise UserRequestError(f"sizes {sizes}: a job of type uni has one processor", field="sizes")
-    if request.type == "script" and sizes.min != sizes.max:
-        raise UserRequestError(
-            f"sizes {sizes}: a job of type script has a fixed number of processors; name one, as "
-            f"in -n {sizes.min}",
-            field="sizes",
-        )
-    if not processors:
-        raise UserRequestError("no node has registered yet: try again later", kind="unavailable")
-    if sizes.min > processors:
-        raise UserRequestError(
-            f"sizes {sizes} can never be satisfied: the cluster has "
-            f"{plural(processors, 'processor')}",
-            kind="refused",
-            field="sizes",
-        )
-    return sizes
