@@ -27,7 +27,7 @@ $(DEVELOP): pyproject.toml .ci/venv
 	@touch $(RUNTIME)
 
 $(RUNTIME): pyproject.toml .ci/venv
-	@.ci/venv mpich $@
+	@.ci/venv mpich,dashboard $@
 
 venv: $(DEVELOP) ## Make .venv with everything for development
 

@@ -264,7 +264,12 @@ class Core:
 
     @strategy.setter
     def strategy(self, name: str) -> None:
-        """Use another strategy from now on, and requeue the jobs that the old one suspended."""
+        """Use another strategy from now on, and requeue the jobs that the old one suspended.
+
+        What the old strategy remembered is forgotten, because it has its own form.
+        """
+        if name != self._state.strategy and self._state.memory is not None:
+            self._state.memory, self._state.memory_changed = None, True
         self._state.strategy = name
         suspension.requeue_suspended_by_strategy(self._state)
         self._state.plan_due = True

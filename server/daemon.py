@@ -104,37 +104,17 @@ def _parser() -> argparse.ArgumentParser:
 def _check_strategy(config: Config) -> None:
     """Load the configured strategy once to find mistakes in its name and options.
 
-    A strategy that is not part of Pliant is loaded in a process of its own.
-
     Raises:
         ConfigError: the strategy is unknown, or one of its options is wrong.
     """
     from pliant.server.config import ConfigError
-    from pliant.server.execution.strategy_process import (
-        StrategyProcess,
-        StrategyProcessError,
-        StrategyRefusedError,
-    )
-    from pliant.strategies import OptionError, UnknownStrategyError, is_own, load_strategy
+    from pliant.server.execution.strategy_choice import check_strategy
+    from pliant.server.execution.strategy_process import StrategyRefusedError
 
-    name, options = config.strategy, config.strategy_options
     try:
-        if is_own(name):
-            load_strategy(name, options)
-            return
-        process = StrategyProcess(name, options)
-        try:
-            process.check()
-        finally:
-            process.close()
-    except UnknownStrategyError as error:
-        raise ConfigError(f"strategy: {error}") from None
-    except OptionError as error:
-        raise ConfigError(f"strategy_options: {error}") from None
+        check_strategy(config.strategy, config.strategy_options)
     except StrategyRefusedError as error:
         raise ConfigError(f"{error.key}: {error}") from None
-    except StrategyProcessError as error:
-        raise ConfigError(f"strategy: {name}: {error}") from None
 
 
 def _check_identity(config: Config) -> None:

@@ -44,6 +44,7 @@ from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.execution.job_program_cache import ProgramCache
 from pliant.server.execution.planner import Planner
 from pliant.server.execution.start_orders import LaunchSettings
+from pliant.server.execution.strategy_choice import StrategyChoice, strategy_in_force
 from pliant.server.folder_locks import boot_id
 from pliant.server.listening import ServiceParts, Services
 from pliant.server.registry.checkpoint_dirs import CheckpointDirs
@@ -106,6 +107,7 @@ class Server:
         meta = self._reader.meta()
         check_values(path, meta)
         self._clock = resume_clock(meta, boot_id(), self._reader.last_event_time())
+        self._meta_before = meta
         self._meta = self._new_generation(meta)
         self._generation = int(self._meta["generation"])
         given = int(self._meta.get(LAST_JOB_ID, "0"))
@@ -143,8 +145,10 @@ class Server:
         )
         self._shared_folder = SharedFolderProbe(config.checkpoint_folder, short)
         self._programs = ProgramCache(self._reader)
+        self._configured = StrategyChoice(config.strategy, config.strategy_options)
+        chosen = strategy_in_force(self._meta_before, self._configured)
         self._core = Core(
-            config.strategy,
+            chosen.name,
             config.limits(),
             policy=config.negotiation,
             resources=config.resources,
@@ -163,9 +167,7 @@ class Server:
             self._launch_settings(),
             signer,
         )
-        self._planner = Planner(
-            config.strategy, config.strategy_options, config.strategy_deadline_s
-        )
+        self._planner = Planner(chosen.name, chosen.options, config.strategy_deadline_s)
         self._core_loop = CoreLoop(
             self._core,
             self._planner,
@@ -347,6 +349,7 @@ class Server:
         commands = self._core.recover(self._clock.now())
         self._status.publish_nodes(self._core.nodes.values())
         self._status.strategy = self._core.strategy
+        self._status.strategy_options = self._planner.options or {}
         self._status.submission_limits.restore(self._reader.program_sizes())
         for job, summary in [*stored.ended_jobs, *stored.open_jobs]:
             self._status.publish_summary(job.id, summary)
@@ -448,7 +451,9 @@ class Server:
                 jobs,
                 identity,
             ),
-            Commands(self._core_loop, self._status, self._connections, jobs, access),
+            Commands(
+                self._core_loop, self._status, self._connections, jobs, access, self._configured
+            ),
             UsageQueries(self._core_loop, self._reader, self._clock, access),
             self._make_subscriptions(jobs),
             clock=self._clock,

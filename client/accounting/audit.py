@@ -21,7 +21,7 @@ PROG = "pliant audit"
 FIELDS = ("time", "user", "operation", "result", "job", "text", "data")
 _ASKED = (
     *("id", "ids", "users", "states", "names", "node", "size", "release", "priority", "reason"),
-    *("name", "program", "sizes"),
+    *("name", "program", "sizes", "strategy", "options"),
 )
 
 

@@ -79,6 +79,25 @@ class ServerRequests:
             raise RequestError(str(error["message"] if isinstance(error, dict) else error))
         return f"job {job} is cancelled"
 
+    def strategies(self) -> dict[str, Any]:
+        """Return the known strategies with their options, and the one in force.
+
+        Raises:
+            ClientError: the daemon refuses, or does not answer.
+        """
+        with self._lock:
+            return self._link.request("strategies")
+
+    def use_strategy(self, given: Mapping[str, Any]) -> str:
+        """Let another strategy plan from now on; return the daemon's message.
+
+        Raises:
+            ClientError: the daemon refuses, or does not answer.
+        """
+        fields = {name: given.get(name) for name in ("strategy", "options")}
+        with self._lock:
+            return str(self._link.request("strategy", **fields).get("message", ""))
+
     def act_on_node(self, action: str, node: str, given: Mapping[str, Any]) -> str:
         """Carry out an action on a node; return the daemon's message.
 

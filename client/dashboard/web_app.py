@@ -122,10 +122,12 @@ class Dashboard:
             "/api/jobs/{job:int}/history": self._history,
             "/api/jobs/{job:int}/why": self._why,
             "/api/jobs/{job:int}/output": self._output,
+            "/api/strategies": self._strategies,
         }
         acting: Mapping[str, Handler] = {
             "/api/jobs/{job:int}/{action}": self._act_on_job,
             "/api/nodes/{node}/{action}": self._act_on_node,
+            "/api/strategy": self._use_strategy,
             "/api/logout": self._logout,
         }
         routes = [
@@ -277,6 +279,14 @@ class Dashboard:
         return answer(
             {"message": await run_in_threadpool(self._requests.act_on_node, action, node, given)}
         )
+
+    async def _strategies(self, _: Request, __: Session) -> Response:
+        found = await run_in_threadpool(self._requests.strategies)
+        return answer({key: found[key] for key in ("strategy", "options", "strategies")})
+
+    async def _use_strategy(self, request: Request, _: Session) -> Response:
+        given = await _body(request)
+        return answer({"message": await run_in_threadpool(self._requests.use_strategy, given)})
 
 
 async def _body(request: Request) -> dict[str, Any]:

@@ -77,6 +77,8 @@ REQUIRED_ROLE: Mapping[str, UserRole] = {
     "resume_job": UserRole.OWNER,
     "requeue": UserRole.OWNER,
     "resize": UserRole.OWNER,
+    "strategies": UserRole.USER,
+    "strategy": UserRole.OPERATOR,
     "drain": UserRole.OPERATOR,
     "resume": UserRole.OPERATOR,
     "remove": UserRole.ADMINISTRATOR,

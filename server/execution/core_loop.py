@@ -30,6 +30,7 @@ from pliant.server.execution.commit_batch import CommitBatch
 from pliant.server.execution.committer import Committer
 from pliant.server.execution.pending_requests import RequestTable, UserEvent
 from pliant.server.execution.planner import Planner
+from pliant.server.execution.strategy_choice import StrategyChoice
 from pliant.server.execution.timers import Timers
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.clock import HybridClock
@@ -58,6 +59,8 @@ class CoreInput:
     future: Future[Any] | None = None
     #: Whether ``read`` may be answered from memory while the state cannot be stored.
     uncommitted_ok: bool = False
+    #: A strategy that replaces the one in force, and the row that stores it.
+    strategy: tuple[StrategyChoice, Write] | None = None
     result: Any = None
     error: BaseException | None = None
 
@@ -144,6 +147,17 @@ class CoreLoop:
         """
         future: Future[Any] = uncancellable_future()
         self._put(CoreInput(None, (), read, future, uncommitted_ok))
+        return future
+
+    def switch_strategy(self, choice: StrategyChoice, row: Write) -> Future[Any]:
+        """Queue the use of another strategy; the future is done when this is durable.
+
+        Args:
+            choice: the strategy, which has been checked.
+            row: stores the choice, in the same transaction.
+        """
+        future: Future[Any] = uncancellable_future()
+        self._put(CoreInput(None, (), None, future, strategy=(choice, row)))
         return future
 
     def ask(self, event: UserEvent) -> Future[AnswerUser]:
@@ -255,10 +269,11 @@ class CoreLoop:
                 run.append(entry)
             if isinstance(entry.event, JobSubmitted):
                 self._row_versions.remember_submitted(entry.event.spec, held=entry.event.held)
-            if entry.read is not None or self._debug:
+            if entry.read is not None or entry.strategy is not None or self._debug:
                 self._handle_run(run, result)
                 run = []
                 self._run_query(entry)
+                self._switch(entry, result)
         self._handle_run(run, result)
 
     def _handle_run(self, run: list[CoreInput], result: CommitBatch) -> None:
@@ -295,6 +310,26 @@ class CoreLoop:
                 entry.result = entry.read(self._core)
             except Exception as error:
                 entry.error = error
+
+    def _switch(self, entry: CoreInput, result: CommitBatch) -> None:
+        """Use another strategy, if the entry has one, and let it plan."""
+        if entry.strategy is None:
+            return
+        choice, row = entry.strategy
+        before = self._planner.name
+        try:
+            self._planner.replace(choice.name, choice.options)
+        except Exception as error:
+            entry.error = error
+            return
+        self._core.strategy = choice.name
+        text = f"strategy {choice.name} replaces {before}, chosen by {choice.user}"
+        log.info("%s", text)
+        data = {"from": before, "to": choice.name, "user": choice.user}
+        result.notes.append(Note(self._clock.now(), "strategy.replaced", text, None, data))
+        result.changes.append(row)
+        self._sort_commands(self._core.handle_all((), self._clock.now()), result)
+        entry.result = text
 
     def _sort_commands(self, commands: Sequence[Command], result: CommitBatch) -> None:
         """Sort the core's commands into rows to store, a plan, timers, and messages to send."""
@@ -365,6 +400,7 @@ class CoreLoop:
         failpoints.after_commit(result)
         self._stored_resize = next_resize
         self._status.strategy = self._core.strategy
+        self._status.strategy_options = self._planner.options or {}
         ended = self._status.publish_jobs(jobs)
         for command in result.commands:
             self._dispatch(command)

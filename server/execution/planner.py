@@ -43,16 +43,30 @@ class Planner:
         options: Mapping[str, object] | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> None:
-        self.name, self.options = name, options
         self._deadline_s = deadline_s
         self._process: StrategyProcess | None = None
-        if is_own(name):
-            self._strategy: Strategy = load_strategy(name, options)
-        else:
-            self._process = StrategyProcess(name, options or {})
+        self._strategy: Strategy | None = None
         self._faults = 0
         #: Consecutive faults before the last plan, which may still turn out to be a fault.
         self._faults_before = 0
+        self.replace(name, options)
+
+    def replace(self, name: str, options: Mapping[str, object] | None = None) -> None:
+        """Use another strategy from the next plan on. The present one stays if this fails.
+
+        Raises:
+            UnknownStrategyError: there is no such strategy, or it cannot be made.
+            OptionError: an option is wrong.
+        """
+        if is_own(name):
+            strategy: Strategy | None = load_strategy(name, options)
+            process = None
+        else:
+            strategy, process = None, StrategyProcess(name, options or {})
+        self.close()
+        self._strategy, self._process = strategy, process
+        self.name, self.options = name, options
+        self._faults = self._faults_before = 0
 
     def run(self, order: RunStrategy) -> PlanReady | PlanFailed:
         """Ask the strategy for a plan; every error becomes `PlanFailed`."""
@@ -91,6 +105,7 @@ class Planner:
             if fault is not None:
                 self._process.restart()
             return plan, fault
+        assert self._strategy is not None
         own: object = self._strategy.plan(view, order.outcomes)
         if not isinstance(own, Plan):
             return own, f"returned {type(own).__name__}, no Plan"
@@ -114,7 +129,5 @@ class Planner:
             return None
         text = f"strategy {self.name} failed {self._faults} times in a row; {FALLBACK} takes over"
         log.error("%s", text)
-        self.close()
-        self._strategy, self.name, self._faults = load_strategy(FALLBACK), FALLBACK, 0
-        self.options = None
+        self.replace(FALLBACK)
         return text

@@ -85,6 +85,7 @@ class StatusCache:
         #: Counts the jobs that have not started, for the limits of users.
         self.submission_limits = SubmissionLimits()
         self.strategy = ""
+        self.strategy_options: Mapping[str, object] = {}
         #: How much the cluster has of each named resource.
         self.resources: Mapping[str, int] = {}
 

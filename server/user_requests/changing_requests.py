@@ -18,6 +18,12 @@ from pliant.server.authorisation.access_control import AccessControl, Requesting
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.execution.pending_requests import StorageDelayedError, UserEvent
+from pliant.server.execution.strategy_choice import (
+    StrategyChoice,
+    check_strategy,
+    stored_row,
+)
+from pliant.server.execution.strategy_process import StrategyRefusedError
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests import listing
@@ -45,7 +51,9 @@ class Commands:
         connections: Connections,
         jobs: JobLookup,
         access: AccessControl,
+        configured: StrategyChoice,
     ) -> None:
+        self._configured = configured
         self._core_loop, self._status, self._connections = core_loop, status, connections
         self._jobs, self._access = jobs, access
 
@@ -133,6 +141,28 @@ class Commands:
         return await self._ask_of(
             "resize", job, peer, events.ResizeRequested(job, size, release, peer.user)
         )
+
+    async def strategy(self, request: Request, peer: RequestingUser) -> Answer:
+        """Use another ``strategy`` with these ``options`` from now on, also after a restart.
+
+        Running jobs keep their processors until the new strategy plans otherwise.
+        """
+        name, options = request.get("strategy"), request.get("options") or {}
+        if not isinstance(name, str) or not name:
+            raise UserRequestError("strategy: expected the name of a strategy", field="strategy")
+        if not isinstance(options, dict) or not all(
+            isinstance(value, str | int | float | bool | None) for value in options.values()
+        ):
+            raise UserRequestError("options: expected values by name", field="options")
+        choice = StrategyChoice(name, options, peer.user)
+        try:
+            await asyncio.to_thread(check_strategy, name, options)
+            row = stored_row(choice, self._configured)
+            message = await asyncio.wrap_future(self._core_loop.switch_strategy(choice, row))
+        except StrategyRefusedError as error:
+            field = "options" if error.key == "strategy_options" else "strategy"
+            raise UserRequestError(f"{field}: {error}", field=field) from None
+        return {"message": message}
 
     async def drain(self, request: Request, peer: RequestingUser) -> Answer:
         """Stop placing work on the node ``node``, for the given ``reason``."""

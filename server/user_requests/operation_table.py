@@ -78,6 +78,8 @@ class Operations:
             "accounting": usage.accounting,
             "ping": queries.ping,
             "stop": self._stop_server,
+            "strategies": queries.strategies,
+            "strategy": commands.strategy,
             "drain": commands.drain,
             "resume": commands.resume,
             "remove": commands.remove,

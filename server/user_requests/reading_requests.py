@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pliant.core.job_explanation import explain
@@ -35,6 +35,7 @@ from pliant.server.user_requests.request_fields import (
     read_number,
     read_numbers,
 )
+from pliant.strategies import known_strategies, strategy_options
 from pliant.strategies.expected_starts import expected_starts
 
 #: Maximum number of phases in one answer.
@@ -163,6 +164,15 @@ class StateQueries:
             "resources": self._status.resource_use(),
             "server": server,
             "now": self._clock.now(),
+        }
+
+    async def strategies(self, request: Request, peer: RequestingUser) -> Answer:
+        """List the strategies and their options, and the strategy in force."""
+        known = await self._reader.in_thread(lambda _: [_described(n) for n in known_strategies()])
+        return {
+            "strategies": [each for each in known if each is not None],
+            "strategy": self._status.strategy,
+            "options": dict(self._status.strategy_options),
         }
 
     async def ping(self, request: Request, peer: RequestingUser) -> Answer:
@@ -340,6 +350,15 @@ class UsageQueries:
             "now": now,
             "all_users": every,
         }
+
+
+def _described(name: str) -> dict[str, object] | None:
+    """Return a strategy with its options; None if it cannot be loaded."""
+    try:
+        options = strategy_options(name)
+    except Exception:  # a package of others that is broken
+        return None
+    return {"name": name, "options": [asdict(option) for option in options]}
 
 
 def _row(phase: AllocationPhase) -> dict[str, object]:

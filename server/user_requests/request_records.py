@@ -28,8 +28,7 @@ KEPT_DONE = 10_000
 _CHANGING = frozenset(
     {
         *("cancel", "hold", "release", "priority", "suspend", "resume_job", "requeue", "resize"),
-        *("signal",),
-        *("drain", "resume", "remove", "stop"),
+        *("signal", "drain", "resume", "remove", "stop", "strategy"),
     }
 )
 #: Older records are deleted after this many new ones.
@@ -41,7 +40,7 @@ _MAX_USERS = 1000
 #: Fields of a request that are recorded.
 _NAMED = (
     *("id", "ids", "node", "size", "release", "priority", "reason", "users", "states", "names"),
-    *("signal",),
+    *("signal", "strategy", "options"),
 )
 #: Characters of a field that are recorded.
 _LONGEST = 200

@@ -34,6 +34,8 @@ class FakeServer:
             raise self.error
         if op == "cancel":
             return {"results": [{"id": fields["ids"][0], "ok": True}]}
+        if op == "strategies":
+            return {"strategy": "fcfs", "options": {}, "strategies": [{"name": "fcfs"}]}
         return {"message": "done", "events": [], "text": ["because"], "facts": {}}
 
     def close(self) -> None:
@@ -213,3 +215,16 @@ def test_a_browser_that_is_far_behind_loads_the_state_again() -> None:
         browser.put(b"x" * (MAX_WAITING_BYTES // 2 - 1))
     assert browser._waiting[0].startswith(b"event: reset")
     assert sum(map(len, browser._waiting)) <= MAX_WAITING_BYTES
+
+
+def test_only_a_session_that_may_act_changes_the_strategy(site: Site) -> None:
+    headers = site.login("viewer")
+    assert site.client.get("/api/strategies", headers=headers).json()["strategy"] == "fcfs"
+    body = {"strategy": "sjf", "options": {"order": "x"}, "op": "stop"}
+    assert site.client.post("/api/strategy", json=body, headers=headers).status_code == 403
+    headers = site.login()
+    answer = site.client.post("/api/strategy", json=body, headers=headers)
+    assert answer.json() == {"message": "done"}
+    assert site.server.asked[-1] == ("strategy", {"strategy": "sjf", "options": {"order": "x"}})
+    site.server.error = RequestError("only an operator may do this", kind="refused")
+    assert site.client.post("/api/strategy", json=body, headers=headers).status_code == 403

@@ -18,6 +18,7 @@ from browserkit.served import Served
 from clusterkit.cluster import Cluster
 from clusterkit.counter import Counter
 from clusterkit.shared import running_cluster
+from pliant.client.connection import Connection
 from testkit import wait_until
 
 pytest.importorskip("starlette")
@@ -120,6 +121,7 @@ def test_every_page_fits_every_screen(cluster: Cluster, page: Page) -> None:
     waiting = cluster.client.submit(*sleep, sizes=8, name="waits", stdout="/dev/null")
     pictures = os.environ.get("PLIANT_SCREENSHOTS")
     paths = {"overview": "#/", "jobs": "#/jobs", "job": f"#/jobs/{job}", "nodes": "#/nodes"}
+    paths["strategy"] = "#/strategy"
     page.until(f"pliant.model.jobs.get({job})?.state === 'RUNNING'")
     for width, tall in ((1440, 900), (1024, 800), (390, 844)):
         for dark in (False, True):
@@ -184,6 +186,31 @@ def test_an_operator_cancels_a_job_and_a_viewer_cannot(
     page.evaluate(f"{button}.click()")
     page.evaluate("document.querySelector('dialog button[type=submit]').click()")
     cluster.wait_for(job, lambda found: found.state == "CANCELLED", "the job to be cancelled")
+
+
+def test_an_operator_uses_another_strategy(cluster: Cluster, page: Page) -> None:
+    page.evaluate("location.hash = '#/strategy'")
+    page.until("document.querySelectorAll('#strategy-name option').length > 10")
+    page.evaluate(
+        "(e => { e.value = 'easy-avg'; e.dispatchEvent(new Event('change')) })"
+        "(document.querySelector('#strategy-name'))"
+    )
+    for value, words in (("banana", "banana"), ("pool", "")):
+        page.evaluate(f"document.querySelector('#option-agreement').value = '{value}'")
+        page.evaluate("document.querySelector('.form .actions button').click()")
+        page.until("document.querySelector('dialog').textContent.includes('easy-avg will plan')")
+        page.evaluate("document.querySelector('dialog button[type=submit]').click()")
+        if words:
+            page.until(f"document.querySelector('dialog .fault').textContent.includes('{words}')")
+            page.evaluate("document.querySelector('dialog').close()")
+    page.until("document.querySelector('.force').textContent === 'easy-avg'")
+    page.until("pliant.model.header.strategy === 'easy-avg'")
+    with Connection(str(cluster.run)) as link:
+        found = link.request("strategies")
+        done = [e["data"] for e in link.request("audit")["events"] if e["operation"] == "strategy"]
+        link.request("strategy", strategy="fcfs")  # that of the other tests
+    assert (found["strategy"], found["options"]) == ("easy-avg", {"agreement": "pool"})
+    assert done[-1]["strategy"] == "easy-avg"
 
 
 def test_without_a_key_the_page_shows_nothing(cluster: Cluster, served: Served) -> None:

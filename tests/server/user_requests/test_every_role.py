@@ -59,6 +59,8 @@ REQUESTS: Mapping[str, dict[str, Any]] = {
     "resume_job": {"id": JOB},
     "requeue": {"id": JOB},
     "resize": {"id": JOB, "size": 2},
+    "strategies": {},
+    "strategy": {"strategy": "equipartition"},
     "drain": {"node": "n1", "reason": "test"},
     "resume": {"node": "n1"},
     "remove": {"node": "n1"},

@@ -35,6 +35,7 @@ from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.execution.job_program_cache import ProgramCache
 from pliant.server.execution.planner import Planner
 from pliant.server.execution.start_orders import LaunchSettings
+from pliant.server.execution.strategy_choice import StrategyChoice
 from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.mpi_worlds import WorldRegistry
 from pliant.server.registry.status_cache import StatusCache
@@ -270,7 +271,10 @@ class Shell:
             jobs,
             identity,
         )
-        changing = Commands(core_loop or self.execute, status, self.connections, jobs, access)
+        configured = StrategyChoice("fcfs", {})
+        changing = Commands(
+            core_loop or self.execute, status, self.connections, jobs, access, configured
+        )
         return Operations(
             self._submissions,
             Submitters(rules or SubmissionRules(), access, status),

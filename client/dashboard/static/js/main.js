@@ -9,6 +9,7 @@ import {Live} from './live.js';
 import {FINAL, Model, matches} from './model.js';
 import {Nodes} from './nodes.js';
 import {Overview} from './overview.js';
+import {Strategy} from './strategy.js';
 
 const parameters = new URLSearchParams(location.search);
 
@@ -81,6 +82,7 @@ class App {
     if (parts[0] === 'jobs' && /^\d+$/.test(parts[1] || '')) this.page = new Job(this, Number(parts[1]));
     else if (parts[0] === 'jobs') this.page = new Jobs(this, new URLSearchParams(query));
     else if (parts[0] === 'nodes') this.page = new Nodes(this, parts[1]);
+    else if (parts[0] === 'strategy') this.page = new Strategy(this);
     else this.page = new Overview(this);
     for (const link of document.querySelectorAll('.tabs a')) {
       if (link.dataset.page === (parts[0] || 'overview')) link.setAttribute('aria-current', 'page');
@@ -151,19 +153,20 @@ class App {
     return h('button.button' + (action.danger ? '.danger' : ''), {type: 'button', disabled: !may, title: may ? null : 'This session may only look.', onclick: () => this._ask(words, action)}, words);
   }
 
-  _ask(words, {path, question, field, danger}) {
+  _ask(words, {path, question, field, danger, body, done}) {
     const dialog = $('#dialog'), fault = h('p.fault', {role: 'alert'});
     const input = field ? h('input', {id: 'dialog-field', value: field[2], maxlength: 200}) : null;
     const act = async event => {
       event.preventDefault();
       try {
-        const fields = field ? {[field[0]]: (field[3] || String)(input.value)} : {};
+        const fields = body ? body() : field ? {[field[0]]: (field[3] || String)(input.value)} : {};
         const message = await this.live.act(path, fields);
         dialog.close();
         say(message || 'Done');
+        done?.(message);
       } catch (error) { setText(fault, error.message); }
     };
-    put(dialog, h('form', {onsubmit: act}, h('h2', {id: 'dialog-title'}, words.replace('…', '')), h('p', null, question),
+    put(dialog, h('form', {onsubmit: act}, h('h2', {id: 'dialog-title'}, words.replace('…', '')), h('p', null, typeof question === 'function' ? question() : question),
       field ? h('div.field', null, h('label', {for: 'dialog-field'}, field[1]), input) : null, fault,
       h('div.answers', null, h('button.button', {type: 'button', onclick: () => dialog.close()}, 'Back'), h('button.button' + (danger ? '.danger' : '.first'), {type: 'submit'}, words.replace('…', '')))));
     dialog.showModal();

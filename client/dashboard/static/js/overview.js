@@ -21,7 +21,7 @@ export class Overview {
         h('div.pile', null,
           card('Processors over time', null, this.hint = h('p.hint'), this.chart = this._chartBox(), h('div.chart', {'aria-hidden': 'true'}, this.load = h('canvas')),
             this.users = h('div.legend'),
-            h('div.legend', {'aria-label': 'Marks'}, legend('counter', 'counter', 'counter-offer'), legend('no', 'no', 'refused, expired or rolled back'), h('span', null, 'dashed: usable processors · hatched: drained, lost or not there'))),
+            h('div.legend', {'aria-label': 'Marks'}, legend('counter', 'counter', 'counter-offer'), legend('no', 'no', 'refused, expired or rolled back'), h('span', null, 'dashed: usable processors · hatched: drained, lost or not there · ticks below: too many marks'))),
           card('Talks and events', this.eventsHead = h('span.fill'), this.events = h('ol.feed'))),
         h('div.pile.side', null,
           card('Nodes', [this.nodesSub = h('span.muted'), h('span.fill'), h('a.link', {href: '#/nodes'}, 'All nodes')], this.nodes = h('div.body')),

@@ -1,0 +1,94 @@
+"""The choice of another strategy while the server runs, which a restart keeps."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pliant.server.database.statements import Write, put_meta
+from pliant.server.execution.strategy_process import (
+    StrategyProcess,
+    StrategyProcessError,
+    StrategyRefusedError,
+)
+from pliant.strategies import OptionError, UnknownStrategyError, is_own, load_strategy
+
+log = logging.getLogger(__name__)
+
+_META = "strategy"
+
+
+class StrategyChoice(NamedTuple):
+    """A strategy by name, with its options and the user who chose it."""
+
+    name: str
+    options: Mapping[str, object]
+    user: str = ""
+
+
+def check_strategy(name: str, options: Mapping[str, object]) -> None:
+    """Load a strategy once to find mistakes in its name and options.
+
+    A strategy that is not part of Pliant is loaded in a process of its own.
+
+    Raises:
+        StrategyRefusedError: there is no such strategy or option, or it cannot be loaded.
+    """
+    try:
+        if is_own(name):
+            load_strategy(name, options)
+            return
+        process = StrategyProcess(name, options)
+        try:
+            process.check()
+        finally:
+            process.close()
+    except UnknownStrategyError as error:
+        raise StrategyRefusedError("strategy", str(error)) from None
+    except OptionError as error:
+        raise StrategyRefusedError("strategy_options", str(error)) from None
+    except StrategyProcessError as error:
+        raise StrategyRefusedError("strategy", f"{name}: {error}") from None
+
+
+def stored_row(choice: StrategyChoice, configured: StrategyChoice) -> Write:
+    """Return the row that keeps a choice over restarts.
+
+    It names the configured strategy, too: when the configuration changes, it counts again.
+    """
+    value = {
+        "name": choice.name,
+        "options": dict(choice.options),
+        "user": choice.user,
+        "configured": [configured.name, dict(configured.options)],
+    }
+    return put_meta(_META, json.dumps(value))
+
+
+def strategy_in_force(meta: Mapping[str, str], configured: StrategyChoice) -> StrategyChoice:
+    """Return the strategy with which a server starts.
+
+    It is the one that a user chose, unless the configuration names another strategy or other
+    options than at the time of the choice, or the chosen strategy can no longer be loaded.
+    """
+    if _META not in meta:
+        return configured
+    try:
+        value = json.loads(meta[_META])
+        chosen = StrategyChoice(value["name"], dict(value["options"]), value["user"])
+        if value["configured"] != [configured.name, json.loads(json.dumps(configured.options))]:
+            return configured
+        check_strategy(chosen.name, chosen.options)
+    except (ValueError, KeyError, TypeError, StrategyRefusedError) as error:
+        log.warning("strategy %s of the configuration is used: %s", configured.name, error)
+        return configured
+    if chosen.name != configured.name or chosen.options != configured.options:
+        log.warning(
+            "strategy %s, which %s chose, replaces %s of the configuration",
+            chosen.name,
+            chosen.user,
+            configured.name,
+        )
+    return chosen
