@@ -7,9 +7,12 @@ import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 # isort: split
 
 import argparse
+import os
 import socket
+import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -106,16 +109,27 @@ def opened(address: str) -> Iterator[None]:
 
     The browser gets the name of a private file that leads to the address, because other accounts of
     the host can read the arguments of processes, and the address contains a key.
-    """
-    import webbrowser
 
+    A process of its own opens the browser, because some browsers are waited for, and the page must
+    be served meanwhile. The browser does not get the folders of the cluster in its environment: it
+    outlives the cluster, and is not one of its processes.
+    """
     with tempfile.TemporaryDirectory(prefix="pliant-dashboard-") as folder:
         page = Path(folder, "open.html")
         page.write_text(
             '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
             f'<meta http-equiv="refresh" content="0;url={address}">\n'
         )
-        webbrowser.open(page.as_uri())
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PLIANT_")}
+        opener = subprocess.Popen(
+            [sys.executable, "-m", "webbrowser", page.as_uri()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+        threading.Thread(target=opener.wait, daemon=True).start()  # leaves no zombie
         yield
 
 

@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import webbrowser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from urllib.request import urlopen
 
+import psutil
 import pytest
 
 from browserkit.served import Served
 from pliant.client.dashboard.dashboard_command import opened
 from testkit import wait_until
 
+#: Stands for a browser that is waited for. It writes its arguments and environment to a file.
+BROWSER = """#!/bin/sh
+echo "$*" > "{file}.new"
+env >> "{file}.new"
+mv "{file}.new" "{file}"
+exec sleep 30
+"""
 
-def test_the_key_is_not_in_the_arguments_of_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", given.append)
-    with opened("http://127.0.0.1:1/#login=secret"):
-        assert "secret" not in given[0]
-        page = Path(unquote(urlsplit(given[0]).path))
+
+def test_a_browser_gets_neither_the_key_nor_the_folders_of_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, seen = tmp_path / "browser", tmp_path / "seen"
+    browser.write_text(BROWSER.format(file=seen))
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", str(browser))
+    monkeypatch.setenv("PLIANT_RUN_DIR", "/run/of-the-cluster")
+    with opened("http://127.0.0.1:1/#login=secret"):  # does not wait for the browser
+        wait_until(seen.exists, what="the start of the browser")
+        text = seen.read_text()
+        page = Path(unquote(urlsplit(text.splitlines()[0]).path))
         assert "http://127.0.0.1:1/#login=secret" in page.read_text()
         assert os.stat(page.parent).st_mode & 0o077 == 0
     assert not page.exists()
+    assert "secret" not in text
+    assert "of-the-cluster" not in text
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("BROWSER") == str(browser):
+                process.kill()
 
 
 @pytest.mark.cluster
