@@ -39,19 +39,21 @@ ctypes.CDLL(None).prctl({PR_SET_DUMPABLE}, 1, 0, 0, 0)
 """
 
 #: Runs commands as the other account. Python itself may be where that account cannot go, so all
-#: modules of the client are loaded before.
+#: modules of the client and of charts are loaded before.
 COMMANDS = f"""
 import contextlib, ctypes, encodings.ascii, importlib, io, json, os, pkgutil, sys
-import pliant.client
-for module in pkgutil.walk_packages(pliant.client.__path__, "pliant.client."):
-    importlib.import_module(module.name)
+import pliant.charts, pliant.client
+for package in (pliant.charts, pliant.client):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
 {BECOME_NOBODY}
 results = []
 for name, *words in json.loads(sys.argv[1]):
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
         try:
-            code = importlib.import_module("pliant.client.commands." + name).main(words)
+            place = "gantt.gantt_command" if name == "gantt" else "commands." + name
+            code = importlib.import_module("pliant.client." + place).main(words)
         except SystemExit as end:
             code = end.code
     results.append([code, text.getvalue()])

@@ -106,7 +106,7 @@ def pliant(command: str, *words: str) -> tuple[int, str]:
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
         try:
-            code = importlib.import_module(f"pliant.client.commands.{command}").main(words)
+            code = importlib.import_module(f"pliant.client.{command}").main(words)
         except SystemExit as end:
             code = int(end.code or 0)
     return code, text.getvalue()
@@ -121,7 +121,7 @@ def watch_once() -> str:
         raise KeyboardInterrupt
 
     output.print_text = leave
-    pliant("jobstat", "--watch")
+    pliant("commands.jobstat", "--watch")
     return pictures[0]
 
 
@@ -136,12 +136,12 @@ def as_bob(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("jobstat", []),
-        ("jobstat", ["--all", "JOB"]),
-        ("jobstat", ["--json", "JOB"]),
-        ("gantt", []),
-        ("jobctl", ["refused", "--json"]),
-        ("nodestat", ["--json"]),
+        ("commands.jobstat", []),
+        ("commands.jobstat", ["--all", "JOB"]),
+        ("commands.jobstat", ["--json", "JOB"]),
+        ("gantt.gantt_command", []),
+        ("commands.jobctl", ["refused", "--json"]),
+        ("commands.nodestat", ["--json"]),
     ],
     ids=str,
 )
