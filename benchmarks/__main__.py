@@ -1,4 +1,4 @@
-"""Run every benchmark of this folder, or those named: ``python benchmarks [NAME...]``.
+"""Run every benchmark below this folder, or those named: ``python benchmarks [NAME...]``.
 
 A benchmark is a script ``bench_NAME.py`` that prints its figures next to their budgets. Its exit
 code is 1 if it is over budget.
@@ -15,7 +15,7 @@ def main(names: list[str]) -> int:
     """Run the benchmarks one after the other and return 1 if one of them failed."""
     scripts = {
         path.stem.removeprefix("bench_"): path
-        for path in sorted(Path(__file__).parent.glob("bench_*.py"))
+        for path in sorted(Path(__file__).parent.rglob("bench_*.py"))
     }
     unknown = [name for name in names if name not in scripts]
     if unknown:

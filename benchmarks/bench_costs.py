@@ -32,8 +32,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench_kit import busy, folders
-from many_nodes import controllers, server, used
+from benchkit import busy, folders
+from benchkit.many_nodes import controllers, server, used
 
 from pliant.client.connection import Connection
 

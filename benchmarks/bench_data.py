@@ -24,8 +24,8 @@ import sys
 import time
 from pathlib import Path
 
-from bench_kit import APPS, cluster, figures, verdict
 from bench_resize import resized
+from benchkit import APPS, cluster, figures, verdict
 
 CYCLES = 5
 VOLUMES = (64, 1024)
@@ -142,7 +142,7 @@ def main(names: list[str]) -> int:
             if os.geteuid() != 0:
                 print("ucx: skipped, a network namespace of its own needs root")
                 continue
-            helper = str(Path(__file__).parent / "loopback_up.py")
+            helper = str(Path(__file__).parent / "benchkit" / "loopback_up.py")
             script = '"$0" "$1" && shift && exec "$@"'
             command = ["unshare", "-n", "sh", "-c", script, sys.executable, helper, *command]
         inside = {**os.environ, "PLIANT_BENCH_INSIDE": "1"}

@@ -21,7 +21,7 @@ import statistics
 import sys
 import time
 
-from bench_kit import cluster
+from benchkit import cluster
 
 from pliant.client.api import Client, Event
 

@@ -37,8 +37,8 @@ from functools import partial
 from pathlib import Path
 
 import grpc
-from bench_kit import APPS, cluster, figures, verdict
 from bench_start import first_instruction
+from benchkit import APPS, cluster, figures, verdict
 
 from pliant.client.api import Client, Event
 

@@ -32,8 +32,8 @@ import time
 from contextlib import ExitStack
 
 import psutil
-from bench_kit import busy, figures, folders, verdict
-from many_nodes import Controllers, controllers, create_cluster, server, used
+from benchkit import busy, figures, folders, verdict
+from benchkit.many_nodes import Controllers, controllers, create_cluster, server, used
 
 from pliant.client.api import Client
 

@@ -24,7 +24,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from bench_kit import APPS, cluster
+from benchkit import APPS, cluster
 
 from pliant.client.api import Client
 from pliant.client.client_errors import RequestError

@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 
-from bench_kit import APPS, cluster, figures, in_namespace, verdict
+from benchkit import APPS, cluster, figures, in_namespace, verdict
 
 from pliant.client.api import Client, Event
 

@@ -31,7 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
-from bench_kit import answering, busy, cluster, figures, verdict
+from benchkit import answering, busy, cluster, figures, verdict
 
 from pliant.client.api import Client
 

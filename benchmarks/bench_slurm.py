@@ -30,7 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from bench_kit import answering, busy, cluster, figures, verdict
+from benchkit import answering, busy, cluster, figures, verdict
 
 from pliant.client.api import Client
 from pliant.client.client_errors import ClientError

@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from bench_kit import APPS, cluster, figures, verdict
+from benchkit import APPS, cluster, figures, verdict
 
 from pliant.client.api import Client
 from pliant.client.client_errors import RequestError

@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bench_kit import cluster, figures, verdict
+from benchkit import cluster, figures, verdict
 
 from pliant.client.api import Client
 

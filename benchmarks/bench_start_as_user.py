@@ -20,7 +20,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench_kit import busy, cluster, figures, verdict
+from benchkit import busy, cluster, figures, verdict
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 

@@ -17,7 +17,7 @@ import os
 import sys
 import time
 
-from bench_kit import APPS, busy, cluster, in_namespace
+from benchkit import APPS, busy, cluster, in_namespace
 
 from pliant.client.client_errors import RequestError
 

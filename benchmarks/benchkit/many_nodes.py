@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-from bench_kit import APPS, answering
 
+from benchkit import APPS, answering
 from pliant.client.api import Client
 from pliant.protos.identity import admitted_nodes, authority, cluster_files, keys
 from pliant.protos.identity.admitted_nodes import AdmittedNodes

@@ -10,7 +10,7 @@ all jobs, as a strategy of a third party may give it.
 Budgets: the default strategy, which looks at the whole queue in each pass, takes at most 10 ms for
 each job, and stores at most twice the bytes of ``fcfs``.
 
-``python benchmarks/bench_long_queue.py [WAITING [TURNS]]``
+``python benchmarks/scheduling/bench_long_queue.py [WAITING [TURNS]]``
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-
-from bench_kit import verdict
+from pathlib import Path
 
 from pliant.core import Core, Timeouts, commands, events
 from pliant.core.model.jobs import Exit, JobSpec, JobType
@@ -33,6 +32,10 @@ from pliant.core.values.processors import count
 from pliant.core.values.sizes import Sizes
 from pliant.strategies import load_strategy
 from pliant.strategies.policies.start_estimate import processors_needed_text
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchkit import verdict
 
 WAITING, TURNS = 4_800, 100
 PROCESSORS = 128

@@ -5,7 +5,7 @@ the log is reported separately. Each run has its own process, and the median of 
 The logs are those of the Parallel Workloads Archive, in the folder that ``PLIANT_WORKLOADS`` names.
 Without this variable, only the passes are measured.
 
-``python benchmarks/bench_simulate.py pass --plot FILE.svg`` draws the passes.
+``python benchmarks/scheduling/bench_simulate.py pass --plot FILE.svg`` draws the passes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from bench_kit import verdict
-
 from pliant.core.model.views_and_plans import NodeView, RunningJob, View, WaitingJob
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import ProcessorMap, from_indices
@@ -32,6 +30,10 @@ from pliant.simulator import Settings, simulate
 from pliant.simulator.inputs.models import make_malleable
 from pliant.simulator.inputs.swf import read_swf
 from pliant.strategies import load_strategy
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchkit import verdict
 
 LOG, PROCESSORS = "SDSC-SP2-1998-4.2-cln.swf.gz", 128
 REPEATS = 5

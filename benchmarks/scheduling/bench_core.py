@@ -5,7 +5,8 @@ in which strategy and simulator also take time; the core's part of a scheduling 
 waiting jobs, 200 running ones and 100k processors is small compared with the 50 ms of the whole
 pass.
 
-``python benchmarks/bench_core.py [JOBS]``; with ``--profile``, the rigid jobs run under cProfile.
+``python benchmarks/scheduling/bench_core.py [JOBS]``; with ``--profile``, the rigid jobs run under
+cProfile.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-
-from bench_kit import verdict
+from pathlib import Path
 
 from pliant.core import Core, Timeouts, commands, events
 from pliant.core.model.jobs import Exit, JobSpec, JobType
@@ -30,6 +30,10 @@ from pliant.core.model.views_and_plans import Offer, Plan, Start, View
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.processors import count, from_indices, indices
 from pliant.core.values.sizes import Sizes
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchkit import verdict
 
 REPEATS = 5
 JOBS, PROCESSORS = 2_000, 128

@@ -18,7 +18,7 @@ from pliant.client.api import Client
 from pliant.client.client_errors import NoServerError
 
 #: Programs that the benchmarks submit.
-APPS = Path(__file__).parent / "apps"
+APPS = Path(__file__).parents[1] / "apps"
 
 
 @contextmanager
