@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from pliant.core.commands import Note
+from pliant.server.database.database_errors import sqlite_message
 from pliant.server.database.statements import DONE, REFUSED, add_note, drop_requests
 from pliant.server.database.writer import Writer
 from pliant.server.support.clock import HybridClock
@@ -117,4 +118,4 @@ def _asked(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _stored(done: Future[Any]) -> None:
     if (error := done.exception()) is not None:
-        log.warning("a refusal could not be recorded: %s", error)
+        log.warning("the record of a request is lost: %s", sqlite_message(error))
