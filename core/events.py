@@ -7,6 +7,7 @@ The core repeats it in its answer.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pliant.core.arrays.task_numbers import TaskNumbers
 from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.jobs import Exit, JobSpec
 from pliant.core.model.lifecycle import JobState
@@ -42,6 +43,16 @@ class JobCancelled:
     """A user cancels a job."""
 
     job: JobId
+    actor: str = ""
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TasksCancelled:
+    """A user cancels some tasks of an array, whether they are jobs already or not."""
+
+    job: JobId
+    tasks: TaskNumbers
     actor: str = ""
     request: int = 0
 
@@ -435,6 +446,7 @@ class TimerFired:
 Event = (
     JobSubmitted
     | JobCancelled
+    | TasksCancelled
     | JobHeld
     | JobReleased
     | PriorityChanged

@@ -32,6 +32,7 @@ from pliant.core.state.accounting import Accounting
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.invariants import check
 from pliant.core.transitions import (
+    array_tasks,
     begin_times,
     dependencies,
     fencing,
@@ -52,6 +53,7 @@ Handler = Callable[[CoreState, Any], None]
 EVENT_HANDLERS: dict[type, Handler] = {
     events.JobSubmitted: submission.on_job_submitted,
     events.JobCancelled: submission.on_job_cancelled,
+    events.TasksCancelled: submission.on_tasks_cancelled,
     events.JobHeld: submission.on_job_held,
     events.JobReleased: submission.on_job_released,
     events.PriorityChanged: submission.on_priority_changed,
@@ -199,6 +201,8 @@ class Core:
         """Review dependencies, fenced jobs, negotiations and requests, after a batch of events."""
         state = self._state
         if state.dependencies_to_review:
+            dependencies.review(state)
+        while state.arrays and array_tasks.review(state):
             dependencies.review(state)
         if state.isolated:
             fencing.release_fenced(state)

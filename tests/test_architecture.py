@@ -35,6 +35,7 @@ ORDER = {
     "core": """
         support
         values
+        arrays
         model
         events commands
         state

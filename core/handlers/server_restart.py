@@ -14,6 +14,7 @@ from pliant.core.model.resize import BEFORE_GO, Begun, Go, Releasing, Withdrawin
 from pliant.core.model.timers import TimerKind
 from pliant.core.state.core_state import CoreState
 from pliant.core.transitions import (
+    array_tasks,
     begin_times,
     dependencies,
     job_end,
@@ -35,6 +36,7 @@ def restore(
     for job in sorted(jobs, key=lambda job: (job.spec.submit, job.id)):
         job.disconnect()
         state.add(job)
+    array_tasks.restore(state)
     state.memory = memory
     state.next_resize = next_resize
     state.plan_due = True

@@ -8,17 +8,19 @@ from pliant.core.events import (
     JobSignalled,
     JobSubmitted,
     PriorityChanged,
+    TasksCancelled,
 )
 from pliant.core.model.jobs import HistoryEntry, Job
-from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
+from pliant.core.model.lifecycle import JobState
 from pliant.core.state.core_state import CoreState
+from pliant.core.support.plural import plural
 from pliant.core.support.signals import signal_name
 from pliant.core.transitions import (
+    array_tasks,
     begin_times,
     dependencies,
     job_end,
     resize_open_close,
-    restart_after_loss,
 )
 from pliant.core.values.ids import JobId
 
@@ -51,60 +53,95 @@ def on_job_submitted(state: CoreState, event: JobSubmitted) -> None:
 
 
 def on_job_cancelled(state: CoreState, event: JobCancelled) -> None:
-    """Cancel a job in any state."""
+    """Cancel a job in any state; of an array, all tasks that have not ended."""
     job = _find(state, event.job, event.request)
     if job is None:
         return
     if job.final:
-        state.emit(AnswerUser(event.request, f"job {job.id} has already ended ({job.state})"))
+        state.emit(
+            AnswerUser(event.request, f"job {job.spec.title} has already ended ({job.state})")
+        )
         return
-    by = f"cancelled by {event.actor}" if event.actor else "cancelled"
-    completion = job.completion
-    if completion is not None and (
-        completion.requeue
-        or (completion.final is JobState.FAILED and restart_after_loss.may_run_again(job))
-    ):
-        completion.requeue, completion.final = False, None
-    if job.state in ACTIVE_STATES:
-        job_end.end(state, job, JobState.CANCELLED, by)
+    by = _cancelled_by(event.actor)
+    if job.progress is not None:
+        array_tasks.cancel_all(state, job, by)
     else:
-        job_end.close_waiting(state, job, JobState.CANCELLED, by)
-    state.emit(AnswerUser(event.request, message=f"job {job.id} {by}"))
+        job_end.cancel(state, job, by)
+    state.emit(AnswerUser(event.request, message=f"job {job.spec.title} {by}"))
+
+
+def on_tasks_cancelled(state: CoreState, event: TasksCancelled) -> None:
+    """Cancel some tasks of an array; refuse if all of them have ended."""
+    array = state.jobs.get(event.job)
+    if array is None or array.progress is None:
+        state.emit(AnswerUser(event.request, f"there is no open array {event.job}"))
+        return
+    by = _cancelled_by(event.actor)
+    done = array_tasks.drop_pending(state, array, event.tasks, by)
+    done += array_tasks.cancel_open(state, array, event.tasks, by)
+    if done:
+        text = f"{plural(done, 'task')} of array {array.id} {by}"
+        state.emit(AnswerUser(event.request, message=text))
+    else:
+        what = (
+            f"task {event.tasks}" if len(event.tasks) == 1 else f"each of the tasks {event.tasks}"
+        )
+        state.emit(AnswerUser(event.request, f"{what} of array {array.id} has already ended"))
+
+
+def _cancelled_by(actor: str) -> str:
+    return f"cancelled by {actor}" if actor else "cancelled"
 
 
 def on_job_held(state: CoreState, event: JobHeld) -> None:
-    """Take a waiting job out of the queue until it is released."""
+    """Take a waiting job out of the queue until it is released; of an array, all waiting tasks."""
     job = _find(state, event.job, event.request)
     if job is None:
         return
-    if job.state is not JobState.PENDING:
-        state.emit(
-            AnswerUser(event.request, f"job {job.id} is {job.state}: only PENDING jobs can be held")
-        )
+    jobs = _with_tasks(state, job, JobState.PENDING)
+    if not jobs:
+        state.emit(AnswerUser(event.request, _wrong_state(job, JobState.PENDING, "held")))
         return
-    resize_open_close.drop_reservation(state, job)
-    state.step(job, JobState.HELD, f"held by {event.actor or 'its user'}")
-    state.note("job.held", job.reason, job)
-    state.emit(AnswerUser(event.request, message=f"job {job.id} held"))
+    for each in jobs:
+        resize_open_close.drop_reservation(state, each)
+        state.step(each, JobState.HELD, f"held by {event.actor or 'its user'}")
+        state.note("job.held", each.reason, each)
+    state.emit(AnswerUser(event.request, message=f"job {job.spec.title} held"))
 
 
 def on_job_released(state: CoreState, event: JobReleased) -> None:
-    """Release a held job into the queue."""
+    """Release a held job into the queue; of an array, all held tasks."""
     job = _find(state, event.job, event.request)
     if job is None:
         return
-    if job.state is not JobState.HELD:
-        state.emit(
-            AnswerUser(
-                event.request, f"job {job.id} is {job.state}: only HELD jobs can be released"
-            )
-        )
+    jobs = _with_tasks(state, job, JobState.HELD)
+    if not jobs:
+        state.emit(AnswerUser(event.request, _wrong_state(job, JobState.HELD, "released")))
         return
-    state.step(job, JobState.PENDING, "waits in the queue")
-    state.note("job.released", f"released by {event.actor or 'its user'}", job)
-    begin_times.explain(state, job)
-    dependencies.review_job(state, job)
-    state.emit(AnswerUser(event.request, message=f"job {job.id} released"))
+    for each in jobs:
+        state.step(each, JobState.PENDING, "waits in the queue")
+        state.note("job.released", f"released by {event.actor or 'its user'}", each)
+        begin_times.explain(state, each)
+        dependencies.review_job(state, each)
+    state.emit(AnswerUser(event.request, message=f"job {job.spec.title} released"))
+
+
+def _with_tasks(state: CoreState, job: Job, present: JobState) -> list[Job]:
+    """Return those in state ``present``: of the job or, for an array, of it and its tasks.
+
+    An array of which no task is pending any more is left out, because nothing of it waits.
+    """
+    if job.progress is None:
+        return [job] if job.state is present else []
+    found = [state.jobs[number] for number in job.progress.open]
+    found = [job, *found] if job.progress.pending else found
+    return [each for each in found if each.state is present]
+
+
+def _wrong_state(job: Job, needed: JobState, what: str) -> str:
+    if job.progress is not None:
+        return f"array {job.id}: none of its tasks is {needed}, so none can be {what}"
+    return f"job {job.spec.title} is {job.state}: only {needed} jobs can be {what}"
 
 
 def on_priority_changed(state: CoreState, event: PriorityChanged) -> None:
@@ -114,21 +151,31 @@ def on_priority_changed(state: CoreState, event: PriorityChanged) -> None:
         return
     refusal = ""
     if job.final:
-        refusal = f"job {job.id} has already ended ({job.state})"
+        refusal = f"job {job.spec.title} has already ended ({job.state})"
     elif event.priority > job.priority and not event.may_raise:
         refusal = (
-            f"priority {event.priority}: job {job.id} has {job.priority}, "
+            f"priority {event.priority}: job {job.spec.title} has {job.priority}, "
             "and only an operator may raise it"
         )
     if refusal:
         state.emit(AnswerUser(event.request, refusal))
         return
-    before, job.priority = job.priority, event.priority
-    state.touch(job)
+    for each in (job, *_waiting_tasks(state, job)):
+        before, each.priority = each.priority, event.priority
+        state.touch(each)
+        text = f"priority {each.priority} instead of {before}, by {event.actor or 'its user'}"
+        state.note("job.priority", text, each, priority=each.priority, **{"from": before})
     state.plan_due = True
-    text = f"priority {job.priority} instead of {before}, by {event.actor or 'its user'}"
-    state.note("job.priority", text, job, priority=job.priority, **{"from": before})
-    state.emit(AnswerUser(event.request, message=f"job {job.id}: priority {job.priority}"))
+    message = f"job {job.spec.title}: priority {job.priority}"
+    state.emit(AnswerUser(event.request, message=message))
+
+
+def _waiting_tasks(state: CoreState, array: Job) -> list[Job]:
+    """Return the jobs of an array's tasks that wait; nothing for a job that is no array."""
+    if array.progress is None:
+        return []
+    jobs = [state.jobs[number] for number in array.progress.open]
+    return [job for job in jobs if job.state in (JobState.PENDING, JobState.HELD)]
 
 
 def on_job_signalled(state: CoreState, event: JobSignalled) -> None:
@@ -149,7 +196,7 @@ def on_job_signalled(state: CoreState, event: JobSignalled) -> None:
 
 
 def _find(state: CoreState, job_id: JobId, request: int) -> Job | None:
-    job = state.jobs.get(job_id)
+    job = array_tasks.find(state, job_id)
     if job is None:
         state.emit(AnswerUser(request, f"there is no job {job_id}"))
     return job

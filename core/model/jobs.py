@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from pliant.core.arrays.progress import ArrayProgress
+from pliant.core.arrays.task_numbers import ArrayTasks
 from pliant.core.model.checkpoint import Checkpoint, SaveStage, Saving
 from pliant.core.model.lifecycle import (
     FINAL_STATES,
@@ -19,7 +21,7 @@ from pliant.core.model.wait_reasons import WaitReason
 from pliant.core.model.warning_signal import WarningSignal
 from pliant.core.support.fast_dataclass import fast_init
 from pliant.core.values.dependencies import Dependency
-from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.ids import NO_JOB, JobId, NodeName
 from pliant.core.values.lost_contact_policy import Isolation
 from pliant.core.values.negotiation_policy import GrowIf
 from pliant.core.values.node_needs import NodeNeeds
@@ -109,10 +111,25 @@ class JobSpec:
     #: It does not start before this time, in seconds since the epoch. None if it may start at once.
     begin: float | None = None
 
+    #: The tasks of an array. None for any other job.
+    tasks: ArrayTasks | None = None
+    #: The array of which this job is a task. 0 for any other job.
+    array: JobId = NO_JOB
+
     @property
     def arrival(self) -> float:
         """Return when the job arrives for strategies: at its begin time, or else its submission."""
         return self.submit if self.begin is None else max(self.submit, self.begin)
+
+    @property
+    def task(self) -> int:
+        """Return the number of a task in its array; only for jobs that are tasks."""
+        return self.id - self.array - 1
+
+    @property
+    def title(self) -> str:
+        """Return the number of the job as users write it: ``17``, or ``17_3`` for a task."""
+        return f"{self.array}_{self.task}" if self.array else str(self.id)
 
     @property
     def estimated_for(self) -> int:
@@ -277,6 +294,10 @@ class Job:
     wait: WaitReason | None = None
     #: The phase that is charged at present. None without processors, or if nothing is charged.
     phase: OpenPhase | None = None
+    #: How far an array has come. None for any other job.
+    progress: ArrayProgress | None = None
+    #: Whether a task waits because its array's limit of running tasks is reached. Not stored.
+    behind_limit: bool = field(default=False, compare=False)
     #: The job's number, copied from ``spec``.
     id: JobId = field(init=False)
     #: Cache: the ranks of the last call of ``allocation``, and the set made from them.
@@ -294,6 +315,8 @@ class Job:
             self.priority = self.spec.priority
         if self.dependencies is None:
             self.dependencies = self.spec.dependencies
+        if self.spec.tasks is not None and self.progress is None:
+            self.progress = ArrayProgress(self.spec.tasks.numbers)
 
     @property
     def size(self) -> int:
@@ -374,8 +397,9 @@ class Job:
 
     def is_eligible(self, now: float) -> bool:
         """Return whether neither other jobs nor its begin time keep the job from starting now."""
-        begin = self.spec.begin
-        return not self.dependencies and (begin is None or begin <= now)
+        if self.dependencies or self.behind_limit:
+            return False
+        return self.spec.begin is None or self.spec.begin <= now
 
     def resizable(self, now: float) -> bool:
         """Return whether a strategy may offer the job another size now on its own initiative."""

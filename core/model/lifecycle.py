@@ -49,6 +49,8 @@ TRANSITIONS: dict[tuple[JobState, JobState], str] = {
     (_S.PENDING, _S.STARTING): "allocate",
     (_S.PENDING, _S.REJECTED): "refused by the strategy, or its dependency cannot be met",
     (_S.PENDING, _S.CANCELLED): "cancel",
+    (_S.PENDING, _S.COMPLETED): "an array whose tasks are COMPLETED",
+    (_S.PENDING, _S.FAILED): "an array of which a task failed",
     (_S.STARTING, _S.RUNNING): "processes up",
     (_S.STARTING, _S.COMPLETING): "ends or fails",
     (_S.STARTING, _S.PENDING): "requeue",

@@ -98,6 +98,11 @@ class CoreState:
     namesakes: dict[tuple[str, str], dict[JobId, None]] = field(default_factory=dict)
     #: How the last jobs ended that the core may have forgotten, oldest first.
     ended: dict[JobId, JobState] = field(default_factory=dict)
+    #: Arrays that have not ended, and those of them to be reviewed after this batch.
+    arrays: dict[JobId, Job] = field(default_factory=dict)
+    arrays_to_review: dict[JobId, None] = field(default_factory=dict)
+    #: The number of processors for which the arrays were last reviewed.
+    array_capacity: int = -1
     #: Whether something changed that a strategy should see.
     plan_due: bool = False
     #: When the strategy wants to plan again at the latest, in seconds since the epoch. None if it
@@ -300,6 +305,8 @@ class CoreState:
             self.accounting.add_restored(job)
         if job.request is not None:
             self.requests[job.id] = job
+        if job.progress is not None:
+            return  # its tasks need resources and nodes, not the array
         if job.spec.resources and not job.final:
             self.needing[job.id] = job
         if job.node_needs is not None and not job.final:
@@ -323,6 +330,11 @@ class CoreState:
 
     def _index(self, job: Job) -> None:
         """Enter a job into the indices of its state, and remove it from those of other states."""
+        if job.progress is not None:
+            self._index_array(job)
+            return
+        if job.spec.array:
+            self._index_task(job)
         if job.state is JobState.SUSPENDED:
             self.suspended[job.id] = job
         elif self.suspended:
@@ -337,6 +349,31 @@ class CoreState:
                 self.to_explain[job.id] = None
             else:
                 self.waiting.pop(job.id, None)
+
+    def _index_array(self, array: Job) -> None:
+        """Enter an array into the index of open arrays. No strategy sees it, only its tasks."""
+        if array.final:
+            self.arrays.pop(array.id, None)
+        else:
+            self.arrays[array.id] = array
+            self.arrays_to_review[array.id] = None
+
+    def _index_task(self, job: Job) -> None:
+        """Tell the array of a task in which state the task is."""
+        array = self.arrays.get(job.spec.array)
+        if array is None or array.progress is None or array.spec.tasks is None:
+            return
+        self.arrays_to_review[array.id] = None
+        if not job.final:
+            is_pending, is_held = job.state is JobState.PENDING, job.state is JobState.HELD
+            limit = array.spec.tasks.limit
+            admitted = array.progress.place(job.id, limit, is_pending=is_pending, is_held=is_held)
+            job.behind_limit = is_pending and not admitted
+        elif job.id in array.progress.open:
+            array.progress.end(job.id, job.exit_code or 0, job.signal)
+            array.progress.failed += job.state not in (JobState.COMPLETED, JobState.CANCELLED)
+            array.progress.cancelled_jobs += job.state is JobState.CANCELLED
+            self.touch(array)
 
     def explain(self, job: Job, reason: str) -> None:
         """Change the reason that users see for a job's state, until the next plan."""

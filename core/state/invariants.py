@@ -6,6 +6,7 @@ Checked after every event in tests and with ``--debug``.
 from collections.abc import Iterator
 from dataclasses import fields
 
+from pliant.core.arrays.progress import ArrayProgress
 from pliant.core.model.checkpoint import SaveStage
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
@@ -186,10 +187,26 @@ def _view_is_fresh(state: CoreState) -> None:
             raise InvariantError(f"the view's {part.name} is {old}, not {new}")
 
 
+def _array_problems(state: CoreState, array: Job, progress: ArrayProgress) -> Iterator[str]:
+    """Yield a text for each condition that the tasks of an array violate."""
+    if (array.id in state.arrays) == array.final:
+        yield "the index of arrays is wrong"
+    jobs = [job for job in state.jobs.values() if job.spec.array == array.id and not job.final]
+    if {job.id for job in jobs} != progress.open.keys() and not array.final:
+        yield "the index of its tasks is wrong"
+    if any(job.spec.task in progress.pending for job in jobs):
+        yield "a task that is a job is pending in its array"
+    limit = array.spec.tasks.limit if array.spec.tasks is not None else None
+    if limit is not None and sum(job.state in ACTIVE_STATES for job in jobs) > limit:
+        yield f"more than {limit} tasks run"
+
+
 def _problems(state: CoreState, job: Job) -> Iterator[str]:
     """Yield a text for each condition that a job violates."""
-    if (job.id in state.waiting) != (job.state is JobState.PENDING):
+    if (job.id in state.waiting) != (job.state is JobState.PENDING and job.progress is None):
         yield "the waiting index is wrong"
+    if job.progress is not None:
+        yield from _array_problems(state, job, job.progress)
     if (job.id in state.active) != (job.state in ACTIVE_STATES):
         yield "the active index is wrong"
     if job.dependencies and job.state not in (JobState.PENDING, JobState.HELD):

@@ -9,6 +9,8 @@ from dataclasses import asdict, fields
 from math import inf
 from typing import Any, TypeVar
 
+from pliant.core.arrays.progress import ArrayProgress
+from pliant.core.arrays.task_numbers import parse_array, parse_task_numbers
 from pliant.core.model import wait_reasons
 from pliant.core.model.checkpoint import Checkpoint, SaveStage, Saving
 from pliant.core.model.jobs import Completion, Job, JobSpec, JobType, Promise, RegisteredProgram
@@ -98,6 +100,8 @@ def job_to_record(job: Job) -> Record:
         "comment": spec.comment,
         "components": list(spec.components),
         "begin": spec.begin,
+        **({"array": spec.array} if spec.array else {}),
+        **_progress_to_record(job),
         "state": job.state.value,
         "reason": job.why,
         "wait": wait_reasons.to_record(job.wait) if job.wait else None,
@@ -174,6 +178,8 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         comment=record.get("comment", ""),
         components=tuple(record.get("components", ())),
         begin=record.get("begin"),
+        tasks=parse_array(record["tasks"]) if record.get("tasks") else None,
+        array=JobId(record.get("array", 0)),
     )
     wait = wait_reasons.from_record(record.get("wait"))
     return Job(
@@ -216,11 +222,37 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         done=record.get("done", 0.0),
         computed_s=dict(record.get("computed_s", [])),
         phase=_phase_from_record(record),
+        progress=_progress_from_record(record),
         end=record["end"],
         exit_code=record["exit_code"],
         signal=record["signal"],
         completion=_completion_from_record(record),
         history=list(record["story"]),
+    )
+
+
+def _progress_to_record(job: Job) -> Record:
+    """Return the tasks of an array and what has become of them; empty for other jobs."""
+    progress = job.progress
+    if progress is None:
+        return {}
+    return {
+        "tasks": str(job.spec.tasks),
+        "tasks_pending": str(progress.pending),
+        "tasks_cancelled": str(progress.cancelled),
+        "tasks_ended": [progress.ended, progress.failed, progress.cancelled_jobs],
+        "tasks_exit": [progress.exit_code, progress.signal],
+    }
+
+
+def _progress_from_record(record: Mapping[str, Any]) -> ArrayProgress | None:
+    if not record.get("tasks"):
+        return None
+    return ArrayProgress(
+        parse_task_numbers(record["tasks_pending"]),
+        parse_task_numbers(record["tasks_cancelled"]),
+        *record["tasks_ended"],
+        *record["tasks_exit"],
     )
 
 

@@ -14,6 +14,7 @@ from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.state.core_state import CoreState
 from pliant.core.transitions import begin_times, job_end
 from pliant.core.values.dependencies import Dependency, DependencyKind
+from pliant.core.values.ids import JobId
 
 _KIND = DependencyKind
 
@@ -53,6 +54,8 @@ def review_job(state: CoreState, job: Job) -> None:
         state.touch(job)
         if not open_ones:
             state.plan_due = True
+            if job.progress is not None:
+                state.arrays_to_review[job.id] = None
             state.note("job.dependencies_met", "all jobs that it waited for have come so far", job)
             if job.state is JobState.PENDING:
                 state.explain(job, "waits in the queue")
@@ -73,8 +76,7 @@ def is_met(state: CoreState, job: Job, dependency: Dependency) -> bool | None:
     if dependency.kind is _KIND.SINGLETON:
         return True if is_first_of_name(state, job) else None
     other = state.jobs.get(dependency.job)
-    # A job that the server does not know either was removed with an old database.
-    result = state.ended.get(dependency.job, JobState.CANCELLED) if other is None else other.state
+    result = other.state if other is not None else _state_without_job(state, dependency.job)
     if result not in FINAL_STATES:
         started = other is not None and other.start is not None
         return True if dependency.kind is _KIND.AFTER and started else None
@@ -83,6 +85,17 @@ def is_met(state: CoreState, job: Job, dependency: Dependency) -> bool | None:
     if dependency.kind is _KIND.AFTER_NOT_OK:
         return result is not JobState.COMPLETED
     return True
+
+
+def _state_without_job(state: CoreState, number: JobId) -> JobState:
+    """Return the state of a job that is not in memory: it has ended, or is a task of an array."""
+    if number in state.ended:
+        return state.ended[number]
+    for array in state.arrays.values():
+        if array.progress is not None and number - array.id - 1 in array.progress.pending:
+            return JobState.PENDING
+    # A job that the server does not know either was removed with an old database.
+    return JobState.CANCELLED
 
 
 def is_first_of_name(state: CoreState, job: Job) -> bool:
@@ -95,5 +108,5 @@ def _reject(state: CoreState, job: Job, dependency: Dependency) -> None:
     """End a job whose dependency can never be met."""
     ended = state.jobs.get(dependency.job)
     how = ended.state if ended is not None else state.ended.get(dependency.job, "unknown")
-    reason = f"dependency {dependency} can never be met: job {dependency.job} has ended as {how}"
+    reason = f"dependency {dependency} can never be met: job {dependency.title} has ended as {how}"
     job_end.close_waiting(state, job, JobState.REJECTED, reason)

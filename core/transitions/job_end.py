@@ -132,6 +132,20 @@ def on_early_exits(state: CoreState, job: Job, gone: ProcessorMap) -> None:
     close_if_gone(state, job)
 
 
+def cancel(state: CoreState, job: Job, by: str) -> None:
+    """Cancel a job that has not ended, in any state; ``by`` is the reason for the user."""
+    completion = job.completion
+    if completion is not None and (
+        completion.requeue
+        or (completion.final is JobState.FAILED and restart_after_loss.may_run_again(job))
+    ):
+        completion.requeue, completion.final = False, None
+    if job.state in ACTIVE_STATES:
+        end(state, job, JobState.CANCELLED, by)
+    else:
+        close_waiting(state, job, JobState.CANCELLED, by)
+
+
 def close_waiting(state: CoreState, job: Job, final: JobState, reason: str) -> None:
     """End a job that has no processors."""
     job.dependencies = ()

@@ -17,3 +17,10 @@ NodeName = NewType("NodeName", str)
 
 #: Stands for the start of a run in place of a resize.
 FIRST_START = ResizeId(0)
+#: Stands for the lack of a job.
+NO_JOB = JobId(0)
+
+
+def task_job(array: JobId, task: int) -> JobId:
+    """Return the number of the job of a task: the numbers of tasks follow that of their array."""
+    return JobId(array + 1 + task)

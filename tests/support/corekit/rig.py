@@ -13,6 +13,7 @@ from itertools import count
 from typing import TypeVar
 
 from pliant.core import Core, Timeouts, commands, events
+from pliant.core.arrays.task_numbers import parse_array
 from pliant.core.model.jobs import Exit, Job, JobSpec, JobType
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Template, Verb
@@ -234,6 +235,7 @@ class Rig:
         ended: Mapping[JobId, JobState] | None = None,
         warning: str = "",
         begin: float | None = None,
+        array: str = "",
     ) -> None:
         """Submit a job."""
         spec = JobSpec(
@@ -257,6 +259,7 @@ class Rig:
             dependencies=parse_dependencies(dependency),
             warning=parse_warning(warning) if warning else None,
             begin=begin,
+            tasks=parse_array(array) if array else None,
         )
         self.do(events.JobSubmitted(spec, held, ended or {}))
 

@@ -1,0 +1,206 @@
+"""The numbers of an array's tasks as ranges: ``1-1000``, ``1-9:2``, ``1,4,7-9``.
+
+An array of a million tasks is a few ranges. All operations except `TaskNumbers.without` with a
+large set take time that grows with the number of ranges, not with the number of tasks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+#: Largest value of ``max_array_size``, and longest text of an array, in characters.
+LARGEST_ARRAY_SIZE, MAX_ARRAY_TEXT = 4_000_001, 65_536
+#: Fewest numbers with a step above 1 that are written as a range.
+_MIN_STEPPED = 4
+_PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
+_FORMS = "write numbers and ranges, as in 1-1000, 1-9:2, 1,4,7-9 or 1-1000%50"
+
+
+class TaskNumbersError(ValueError):
+    """A text does not name the tasks of an array; the message gives the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskNumbers:
+    """An ordered set of task numbers, as disjoint ranges in ascending order of their first."""
+
+    ranges: tuple[range, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.ranges))
+
+    def __bool__(self) -> bool:
+        return bool(self.ranges)
+
+    def __iter__(self) -> Iterator[int]:
+        # Ranges with steps may overlap in extent, such as 1-9:2 and 2-8:2 after merging.
+        return iter(sorted(number for part in self.ranges for number in part))
+
+    def __contains__(self, number: object) -> bool:
+        return any(number in part for part in self.ranges)
+
+    def __str__(self) -> str:
+        return ",".join(map(_text, self.ranges))
+
+    @property
+    def first(self) -> int:
+        """Return the smallest number."""
+        return self.ranges[0][0]
+
+    @property
+    def last(self) -> int:
+        """Return the largest number."""
+        return max(part[-1] for part in self.ranges)
+
+    @property
+    def step(self) -> int:
+        """Return the distance between neighbours if it is the same for all, otherwise 1."""
+        return self.ranges[0].step if len(self.ranges) == 1 else 1
+
+    def without_one(self, number: int) -> TaskNumbers:
+        """Return these numbers without one of them."""
+        found: list[range] = []
+        for part in self.ranges:
+            if number not in part:
+                found.append(part)
+                continue
+            place = part.index(number)
+            found += [piece for piece in (part[:place], part[place + 1 :]) if piece]
+        if any(part.step > 1 for part in found):
+            found.sort(key=lambda part: part[0])
+        return TaskNumbers(tuple(found))
+
+    def without(self, others: TaskNumbers) -> TaskNumbers:
+        """Return these numbers without those in ``others``."""
+        if len(others) == 1:
+            return self.without_one(others.first)
+        gone = set(others)
+        return numbers_of(number for number in self if number not in gone)
+
+    def common(self, others: TaskNumbers) -> TaskNumbers:
+        """Return the numbers that are in both sets."""
+        if len(others) == 1:
+            return others if others.first in self else TaskNumbers()
+        wanted = set(others)
+        return numbers_of(number for number in self if number in wanted)
+
+    def union(self, others: TaskNumbers) -> TaskNumbers:
+        """Return the numbers that are in at least one of both sets."""
+        if not self.ranges or not others.ranges:
+            return others if not self.ranges else self
+        return numbers_of({*self, *others})
+
+
+def numbers_of(numbers: Iterable[int]) -> TaskNumbers:
+    """Return a set of numbers as ranges, with as few ranges as a simple scan finds."""
+    ordered = sorted(numbers)
+    found: list[range] = []
+    start = 0
+    while start < len(ordered):
+        end = start + 1
+        step = ordered[end] - ordered[start] if end < len(ordered) else 1
+        while end < len(ordered) and ordered[end] - ordered[end - 1] == step:
+            end += 1
+        if step > 1 and end - start < _MIN_STEPPED:
+            end, step = start + 1, 1
+        found.append(range(ordered[start], ordered[end - 1] + 1, step))
+        start = end
+    return TaskNumbers(tuple(found))
+
+
+def parse_task_numbers(text: str, size: int = LARGEST_ARRAY_SIZE) -> TaskNumbers:
+    """Return the numbers of a text such as ``1-9:2,12``; an empty text has none.
+
+    Args:
+        text: as a user wrote it.
+        size: all numbers must be smaller.
+
+    Raises:
+        TaskNumbersError: the text is not in this grammar, names a number twice, or one too large.
+    """
+    if len(text) > MAX_ARRAY_TEXT:
+        raise TaskNumbersError(f"longer than {MAX_ARRAY_TEXT} characters")
+    parts = [_range(part.strip()) for part in text.split(",")] if text.strip() else []
+    parts.sort(key=lambda part: part[0])
+    largest = max((part[-1] for part in parts), default=0)
+    if largest >= size:
+        raise TaskNumbersError(
+            f"task number {largest} is too large: the largest is {size - 1} "
+            "(max_array_size in the server's configuration)"
+        )
+    extent, disjoint = 0, True
+    for part in parts:
+        disjoint, extent = disjoint and part[0] >= extent, max(extent, part[-1] + 1)
+    if disjoint:
+        numbers = TaskNumbers(tuple(parts))
+        return numbers_of(numbers) if len(parts) > 1 and _all_single(parts) else numbers
+    seen: set[int] = set()
+    for part in parts:
+        twice = next((number for number in part if number in seen), None)
+        if twice is not None:
+            raise TaskNumbersError(f"task {twice} is named twice")
+        seen.update(part)
+    return numbers_of(seen)
+
+
+def _all_single(parts: Iterable[range]) -> bool:
+    return all(len(part) == 1 for part in parts)
+
+
+def _range(text: str) -> range:
+    match = _PART.fullmatch(text)
+    if match is None:
+        raise TaskNumbersError(f"{text!r:.60} is no task number or range; {_FORMS}")
+    first = int(match[1])
+    last, step = int(match[2] or first), int(match[3] or 1)
+    if last < first:
+        raise TaskNumbersError(f"{text}: the range ends before it begins; write {last}-{first}")
+    if not step:
+        raise TaskNumbersError(f"{text}: the step is 0; write 1 or more")
+    return range(first, first + (last - first) // step * step + 1, step)
+
+
+def _text(part: range) -> str:
+    if len(part) == 1:
+        return str(part[0])
+    if len(part) == 2 and part.step == 1:
+        return f"{part[0]},{part[1]}"
+    return f"{part[0]}-{part[-1]}" + (f":{part.step}" if part.step > 1 else "")
+
+
+class ArrayTasks(NamedTuple):
+    """The tasks of an array as submitted."""
+
+    numbers: TaskNumbers
+    #: Most tasks that run at once. None for any number.
+    limit: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.numbers}" + (f"%{self.limit}" if self.limit else "")
+
+
+def parse_array(text: str, max_array_size: int = LARGEST_ARRAY_SIZE) -> ArrayTasks:
+    """Return the tasks of ``--array``, such as ``1-1000%50``.
+
+    Args:
+        text: as a user wrote it.
+        max_array_size: all numbers must be smaller.
+
+    Raises:
+        TaskNumbersError: the text is not in this grammar, or names too many tasks.
+    """
+    body, percent, most = text.partition("%")
+    limit: int | None = None
+    if percent:
+        if not (most.isascii() and most.isdigit() and len(most) < 10):
+            raise TaskNumbersError(f"%{most:.20}: write how many tasks run at once, as in 1-9%2")
+        limit = int(most)
+        if not limit:
+            raise TaskNumbersError("%0: no task could ever run; write at least %1")
+    numbers = parse_task_numbers(body, max_array_size)
+    if not numbers:
+        raise TaskNumbersError(f"{text!r} names no task; {_FORMS}")
+    return ArrayTasks(numbers, limit)

@@ -1,0 +1,202 @@
+"""Tasks of arrays: which of them are jobs, and when an array has ended.
+
+An array is one job without processors. A task becomes a job of its own when it can run, or is next
+to be considered: so the core and the database hold a few jobs of an array of a million tasks, and
+strategies never see the array itself. The number of a task's job follows from the array and the
+task, so a task cannot become a job twice, not even if the server is killed in between: the array
+and the new job are stored in one transaction.
+"""
+
+from dataclasses import replace
+
+from pliant.core.arrays.progress import ArrayProgress
+from pliant.core.arrays.task_numbers import TaskNumbers
+from pliant.core.commands import Ended
+from pliant.core.model.jobs import HistoryEntry, Job
+from pliant.core.model.lifecycle import JobState
+from pliant.core.state.core_state import CoreState
+from pliant.core.support.plural import plural
+from pliant.core.transitions import dependencies, job_end
+from pliant.core.values.ids import JobId, task_job
+
+#: Most tasks of one array that wait in the queue as jobs. A strategy starts so many at once, and
+#: gets the next ones in its next plan, which follows immediately.
+MAX_WAITING_TASKS = 256
+
+
+def review(state: CoreState) -> bool:
+    """Make jobs of the next tasks of arrays, and close the arrays whose last task has ended.
+
+    Return whether jobs that depend on arrays or tasks have to be reviewed now.
+    """
+    if state.array_capacity != state.ledger.capacity[0]:
+        state.array_capacity = state.ledger.capacity[0]
+        state.arrays_to_review.update(dict.fromkeys(state.arrays))
+    while state.arrays_to_review:
+        numbers, state.arrays_to_review = state.arrays_to_review, {}
+        for number in numbers:
+            array = state.arrays.get(number)
+            if array is not None and array.progress is not None:
+                _review_one(state, array, array.progress)
+    return bool(state.dependencies_to_review)
+
+
+def _review_one(state: CoreState, array: Job, progress: ArrayProgress) -> None:
+    limit = array.spec.tasks.limit if array.spec.tasks is not None else None
+    while progress.behind and progress.has_room(limit):
+        _admit(state, progress, next(iter(progress.behind)))
+    if array.state is JobState.PENDING and not array.dependencies:
+        wanted = _window(state, array)
+        while progress.pending and len(progress.waiting) < wanted and progress.has_room(limit):
+            split(state, array, progress.pending.first)
+    if array.start is None and not array.dependencies:
+        _note_start(state, array, progress)
+    if progress.done:
+        _close(state, array, progress)
+
+
+def _window(state: CoreState, array: Job) -> int:
+    """Return how many tasks of an array should wait in the queue: as many as could ever start."""
+    could_start = state.array_capacity // array.spec.sizes.min
+    return max(1, min(could_start, MAX_WAITING_TASKS))
+
+
+def _admit(state: CoreState, progress: ArrayProgress, number: JobId) -> None:
+    """Let a task that waited for the array's limit of running tasks be considered."""
+    job = state.jobs[number]
+    del progress.behind[number]
+    progress.admitted[number] = progress.waiting[number] = None
+    job.behind_limit = False
+    state.explain(job, "waits in the queue")
+    state.touch(job)
+    state.plan_due = True
+
+
+def _note_start(state: CoreState, array: Job, progress: ArrayProgress) -> None:
+    """Set the start of an array, which jobs wait for that should begin after all its tasks."""
+    if progress.pending or progress.waiting or len(progress.admitted) < len(progress.open):
+        return
+    array.start = state.now
+    state.touch(array)
+    state.dependencies_to_review.update(state.dependents.get(array.id, {}))
+
+
+def split(state: CoreState, array: Job, task: int, *, held: bool = False) -> Job:
+    """Make a job of a pending task, and return the job.
+
+    A task that becomes a job before its turn, because a user holds it or changes its priority,
+    inherits the open dependencies of the array.
+    """
+    assert array.progress is not None
+    array.progress.pending = array.progress.pending.without_one(task)
+    number = task_job(array.id, task)
+    spec = replace(
+        array.spec,
+        id=number,
+        tasks=None,
+        array=array.id,
+        dependencies=array.dependencies or (),
+        priority=array.priority or 0,
+    )
+    first = JobState.HELD if held else JobState.PENDING
+    job = Job(spec, first, array.reason if held else "waits in the queue")
+    job.history.append(HistoryEntry(state.now, first, f"task {task} of array {array.id}"))
+    state.add(job)
+    if job.behind_limit:
+        job.reason = "waits for other tasks of its array"
+    state.note("array.task", f"task {task} of array {array.id} is a job now", job, array=array.id)
+    state.touch(array)
+    state.plan_due = True
+    dependencies.add(state, job)
+    return job
+
+
+def find(state: CoreState, number: JobId) -> Job | None:
+    """Return a job; if it is a pending task of an array, make a job of the task first."""
+    job = state.jobs.get(number)
+    if job is not None:
+        return job
+    for array in state.arrays.values():
+        if array.progress is not None and number - array.id - 1 in array.progress.pending:
+            held = array.state is JobState.HELD
+            return split(state, array, number - array.id - 1, held=held)
+    return None
+
+
+def restore(state: CoreState) -> None:
+    """After a restart, let no more waiting tasks be considered than the limits of arrays allow.
+
+    The tasks were added in the order of their numbers, so those that run may have come last.
+    """
+    for array in state.arrays.values():
+        progress, tasks = array.progress, array.spec.tasks
+        if progress is None or tasks is None or tasks.limit is None:
+            continue
+        while progress.waiting and len(progress.admitted) > tasks.limit:
+            number, _ = progress.waiting.popitem()
+            del progress.admitted[number]
+            progress.behind[number] = None
+            state.jobs[number].behind_limit = True
+
+
+def cancel_all(state: CoreState, array: Job, by: str) -> None:
+    """Cancel all tasks of an array that have not ended."""
+    assert array.progress is not None
+    drop_pending(state, array, array.progress.pending, by)
+    cancel_open(state, array, None, by)
+    state.arrays_to_review[array.id] = None
+
+
+def drop_pending(state: CoreState, array: Job, tasks: TaskNumbers, by: str) -> int:
+    """Cancel those of these tasks that are not jobs yet; return how many were."""
+    assert array.progress is not None
+    dropped = array.progress.pending.common(tasks)
+    if not dropped:
+        return 0
+    array.progress.pending = array.progress.pending.without(dropped)
+    array.progress.cancelled = array.progress.cancelled.union(dropped)
+    for number in list(state.dependents):
+        if number - array.id - 1 in dropped:
+            state.note_end(number, JobState.CANCELLED)
+            state.dependencies_to_review.update(state.dependents.pop(number))
+    state.note("array.cancelled", f"tasks {dropped} {by}", array, tasks=str(dropped))
+    state.arrays_to_review[array.id] = None
+    return len(dropped)
+
+
+def _close(state: CoreState, array: Job, progress: ArrayProgress) -> None:
+    """End an array of which all tasks have ended or were cancelled."""
+    if array.state is JobState.HELD:
+        state.step(array, JobState.PENDING, "no task is left to hold")
+    cancelled = progress.cancelled_jobs + len(progress.cancelled)
+    array.dependencies = ()
+    array.end = state.now
+    array.start = array.start or state.now
+    array.exit_code, array.signal = progress.exit_code, progress.signal
+    if progress.failed:
+        final, reason = JobState.FAILED, f"{plural(progress.failed, 'task')} failed"
+    elif cancelled:
+        final, reason = JobState.CANCELLED, f"{plural(cancelled, 'task')} cancelled"
+    else:
+        final, reason = JobState.COMPLETED, ""
+    state.step(array, final, reason)
+    state.note(
+        "job.ended",
+        reason or "all tasks ended with code 0",
+        array,
+        state=final.value,
+        exit_code=array.exit_code,
+        signal=array.signal,
+    )
+    state.emit(Ended(array.id))
+
+
+def cancel_open(state: CoreState, array: Job, tasks: TaskNumbers | None, by: str) -> int:
+    """Cancel the jobs of an array's tasks, of all tasks if ``tasks`` is None; return how many."""
+    assert array.progress is not None
+    numbers = [
+        number for number in array.progress.open if tasks is None or number - array.id - 1 in tasks
+    ]
+    for number in numbers:
+        job_end.cancel(state, state.jobs[number], by)
+    return len(numbers)
