@@ -19,8 +19,6 @@ SUBMISSION: Mapping[str, str] = {
     "-A": "use --account",
     "-d": "use --dependency",
     "-b": "use --begin",
-    "-a": "there are no arrays yet; submit in a loop",
-    "--array": "there are no arrays yet; submit in a loop",
     "-N": _NO_NODES,
     "--nodes": _NO_NODES,
     "--ntasks-per-node": _NO_NODES,

@@ -68,7 +68,7 @@ def submission(job: dict[str, Any], *, reconnect_s: float = RECONNECT_S) -> Step
 
 def wait_for_end(
     link: Connection,
-    number: int,
+    number: int | str,
     *,
     reconnect_s: float = RECONNECT_S,
     sleep: Callable[[float], None] = time.sleep,

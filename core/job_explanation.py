@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from pliant.core.arrays.progress import ArrayProgress
 from pliant.core.model.checkpoint import SaveStage
 from pliant.core.model.jobs import Job, JobClass
 from pliant.core.model.lifecycle import JobState
@@ -69,13 +70,16 @@ def _lines(
     state: CoreState, job: Job, now: float, progress: Mapping[str, Any] | None
 ) -> Iterator[str]:
     why = _why(state, job)
-    yield f"job {job.id} ({job.spec.name}) is {job.state}" + (f": {why}" if why else "")
-    if job.state is JobState.PENDING:
+    what = "array" if job.progress is not None else "job"
+    yield f"{what} {job.spec.title} ({job.spec.name}) is {job.state}" + (f": {why}" if why else "")
+    if job.progress is not None:
+        yield from _array(job, job.progress)
+    elif job.state is JobState.PENDING:
         yield from _waiting(state, job, now)
         yield from _saved(job, now)
     elif job.state is JobState.SUSPENDED:
         yield from _saved(job, now)
-        yield f"`jobctl resume {job.id}` continues it"
+        yield f"`jobctl resume {job.spec.title}` continues it"
     elif not job.final and job.state is not JobState.HELD:
         yield from _running(state, job, now)
         yield from _safe_point(job, progress)
@@ -92,6 +96,21 @@ def _why(state: CoreState, job: Job) -> str:
     # For the reason that most jobs share, only the plan's own copy has live numbers.
     shared = state.default_wait_reason == job.wait and job.id not in state.explained
     return sentence(state.default_wait_reason if shared else job.wait, job.sizes.min, now=True)
+
+
+def _array(array: Job, progress: ArrayProgress) -> Iterator[str]:
+    tasks = array.spec.tasks
+    assert tasks is not None
+    left = f" ({progress.pending})" if progress.pending else ""
+    in_queue = len(progress.waiting) + len(progress.behind)
+    yield (
+        f"of its {plural(len(tasks.numbers), 'task')}, {progress.running} run, {in_queue} are next "
+        f"in the queue, {len(progress.pending)} follow{left} and {progress.ended} have ended"
+    )
+    if tasks.limit is not None:
+        yield f"at most {tasks.limit} of them may run at once"
+    if number := next(iter(progress.waiting), None):
+        yield f"`jobctl why {array.id}_{number - array.id - 1}` tells why the next one waits"
 
 
 def _waiting(state: CoreState, job: Job, now: float) -> Iterator[str]:

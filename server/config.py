@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from pliant.core.arrays.task_numbers import LARGEST_ARRAY_SIZE
 from pliant.core.support.base_error import PliantError
 from pliant.core.values.fair_shares import Shares, parse_shares
 from pliant.core.values.negotiation_policy import Escalation, GrowIf, NegotiationPolicy, Take
@@ -107,6 +108,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     resources: dict[str, int] = {}
     #: Fair order: half-life, shares of users and accounts (``core/values/fair_shares.py``).
     fairshare: dict[str, object] = {}
+    #: The numbers of an array's tasks are smaller than this.
+    max_array_size: int = 10_001
     #: Limits for each user (``core/values/user_limits.py``).
     user_limits: dict[str, object] = {}
     #: Names of users who may act on all jobs and drain nodes.
@@ -336,6 +339,7 @@ def _check_values(config: Config) -> None:
     if not re.fullmatch(r"[^\s/]{0,15}", config.interface):
         raise ConfigError(f"interface: {config.interface!r} is no name of a network interface")
     _check_shares(config)
+    _check_arrays(config.max_array_size)
     _check_resources(config.resources)
     _check_users(config)
     _check_listen("listen", config.listen, config)
@@ -354,6 +358,11 @@ def _check_shares(config: Config) -> None:
         config.limits_of_users()
     except ValueError as error:
         raise ConfigError(f"user_limits.{error}") from None
+
+
+def _check_arrays(size: int) -> None:
+    if not 1 <= size <= LARGEST_ARRAY_SIZE:
+        raise ConfigError(f"max_array_size: expected 1 to {LARGEST_ARRAY_SIZE}, got {size}")
 
 
 def _check_resources(resources: Mapping[str, int]) -> None:

@@ -23,6 +23,7 @@ _RELOADED = frozenset(
         "operators",
         "roles",
         "fairshare",
+        "max_array_size",
         "user_limits",
     }
 )

@@ -202,6 +202,7 @@ class Server:
             self._job_ids,
         )
         self._submissions.shares = config.shares()
+        self._submissions.max_array_size = config.max_array_size
         self._status.submission_limits.limits = config.limits_of_users()
         self._availability = AvailabilityQueries(
             self._core_loop,
@@ -263,6 +264,7 @@ class Server:
         self._config = config
         shares, user_limits = config.shares(), config.limits_of_users()
         self._submissions.shares = shares
+        self._submissions.max_array_size = config.max_array_size
         self._status.submission_limits.limits = user_limits
         self._core_loop.post(
             SettingsChanged(config.limits(), config.negotiation, shares, user_limits)
@@ -454,7 +456,7 @@ class Server:
             Commands(
                 self._core_loop, self._status, self._connections, jobs, access, self._configured
             ),
-            UsageQueries(self._core_loop, self._reader, self._clock, access),
+            UsageQueries(self._core_loop, self._reader, self._clock, jobs),
             self._make_subscriptions(jobs),
             clock=self._clock,
             identity=identity,

@@ -13,7 +13,7 @@ from typing import Any
 
 from pliant.client.connection import Connection
 from pliant.client.listing.selection import moment_before
-from pliant.client.terminal.number_arguments import job_number
+from pliant.client.terminal.number_arguments import job_name
 from pliant.client.terminal.output import Parser, print_json, print_text, run_command
 from pliant.client.terminal.timeline import event_line, history_text
 from pliant.client.waiting import follow_changes
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog="With --follow, one line per event; with --json, too, one object per line.\n"
         "exit codes: 0 done, 1 the server refused, 2 wrong usage, 3 no server",
     )
-    parser.add_argument("id", nargs="?", type=job_number, metavar="id", help="a job")
+    parser.add_argument("id", nargs="?", type=job_name, metavar="id", help="a job, or a task: 17_3")
     parser.add_argument("-f", "--follow", action="store_true", help="show new events until Ctrl-C")
     parser.add_argument(
         "--since", type=moment_before, metavar="TIME", help="events since then (1d)"
@@ -45,7 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def show_history(
-    job: int | None, *, follow: bool = False, since: float | None = None, as_json: bool = False
+    job: int | str | None,
+    *,
+    follow: bool = False,
+    since: float | None = None,
+    as_json: bool = False,
 ) -> int:
     """Print events of the history; return the exit code.
 
@@ -71,7 +75,7 @@ def show_history(
 
 
 def _new_events(
-    link: Connection, job: int | None, since: float | None
+    link: Connection, job: int | str | None, since: float | None
 ) -> Iterator[Mapping[str, Any]]:
     """Yield events from a time on, and new ones as they happen.
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pliant.client.listing.job_titles import TITLE_FIELDS
 from pliant.core.values.speedup import parse_speedup
 
 Record = dict[str, Any]
@@ -31,6 +32,23 @@ def job_records(
     return [_record(job, by_job.get(job["id"], []), now) for job in jobs]
 
 
+def accounted(jobs: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield the jobs to account for: of an array its tasks, and one line for those not started.
+
+    Only tasks use processors. Tasks that were cancelled before they started have a line, too.
+    """
+    for job in jobs:
+        array = job.get("array")
+        if array is None:
+            yield job
+            continue
+        if array["pending"]:
+            yield job
+        if array["cancelled_tasks"]:
+            cancelled = {"state": "CANCELLED", "tasks": array["cancelled_tasks"]}
+            yield {**job, **cancelled, "start": None, "exit_code": None}
+
+
 def _phase(phase: Mapping[str, Any], now: float) -> Record:
     seconds = max(0.0, (now if phase["end"] is None else phase["end"]) - phase["start"])
     return {
@@ -47,6 +65,7 @@ def _record(job: Mapping[str, Any], phases: list[Record], now: float) -> Record:
     fields = ("id", "name", "user", "account", "class", "type", "state", "submit")
     return {
         **{name: job.get(name) for name in fields},
+        **{name: job[name] for name in TITLE_FIELDS if name in job},
         "start": start,
         "end": job["end"],
         "exit_code": job.get("exit_code"),

@@ -12,8 +12,9 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pliant.client.accounting.job_usage import job_records, sizes_text, sums, swf_lines
+from pliant.client.accounting.job_usage import accounted, job_records, sizes_text, sums, swf_lines
 from pliant.client.connection import Connection
+from pliant.client.listing.job_titles import job_title
 from pliant.client.listing.selection import (
     add_selection_options,
     moment_before,
@@ -21,7 +22,7 @@ from pliant.client.listing.selection import (
     selection_fields,
 )
 from pliant.client.terminal.durations import format_duration, format_time
-from pliant.client.terminal.number_arguments import job_number
+from pliant.client.terminal.number_arguments import job_names
 from pliant.client.terminal.output import (
     Parser,
     check_writable,
@@ -69,7 +70,7 @@ def _parser() -> Parser:
         "exit codes: 0 done, 1 there are too many jobs, or a job is not known, 2 wrong usage, "
         "3 no server",
     )
-    parser.add_argument("ids", nargs="*", type=job_number, metavar="id", help="only these jobs")
+    parser.add_argument("ids", nargs="*", type=job_names, metavar="id", help="only these jobs")
     add_selection_options(parser)
     parser.add_argument(
         "-a", "--all-users", action="store_true", help="jobs of all users, for operators"
@@ -99,7 +100,7 @@ def _show(options: argparse.Namespace) -> int:
     if since is None and not options.ids:
         since = time.time() - _DAY_S
     with Connection() as link:
-        records, complete, now = _records(link, options, since)
+        records, complete, missing, now = _records(link, options, since)
         nodes = link.request("nodes")["nodes"] if options.swf or options.paraver else []
     until = now if options.until is None else options.until
     if options.swf:
@@ -114,8 +115,6 @@ def _show(options: argparse.Namespace) -> int:
         _write_csv(records, FIELDS)
     else:
         print_text(_phases(records, now) if options.phases else _table(records, now))
-    known = {record["id"] for record in records}
-    missing = [number for number in options.ids if number not in known]
     for number in missing:
         print_error(PROG, f"there is no job {number}")
     if not complete:
@@ -125,8 +124,8 @@ def _show(options: argparse.Namespace) -> int:
 
 def _records(
     link: Connection, options: argparse.Namespace, since: float | None
-) -> tuple[list[dict[str, Any]], bool, float]:
-    """Return the records of the wanted jobs, whether none is missing, and the server's time.
+) -> tuple[list[dict[str, Any]], bool, list[int | str], float]:
+    """Return the records of jobs, whether these are all, unknown jobs, and the server's time.
 
     Args:
         link: the connection to the server.
@@ -146,14 +145,14 @@ def _records(
         for job in answer["jobs"]
         if options.until is None or (job["start"] or job["submit"]) < options.until
     ]
-    numbers = [job["id"] for job in jobs]
+    numbers = [job["id"] for job in jobs if "array" not in job]
     phases: list[dict[str, Any]] = []
     complete = bool(answer.get("complete", True))
     for begin in range(0, len(numbers), _AT_ONCE):
         part = link.request("accounting", ids=numbers[begin : begin + _AT_ONCE])
         phases += part["phases"]
         complete &= part["complete"]
-    return job_records(jobs, phases, now), complete, now
+    return job_records(accounted(jobs), phases, now), complete, list(answer["missing"]), now
 
 
 def _write_paraver(
@@ -201,7 +200,7 @@ def _write_csv(rows: Iterable[dict[str, Any]], fields: Sequence[str]) -> None:
 def _table(records: Sequence[dict[str, Any]], now: float) -> str:
     rows = [
         (
-            record["id"],
+            job_title(record),
             shorten(record["name"] or "-", 32),
             record["user"] or "-",
             record["account"] or "-",
@@ -225,7 +224,7 @@ def _phases(records: Sequence[dict[str, Any]], now: float) -> str:
     heads = ("id", "name", "run", "start", "end", "processors", "processor_s", "nodes")
     rows = [
         (
-            record["id"],
+            job_title(record),
             shorten(record["name"] or "-", 32),
             phase["run"],
             format_time(phase["start"], now),

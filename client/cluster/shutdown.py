@@ -198,7 +198,9 @@ def _is_full(folder: str) -> bool:
 
 def _active(link: Connection) -> list[int]:
     jobs: list[dict[str, Any]] = link.request("jobs", ids=None, all=False)["jobs"]
-    return [int(job["id"]) for job in jobs if job["state"] in _HOLDS_PROCESSORS]
+    # An array holds no processors, its tasks do.
+    tasks_and_jobs = (job for job in jobs if "array" not in job)
+    return [int(job["id"]) for job in tasks_and_jobs if job["state"] in _HOLDS_PROCESSORS]
 
 
 def _request_if_possible(link: Connection, op: str, **fields: Any) -> None:

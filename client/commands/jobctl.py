@@ -13,7 +13,7 @@ from typing import Any
 
 from pliant.client.client_errors import UsageError
 from pliant.client.connection import Connection
-from pliant.client.terminal.number_arguments import bounded_int, job_number, priority_number
+from pliant.client.terminal.number_arguments import bounded_int, job_name, priority_number
 from pliant.client.terminal.output import Parser, print_json, print_text, run_command
 from pliant.client.terminal.tables import clean
 
@@ -91,7 +91,7 @@ def _action(actions: Any, name: str, text: str, act: Any) -> argparse.ArgumentPa
     parser: argparse.ArgumentParser = actions.add_parser(
         name, help=text, description=text[0].upper() + text[1:] + "."
     )
-    parser.add_argument("id", type=job_number, help="the job")
+    parser.add_argument("id", type=job_name, help="the job, or a task of an array: 17_3")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(act=act)
     return parser

@@ -18,10 +18,11 @@ from pliant.client.listing.selection import (
     selection_fields,
 )
 from pliant.client.server_socket import UNLIMITED
-from pliant.client.terminal.number_arguments import job_number
+from pliant.client.terminal.number_arguments import job_names
 from pliant.client.terminal.output import Parser, print_error, print_json, run_command
 
 PROG = "jobdel"
+_IDS = "the number of a job, or tasks of an array: 17, 17_3, 17_[5-10]"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,7 +47,7 @@ def _parser() -> Parser:
         "exit codes: 0 all were cancelled, 1 some were not (they had ended, or are not yours),\n"
         "2 wrong usage, 3 no server",
     )
-    parser.add_argument("ids", nargs="*", type=job_number, metavar="id", help="the number of a job")
+    parser.add_argument("ids", nargs="*", type=job_names, metavar="id", help=_IDS)
     add_selection_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser

@@ -39,7 +39,7 @@ from pliant.client.listing.selection import (
     selection_fields,
 )
 from pliant.client.terminal.durations import format_time
-from pliant.client.terminal.number_arguments import job_number
+from pliant.client.terminal.number_arguments import job_names
 from pliant.client.terminal.output import (
     Parser,
     add_watch_options,
@@ -97,7 +97,13 @@ def _parser() -> Parser:
         f"columns for --format: {', '.join(COLUMNS)}\n"
         "exit codes: 0 done, 1 a named job is not known, 2 wrong usage, 3 no server",
     )
-    parser.add_argument("ids", nargs="*", type=job_number, metavar="id", help="a job")
+    parser.add_argument(
+        "ids",
+        nargs="*",
+        type=job_names,
+        metavar="id",
+        help="a job; of an array: 17, 17_3, 17_[5-10]",
+    )
     add_selection_options(parser)
     parser.add_argument(
         "-a", "--all", action="store_true", help="those that ended in the last hour, too"
@@ -150,10 +156,9 @@ def _show(options: argparse.Namespace) -> int:
         # seventh of the time. There are no cycles among them.
         gc.disable()
         try:
-            known = _put_objects(link, options) if options.json else _put_table(link, options)
+            missing = _put_objects(link, options) if options.json else _put_table(link, options)
         finally:
             gc.enable()
-    missing = [number for number in options.ids if number not in known]
     for number in missing:
         print_error(PROG, f"there is no job {number}")
     return 1 if missing else 0
@@ -173,24 +178,26 @@ def _request(
     return answer
 
 
-def _put_objects(link: Connection, options: argparse.Namespace) -> set[int]:
-    """Print the jobs as JSON; return their numbers."""
+def _put_objects(link: Connection, options: argparse.Namespace) -> list[int | str]:
+    """Print the jobs as JSON; return those of the named jobs that are unknown."""
     answer = _request(link, options, None)
     now = answer.get("now", time.time())
     print_json([with_keys_first(with_profit(job, now), FIELDS) for job in answer["jobs"]])
-    return {job["id"] for job in answer["jobs"]}
+    return list(answer["missing"])
 
 
-def _put_table(link: Connection, options: argparse.Namespace) -> set[int]:
-    """Print the jobs as a table; return their numbers."""
-    jobs, now = _columns(link, options)
+def _put_table(link: Connection, options: argparse.Namespace) -> list[int | str]:
+    """Print the jobs as a table; return those of the named jobs that are unknown."""
+    jobs, now, missing = _columns(link, options)
     if jobs["id"] or not options.ids:
         print_text(_table(jobs, now, options))
-    return set(jobs["id"])
+    return missing
 
 
-def _columns(link: Connection, options: argparse.Namespace) -> tuple[Columns, float]:
-    """Return the values of the jobs by column, and the present time by the server's clock."""
+def _columns(
+    link: Connection, options: argparse.Namespace
+) -> tuple[Columns, float, list[int | str]]:
+    """Return the values of the jobs by column, the time by the server's clock, unknown jobs."""
     shown = _shown(options)
     fields = fields_of(shown)
     answer = _request(link, options, fields)
@@ -198,7 +205,7 @@ def _columns(link: Connection, options: argparse.Namespace) -> tuple[Columns, fl
     if any(column.name == "starts" for column in shown):
         starts = link.request("starts")["starts"]
         jobs[EXPECTED_START] = [starts.get(str(job)) for job in jobs["id"]]
-    return jobs, answer.get("now", time.time())
+    return jobs, answer.get("now", time.time()), list(answer["missing"])
 
 
 def _table(jobs: Columns, now: float, options: argparse.Namespace) -> str:
@@ -227,7 +234,7 @@ class _Frames:
         """Return the present jobs as text."""
         if self._signal.take() or self._jobs is None:
             self._jobs = None  # so that a failed request is repeated
-            self._jobs, self._now = _columns(self._link, self._options)
+            self._jobs, self._now, _ = _columns(self._link, self._options)
             self._asked = time.monotonic()
         now = self._now + time.monotonic() - self._asked
         jobs = self._jobs

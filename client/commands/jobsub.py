@@ -42,7 +42,8 @@ lines of ~/.config/pliant/jobsub, those of /etc/pliant/jobsub, and the defaults.
 _EPILOG = """\
 sizes: 4   2-16   1-64:pow2   4-64:x2   3-30:+3   {1,2,4,6,12}
 in file names: %j (or %A) is the job's id, %x its name, %u its user; %N is the name of each node
-and %n its place among the nodes of the job, from 0: then each node has files of its own
+and %n its place among the nodes of the job, from 0: then each node has files of its own;
+of an array, %A is its id and %a the number of each task
 exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no server; with --wait the job's own,
 128 + the signal when a signal ended it; with --query 0 accepted, 1 not accepted or not known
 
@@ -51,6 +52,7 @@ exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no server; with --wai
   jobsub --wait run.sh               a script, until it has ended
   jobsub < run.sh                    the same script, as it is now
   jobsub --wrap 'make && ./test'     a command of the shell
+  jobsub --array 1-100%%10 ./task.sh  a hundred tasks, at most ten at once
   jobsub --dependency afterok:17 x   when job 17 has ended without an error
 """
 
@@ -187,6 +189,15 @@ def _add_condition_options(parser: Parser) -> None:
         default="",
         metavar="SIGNAL@SECONDS",
         help="send a signal to its processes before its time limit: USR1@60 (needs --time)",
+    )
+    group.add_argument(
+        "-a",
+        "--array",
+        type=_array,
+        default="",
+        metavar="TASKS",
+        help="run the program once for each of these numbers, which PLIANT_ARRAY_TASK holds: "
+        "1-1000, 1-9:2 (every second), 1,4,7-9, 1-1000%%50 (at most 50 at once)",
     )
     group.add_argument("--comment", default="", metavar="TEXT", help="a remark, for people")
     group.add_argument(
@@ -325,6 +336,16 @@ def _components(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
+def _array(text: str) -> str:
+    from pliant.client.submission.script_text import check_array
+
+    try:
+        check_array(text or "''")
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
+    return text
+
+
 def _policy(text: str) -> str:
     try:
         return check_policy(text)
@@ -405,6 +426,7 @@ def job_of(options: argparse.Namespace) -> dict[str, Any]:
         signal=options.signal,
         comment=options.comment,
         components=options.components,
+        array=options.array,
         script=options.script,
     )
 
@@ -428,7 +450,7 @@ def _submit(options: argparse.Namespace) -> int:
         elif not options.wait:
             print_json({"id": number, **bids})
         if sys.stderr.isatty() and not (options.json or options.parsable):
-            print(f"output goes to {job['stdout'].replace('%j', str(number))}", file=sys.stderr)
+            print(f"output goes to {_output_of(job, number)}", file=sys.stderr)
         if not options.wait:
             return 0
         sys.stdout.flush()
@@ -436,6 +458,15 @@ def _submit(options: argparse.Namespace) -> int:
     if options.json:
         print_json(final)
     return report_end(final)
+
+
+def _output_of(job: dict[str, Any], number: int) -> str:
+    """Return the output file of a job, in which marks of tasks remain for an array."""
+    marks = ("%A",) if job.get("array") else ("%j", "%A")
+    path = str(job["stdout"])
+    for mark in marks:
+        path = path.replace(mark, str(number))
+    return path
 
 
 def _print_mpi_remedy(output: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from pliant.client.connection import Connection
 from pliant.client.listing.selection import moment_before
 from pliant.client.terminal.durations import format_duration, format_time
-from pliant.client.terminal.number_arguments import job_number
+from pliant.client.terminal.number_arguments import job_names
 from pliant.client.terminal.output import (
     Parser,
     print_error,
@@ -48,7 +48,7 @@ def accounting(argv: Sequence[str] | None = None) -> int:
         "processor_s: processor-seconds within --since and --until\n"
         "exit codes: 0 done, 1 there are too many phases, 2 wrong usage, 3 no server",
     )
-    parser.add_argument("ids", nargs="*", type=job_number, metavar="id", help="only these jobs")
+    parser.add_argument("ids", nargs="*", type=job_names, metavar="id", help="only these jobs")
     parser.add_argument("--user", metavar="NAME", help="only the jobs of this user")
     parser.add_argument("--account", metavar="NAME", help="only the jobs of this account")
     parser.add_argument(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pliant.client.client_errors import UsageError
+from pliant.client.listing.job_titles import TITLE_FIELDS, shortened, title_of
 from pliant.client.terminal.durations import format_bytes, format_duration, format_time
 from pliant.client.terminal.tables import shorten, table_of_columns
 
@@ -74,6 +75,13 @@ def _span(field: str, about: str) -> Column:
         return [format_duration(value) for value in jobs[field]]
 
     return Column(about, (field,), cells, right=True)
+
+
+def _titles(jobs: Columns, _: float) -> list[str]:
+    return [
+        title_of(number, array, task, shortened(tasks))
+        for number, array, task, tasks in _rows(jobs, *TITLE_FIELDS)
+    ]
 
 
 def _processors(jobs: Columns, _: float) -> list[str]:
@@ -189,7 +197,7 @@ EXPECTED_START = "expected_start"
 
 #: All columns by their name, which is also their head.
 COLUMNS: Mapping[str, Column] = {
-    "id": _number("id", "number of the job"),
+    "id": Column("number of the job; of tasks of an array, 17_3", TITLE_FIELDS, _titles, True),
     "name": _text("name", "name"),
     "user": _text("user", "owner"),
     "account": _text("account", "account that is charged"),

@@ -25,7 +25,10 @@ from pliant.client.submission.option_checks import (
     check_sizes,
     check_speedup,
 )
-from pliant.client.submission.script_text import check_conditions, program_of
+from pliant.client.submission.script_text import check_array, check_conditions, program_of
+
+#: The output file of a job that names none: of a single job, and of each task of an array.
+_OUTPUT = ("pliant-%j.out", "pliant-%A_%a.out")
 
 
 def build_job(  # noqa: PLR0913 - these are the fields of a job
@@ -67,6 +70,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     signal: str = "",
     comment: str = "",
     components: Sequence[int] = (),
+    array: str = "",
     script: str | None = None,
 ) -> dict[str, Any]:
     """Check the options of a job, and return the job in the form of a ``submit`` request.
@@ -78,6 +82,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         SubmitError: a check failed; names the field and the remedy.
     """
     check_conditions(dependency, signal, time_limit_s)
+    check_array(array)
     argv, type, name = program_of(argv, type, name, script)
     size = _size(sizes, prefer, components)
     bound = check_choices(open_mode, grow_if, bind)
@@ -91,7 +96,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         "cwd": cwd,
         "type": kind,
         **size,
-        **_files(stdin, stdout, stderr, cwd),
+        **_files(stdin, stdout or _OUTPUT[bool(array)], stderr, cwd),
         "open_mode": open_mode,
         "umask": current_umask(),
         "hold": hold,
@@ -104,6 +109,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         "speedup": check_speedup(speedup),
         "grow_if": grow_if,
         **_unless_default(priority=priority, account=account, resources=check_resources(resources)),
+        **_unless_default(array=array),
         **_unless_default(dependency=dependency, signal=signal, comment=comment, bind=bound),
         **check_node_needs(mem_per_cpu, gpus, gres, constraint, nodelist, exclude),
     }
@@ -132,7 +138,7 @@ def _files(stdin: str, stdout: str, stderr: str, cwd: str) -> dict[str, str]:
     """Return the files of a job, after checking that they can be used."""
     return {
         "stdin": check_input(stdin, cwd) if stdin else "",
-        "stdout": check_output("output", stdout or "pliant-%j.out", cwd),
+        "stdout": check_output("output", stdout, cwd),
         "stderr": check_output("error", stderr, cwd) if stderr else "",
     }
 

@@ -53,6 +53,21 @@ def program_of(
     return argv, kind, name
 
 
+def check_array(text: str) -> None:
+    """Check the tasks of an array; an empty text means that the job is none.
+
+    Raises:
+        UsageError: the text is not in the grammar of ``--array``.
+    """
+    if text:
+        from pliant.core.arrays.task_numbers import parse_array
+
+        try:
+            parse_array(text)
+        except ValueError as error:
+            raise UsageError(f"--array: {error}") from None
+
+
 def check_conditions(dependency: str, signal: str, time_limit_s: float | None) -> None:
     """Check the dependencies of a job, and the signal before its time limit.
 

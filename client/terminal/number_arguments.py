@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 _SIGNED = re.compile(r"[+-]?[0-9]{1,18}")
 _DIGITS = re.compile(r"[0-9]{1,18}")
+_TASK = re.compile(r"[0-9]{1,18}(_[0-9]{1,9})?")
+_TASKS = re.compile(r"[0-9]{1,18}_\[[0-9,:-]+\]")
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 #: The longest wait, which the kernel can sleep in one call.
 _MAX_WAIT_S = 86400.0
@@ -31,6 +33,25 @@ def job_number(text: str) -> int:
     if not _DIGITS.fullmatch(text):
         raise ArgumentTypeError(f"{text!r} is not the number of a job; write one as in 12")
     return int(text)
+
+
+def job_name(text: str) -> int | str:
+    """Read a job, for argparse: its number, or one task of an array such as ``17_3``."""
+    if not _TASK.fullmatch(text):
+        raise ArgumentTypeError(
+            f"{text!r} is not the number of a job; write one as in 12, or a task as in 17_3"
+        )
+    return int(text) if text.isdigit() else text
+
+
+def job_names(text: str) -> int | str:
+    """Read a job or tasks of an array, for argparse: ``17``, ``17_3`` or ``17_[5-10]``."""
+    if not (_TASK.fullmatch(text) or _TASKS.fullmatch(text)):
+        raise ArgumentTypeError(
+            f"{text!r} is not the number of a job; write one as in 12, or tasks as in 17_3 or "
+            "17_[5-10]"
+        )
+    return int(text) if text.isdigit() else text
 
 
 def priority_number(text: str) -> int:

@@ -34,6 +34,8 @@ def history_text(events: Sequence[Event]) -> str:
 def event_line(event: Event) -> str:
     """Return an event as one line: its time, its job, its kind and what happened."""
     job = "-" if event.get("job") is None else str(event["job"])
+    if event.get("array_job"):
+        job = f"{event['array_job']}_{event['array_task']}"
     what = clean(event.get("text") or sentence(event))
     return f"{format_time(event['time'], event['time'])}  {job:>5}  {event['kind']:<20}  {what}"
 

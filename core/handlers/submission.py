@@ -41,7 +41,8 @@ def on_job_submitted(state: CoreState, event: JobSubmitted) -> None:
     state.add(job)
     state.note(
         "job.submitted",
-        f"submitted by {job.spec.user}, sizes {job.sizes}",
+        f"submitted by {job.spec.user}, sizes {job.sizes}"
+        + (f", tasks {job.spec.tasks}" if job.spec.tasks is not None else ""),
         job,
         name=job.spec.name,
         user=job.spec.user,

@@ -101,6 +101,7 @@ def split(state: CoreState, array: Job, task: int, *, held: bool = False) -> Job
     first = JobState.HELD if held else JobState.PENDING
     job = Job(spec, first, array.reason if held else "waits in the queue")
     job.history.append(HistoryEntry(state.now, first, f"task {task} of array {array.id}"))
+    job.runs_from = array.runs_from  # an old database may have lost runs of the task
     state.add(job)
     if job.behind_limit:
         job.reason = "waits for other tasks of its array"
@@ -159,7 +160,8 @@ def drop_pending(state: CoreState, array: Job, tasks: TaskNumbers, by: str) -> i
         if number - array.id - 1 in dropped:
             state.note_end(number, JobState.CANCELLED)
             state.dependencies_to_review.update(state.dependents.pop(number))
-    state.note("array.cancelled", f"tasks {dropped} {by}", array, tasks=str(dropped))
+    what = f"task {dropped}" if len(dropped) == 1 else f"tasks {dropped}"
+    state.note("array.cancelled", f"{what} {by}", array, tasks=str(dropped))
     state.arrays_to_review[array.id] = None
     return len(dropped)
 

@@ -37,6 +37,10 @@ PUBLIC = frozenset(
         "run",
         "epoch",
         "resources",
+        "array",
+        "array_job",
+        "array_task",
+        "tasks",
     }
 )
 

@@ -7,12 +7,13 @@ The server then ends instead of overwriting a state that it does not know.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from pliant.core.model.jobs import Job, JobSpec
 from pliant.core.model.lifecycle import JobState
 from pliant.core.values.ids import JobId
-from pliant.server.database.statements import RowVersion, Write, update_job
+from pliant.server.database.statements import RowVersion, Write, insert_task, update_job
+from pliant.server.registry.job_program import Summary
 
 
 class RowVersions:
@@ -36,6 +37,18 @@ class RowVersions:
             held: whether the job was submitted as a held one.
         """
         self.remember(Job(spec, JobState.HELD if held else JobState.PENDING))
+
+    def write(self, job: Job, summary_of: Callable[[Job], Summary]) -> Write:
+        """Return the write that stores a job's state: an update, or an insert for a new task.
+
+        Args:
+            job: the job.
+            summary_of: returns the summary of a task's program.
+        """
+        if job.spec.array and job.id not in self._rows:
+            self.remember(job)
+            return insert_task(job, summary_of(job))
+        return self.compare_and_set(job)
 
     def compare_and_set(self, job: Job) -> Write:
         """Return the write that updates a job's row if it still has the expected version.

@@ -16,6 +16,7 @@ from pliant.core.model.usage import AllocationPhase, Usage
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.server.database import row_codecs, tables
 from pliant.server.database.statements import DONE, REFUSED
+from pliant.server.registry.array_tasks import task_fields
 from pliant.server.registry.job_program import Program, Summary
 from pliant.server.registry.job_selection import JobSelection
 from pliant.server.support.threads import thread_pool
@@ -24,6 +25,8 @@ T = TypeVar("T")
 
 #: Maximum number of events in one answer.
 MAX_HISTORY_LINES = 20_000
+#: Values in one statement, whose number SQLite limits.
+SLICE = 5000
 #: The kind of the event of a submission.
 _SUBMITTED = "job.submitted"
 _FINAL = [state.value for state in FINAL_STATES]
@@ -159,23 +162,53 @@ class Reader:
 
     def jobs(self, ids: Sequence[int]) -> list[tuple[Job, Summary]]:
         """Return jobs by number. Unknown numbers are left out."""
-        return self._jobs(tables.job.c.id.in_(ids))
+        found: list[tuple[Job, Summary]] = []
+        for start in range(0, len(ids), SLICE):
+            found += self._jobs(tables.job.c.id.in_(ids[start : start + SLICE]))
+        return found
 
     def states(self, ids: Sequence[int]) -> dict[JobId, JobState]:
         """Return the states of jobs by number. Unknown numbers are left out."""
         rows = self._in(select(tables.job.c.id, tables.job.c.state), tables.job.c.id, ids)
         return {JobId(row.id): JobState(row.state) for row in rows}
 
+    def arrays_of(self, ids: Sequence[int]) -> dict[JobId, JobId]:
+        """Return the arrays of those jobs that are tasks, by number of the task's job."""
+        table = tables.job.c
+        query = select(table.id, table.array).where(table.array.is_not(None))
+        return {JobId(row.id): JobId(row.array) for row in self._in(query, table.id, ids)}
+
+    def arrays_among(self, ids: Sequence[int]) -> list[JobId]:
+        """Return those of some jobs that are arrays."""
+        table = tables.job.c
+        query = select(table.id).where(table.last_task.is_not(None))
+        return [JobId(row.id) for row in self._in(query, table.id, ids)]
+
+    def tasks_of(self, array: int) -> list[JobId]:
+        """Return the numbers of those tasks of an array that are jobs, in ascending order."""
+        table = tables.job.c
+        query = select(table.id).where(table.array == array).order_by(table.id)
+        return [JobId(row.id) for row in self._rows(query)]
+
     def last_job_id(self) -> int:
-        """Return the highest job number, 0 if there is no job."""
-        rows = self._rows(select(func.max(tables.job.c.id).label("last")))
-        return int(rows[0].last or 0)
+        """Return the highest job number, 0 if there is no job.
+
+        The numbers of all tasks of an array count, because tasks become jobs later.
+        """
+        table = tables.job.c
+        last_of_array = func.max(table.id + 1 + table.last_task)
+        rows = self._rows(select(func.max(table.id).label("last"), last_of_array.label("task")))
+        return max(int(rows[0].last or 0), int(rows[0].task or 0))
 
     def program(self, job: int) -> Program | None:
         """Return the program of a job, None if the job is unknown."""
         query = select(tables.job.c.id, tables.job.c.program).where(tables.job.c.id == job)
         for row in self._rows(query):
-            return row_codecs.read_column("job", row._mapping, "program", Program.from_json)
+            found = row_codecs.read_column("job", row._mapping, "program", row_codecs.parse_program)
+            if isinstance(found, Program):
+                return found
+            whole = self.program(found.array)
+            return whole.of_task(found.array, found.task) if whole is not None else None
         return None
 
     def uid_of(self, job: int) -> int | None:
@@ -233,8 +266,6 @@ class Reader:
         """Return the stored phases that a query wants, in order of start, up to its limit."""
         table = tables.phase.c
         query = select(tables.phase).order_by(table.start, table.seq).limit(wanted.limit)
-        if wanted.jobs:
-            query = query.where(table.job.in_(wanted.jobs))
         if wanted.uid is not None:
             query = query.where(table.uid == wanted.uid)
         if wanted.user is not None:
@@ -245,7 +276,11 @@ class Reader:
             query = query.where(table.end > wanted.since)
         if wanted.until is not None:
             query = query.where(table.start < wanted.until)
-        return [_phase(row) for row in self._rows(query)]
+        if not wanted.jobs:
+            return [_phase(row) for row in self._rows(query)]
+        rows = self._in(query, table.job, wanted.jobs)
+        rows.sort(key=lambda row: (row.start, row.seq))
+        return [_phase(row) for row in rows[: wanted.limit]]
 
     def history(
         self,
@@ -270,7 +305,13 @@ class Reader:
         newest = not after and limit is None
         most = MAX_HISTORY_LINES if limit is None else min(limit, MAX_HISTORY_LINES)
         order = table.c.seq.desc() if newest else table.c.seq
-        query = select(table).where(table.c.seq > after).order_by(order).limit(most)
+        query = (
+            select(table, tables.job.c.array)
+            .outerjoin(tables.job, table.c.job == tables.job.c.id)
+            .where(table.c.seq > after)
+            .order_by(order)
+            .limit(most)
+        )
         if job is not None:
             query = query.where(table.c.job == job)
         if owner is not None:
@@ -294,6 +335,7 @@ class Reader:
                 "data": row_codecs.read_column(
                     "job_event", row._mapping, "data", row_codecs.parse_mapping
                 ),
+                **task_fields(row.job, row.array),
             }
             for row in rows
         ]
@@ -369,8 +411,8 @@ class Reader:
         The query is run in slices, because a statement's number of variables is limited.
         """
         rows: list[Any] = []
-        for start in range(0, len(values), 5000):
-            rows += self._rows(query.where(column.in_(values[start : start + 5000])))
+        for start in range(0, len(values), SLICE):
+            rows += self._rows(query.where(column.in_(values[start : start + SLICE])))
         return rows
 
     def _rows(self, query: Any) -> list[Any]:

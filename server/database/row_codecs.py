@@ -16,7 +16,7 @@ from pliant.core.state.json_records import (
 )
 from pliant.core.support.base_error import PliantError
 from pliant.core.values.ids import NodeName
-from pliant.server.registry.job_program import Program, Summary
+from pliant.server.registry.job_program import Program, ProgramOfTask, Summary
 
 T = TypeVar("T")
 
@@ -30,6 +30,11 @@ class UnreadableRowError(PliantError):
 def parse_job(text: str) -> Job:
     """Parse the stored record of a job."""
     return job_from_record(json.loads(text))
+
+
+def parse_program(text: str) -> Program | ProgramOfTask:
+    """Parse the stored program of a job, or the reference of a task to the program of its array."""
+    return ProgramOfTask.from_json(text) or Program.from_json(text)
 
 
 def parse_node(text: str) -> Node:
@@ -59,7 +64,7 @@ def parse_names(text: str) -> list[str]:
 _TEXTS: Mapping[str, tuple[str, Mapping[str, Callable[[str], object]]]] = {
     "job": (
         "id",
-        {"record": parse_job, "summary": Summary.from_json, "program": Program.from_json},
+        {"record": parse_job, "summary": Summary.from_json, "program": parse_program},
     ),
     "node": ("name", {"record": parse_node}),
     "world": ("name", {"processors": parse_processors}),

@@ -18,7 +18,7 @@ from pliant.core.model.usage import AllocationPhase, Usage
 from pliant.core.state.json_records import job_to_record, node_to_record
 from pliant.core.values.processors import count
 from pliant.server.database import tables
-from pliant.server.registry.job_program import Program
+from pliant.server.registry.job_program import Program, ProgramOfTask, Summary
 from pliant.server.registry.mpi_worlds import World
 from pliant.server.support.log_setup import escape_control
 
@@ -146,6 +146,36 @@ def insert_job(job: Job, program: Program, key: str | None) -> Write:
             "submit_key": key,
             "program": program.to_json(),
             "summary": program.summary().to_json(),
+            "array": None,
+            "last_task": spec.tasks.numbers.last if spec.tasks is not None else None,
+            **_job_values(job),
+        },
+    )
+
+
+def insert_task(job: Job, summary: Summary) -> Write:
+    """Return the write that stores a task which has become a job of its own.
+
+    Its row names the array, from whose program its own follows.
+
+    Args:
+        job: the job of the task.
+        summary: of its program.
+    """
+    spec = job.spec
+    return Write(
+        _INSERT_JOB,
+        {
+            "id": spec.id,
+            "name": escape_control(spec.name),
+            "user": spec.user,
+            "uid": spec.uid,
+            "submit": spec.submit,
+            "submit_key": None,
+            "program": ProgramOfTask(spec.array, spec.task).to_json(),
+            "summary": summary.to_json(),
+            "array": spec.array,
+            "last_task": None,
             **_job_values(job),
         },
     )

@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 #: The newest migration. A database of this version is opened without importing Alembic, which is
 #: slow.
-HEAD = "0002"
+HEAD = "0003"
 
 metadata = MetaData()
 
@@ -65,10 +65,14 @@ job = Table(
     Column("program", Text, nullable=False),
     #: Paths and command line as lists show them.
     Column("summary", Text, nullable=False),
+    #: The array of which the job is a task, and the largest task number of an array.
+    Column("array", Integer),
+    Column("last_task", Integer),
     UniqueConstraint("uid", "submit_key", name="job_once_per_key"),
 )
 Index("job_by_state", job.c.state)
 Index("job_by_end", job.c.end)
+Index("job_by_array", job.c.array)
 
 #: The history of jobs and nodes; append-only.
 job_event = Table(

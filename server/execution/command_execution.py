@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pliant.core import commands
-from pliant.core.values.ids import NodeName
+from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.lost_contact_policy import parse_isolation_policy
 from pliant.core.values.processors import indices
 from pliant.protos import app_pb2, node_pb2
@@ -25,8 +25,9 @@ from pliant.server.execution.start_orders import (
     end_when_cut_off,
     start_orders,
 )
+from pliant.server.registry.job_program import Program
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
-from pliant.server.registry.status_cache import StatusCache
+from pliant.server.registry.status_cache import JobEntry, StatusCache
 
 if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
     from pliant.server.execution.launch_signing import OrderSigner
@@ -105,7 +106,7 @@ class CommandDispatcher:
         orders = start_orders(
             world,
             entry.info["type"],
-            self._programs.get(command.job),
+            self._program(entry),
             self._status.node_map,
             self._tokens.token(command.job, command.run),
             self.settings,
@@ -120,6 +121,12 @@ class CommandDispatcher:
             if command.only in (None, node):
                 self._sign(order, node, entry.uid)
                 self._connections.send_to_node(node, node_pb2.NodeOrder(start_world=order))
+
+    def _program(self, entry: JobEntry) -> Program:
+        job, array = JobId(entry.info["id"]), entry.info.get("array_job")
+        if array is None:
+            return self._programs.get(job)
+        return self._programs.get_of_task(JobId(array), entry.info["array_task"])
 
     def _sign(self, order: node_pb2.StartWorld, node: NodeName, uid: int) -> None:
         """Sign an order to start processes, if the cluster has an identity; nodes demand that."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pliant.core.commands import Command, Note, RunStrategy, SendOffer, SendWithdraw, Store
+from pliant.core.model.jobs import Job
 from pliant.core.model.negotiation import PROPOSALS
 from pliant.core.model.usage import AllocationPhase, Usage
 from pliant.core.state_machine import Core
@@ -13,6 +15,7 @@ from pliant.core.values.ids import JobId, NodeName
 from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.meta_keys import NEXT_RESIZE
 from pliant.server.database.statements import (
+    COMPARING,
     Write,
     add_note,
     add_phase,
@@ -21,6 +24,7 @@ from pliant.server.database.statements import (
     put_node,
     put_usage,
 )
+from pliant.server.registry.job_program import Summary
 
 
 @dataclass(slots=True)
@@ -81,19 +85,27 @@ class CommitBatch:
         self.commands = [each for each in self.commands if id(each) not in taken]
         return found
 
-    def rows(self, core: Core, row_versions: RowVersions, stored_resize: int) -> list[Write]:
+    def rows(
+        self,
+        core: Core,
+        row_versions: RowVersions,
+        stored_resize: int,
+        summary_of: Callable[[Job], Summary],
+    ) -> list[Write]:
         """Return the rows to write, with equal statements next to each other.
 
         Args:
             core: holds the jobs and nodes.
-            row_versions: the expected versions of the jobs' rows in the database.
+            row_versions: of the jobs in the database.
             stored_resize: the number of the next resize in the database.
+            summary_of: returns the summary of the program of an array's task.
         """
         rows = [
-            row_versions.compare_and_set(core.jobs[job])
+            row_versions.write(core.jobs[job], summary_of)
             for job in sorted(self.jobs)
             if job in core.jobs
         ]
+        rows.sort(key=lambda write: write.statement in COMPARING)  # new tasks first
         rows += [put_node(core.nodes[node]) for node in sorted(self.nodes) if node in core.nodes]
         rows += [drop_node(node) for node in sorted(self.nodes) if node not in core.nodes]
         rows += [add_note(note) for note in self.notes]

@@ -383,7 +383,9 @@ class CoreLoop:
                 [known[name] for name in result.nodes if name in known], result.nodes - known.keys()
             )
         next_resize = self._core.next_resize
-        rows = result.rows(self._core, self._row_versions, self._stored_resize)
+        rows = result.rows(
+            self._core, self._row_versions, self._stored_resize, self._status.summary
+        )
         for command in result.commands:
             rows += self._dispatcher.prepare(command)
         if rows and not _must_commit_first(result, entries):

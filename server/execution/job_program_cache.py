@@ -25,6 +25,17 @@ class ProgramCache:
         while len(self._kept) > MAX_CACHED_PROGRAMS:
             self._kept.popitem(last=False)
 
+    def get_of_task(self, array: JobId, task: int) -> Program:
+        """Return the program of a task, from that of its array.
+
+        Raises:
+            KeyError: if the array is not in the database.
+        """
+        whole = self.get(array)
+        self.keep(array, whole)
+        self._kept.move_to_end(array)  # the next tasks start soon
+        return whole.of_task(array, task)
+
     def get(self, job: JobId) -> Program:
         """Return the program of a stored job.
 

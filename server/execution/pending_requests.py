@@ -20,11 +20,13 @@ from pliant.core.events import (
     NodeResumed,
     PriorityChanged,
     ResizeRequested,
+    TasksCancelled,
 )
 from pliant.server.support.threads import uncancellable_future
 
 UserEvent = (
     JobCancelled
+    | TasksCancelled
     | JobHeld
     | JobReleased
     | PriorityChanged

@@ -35,11 +35,12 @@ class JobIdAllocator:
         """Return the highest number that was used, or may have been used."""
         return self._last
 
-    def next(self) -> int:
-        """Return a new job number, which is never given to another job."""
+    def next(self, count: int = 1) -> int:
+        """Return the first of ``count`` new job numbers, which no other job will get."""
         with self._lock:
-            self._last += 1
-            return self._last
+            first = self._last + 1
+            self._last += count
+            return first
 
     def on_node_registered(self, event: NodeRegistered) -> None:
         """Log an error for each job that a registering node knows and the database has lost."""

@@ -6,8 +6,11 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from pliant.core.arrays.task_numbers import parse_array
+from pliant.core.values.ids import JobId, task_job
 
 #: Lists show this many characters of a command line.
 COMMAND_SHOWN = 200
@@ -51,6 +54,8 @@ class Program:
     bind: str = "rank"
     #: Whether names of files have marks that each node replaces.
     files_by_node: bool = False
+    #: The tasks of an array, such as ``1-9:2``; the names of its files still have marks of tasks.
+    tasks: str = ""
 
     def to_json(self) -> str:
         """Return the object as JSON in ASCII. Bytes that are not UTF-8 survive as escapes."""
@@ -67,6 +72,27 @@ class Program:
         """Return the part that lists show."""
         return Summary(self.stdout, self.cwd, shlex.join(self.argv)[:COMMAND_SHOWN])
 
+    def of_task(self, array: int, task: int) -> Program:
+        """Return the program of a task; this must be the program of its array."""
+        numbers = parse_array(self.tasks).numbers
+        variables = {
+            "PLIANT_ARRAY_JOB": array,
+            "PLIANT_ARRAY_TASK": task,
+            "PLIANT_ARRAY_COUNT": len(numbers),
+            "PLIANT_ARRAY_MIN": numbers.first,
+            "PLIANT_ARRAY_MAX": numbers.last,
+            "PLIANT_ARRAY_STEP": numbers.step,
+        }
+        by_node = self.files_by_node
+        return replace(
+            self,
+            env={**self.env, **{name: str(value) for name, value in variables.items()}},
+            stdin=name_of_task(self.stdin, array, task, by_node=by_node),
+            stdout=name_of_task(self.stdout, array, task, by_node=by_node),
+            stderr=name_of_task(self.stderr, array, task, by_node=by_node),
+            tasks="",
+        )
+
     def environment(self, **defaults: str) -> list[bytes]:
         """Return the variables for the job's processes as ``NAME=value`` in bytes.
 
@@ -76,6 +102,29 @@ class Program:
         return [os.fsencode(f"{name}={value}") for name, value in merged.items()]
 
 
+class ProgramOfTask(NamedTuple):
+    """The program of a task as the database stores it: a reference to that of its array."""
+
+    array: int
+    task: int
+
+    def to_json(self) -> str:
+        """Return the reference as JSON."""
+        return json.dumps({"of_task": [self.array, self.task]})
+
+    @classmethod
+    def from_json(cls, text: str) -> ProgramOfTask | None:
+        """Return the reference from JSON; None if the text is a whole program."""
+        values = json.loads(text)
+        return cls(*map(int, values["of_task"])) if "of_task" in values else None
+
+
+#: Marks in names of files that each task of an array replaces by its own values.
+TASK_MARKS = frozenset({"%j", "%a"})
+#: Variables of tasks, which a job must not inherit from the task that submits it.
+ARRAY_VARIABLES = frozenset(
+    f"PLIANT_ARRAY_{name}" for name in ("JOB", "TASK", "COUNT", "MIN", "MAX", "STEP")
+)
 #: Marks in names of files that each node replaces by its own values.
 NODE_MARKS = frozenset({"%N", "%n"})
 
@@ -95,6 +144,19 @@ def job_marks(job: int, name: str, user: str) -> dict[str, str]:
         "%x": name.replace("/", "_"),
         "%u": user.replace("/", "_"),
     }
+
+
+def name_of_task(pattern: str, array: int, task: int, *, by_node: bool) -> str:
+    """Return the name of a task's file: ``%a`` is the task and ``%j`` the number of its job.
+
+    Args:
+        pattern: the name as the program of the array has it.
+        array: the number of the array.
+        task: the number of the task.
+        by_node: whether nodes replace marks in the name later.
+    """
+    values = {"%a": str(task), "%j": str(task_job(JobId(array), task))}
+    return expand(pattern, values, NODE_MARKS if by_node else frozenset())
 
 
 def node_marks(node: str, number: int) -> dict[str, str]:

@@ -15,14 +15,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from pliant.core.model.jobs import Job
+from pliant.core.model.lifecycle import FINAL_STATES
 from pliant.core.model.nodes import Node
 from pliant.core.model.views_and_plans import NodeView
 from pliant.core.state import named_resources, profit_status
 from pliant.core.values.dependencies import format_dependencies
-from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.ids import JobId, NodeName, task_job
 from pliant.core.values.lost_contact_policy import isolation_policy
-from pliant.core.values.processors import ProcessorMap, block, count, format_ranges
-from pliant.server.registry.job_program import Summary
+from pliant.core.values.processors import NONE, ProcessorMap, block, count, format_ranges
+from pliant.server.registry.array_tasks import (
+    ArrayIndex,
+    array_fields,
+    info_of_pending_task,
+    tasks_of_array,
+)
+from pliant.server.registry.job_program import Summary, name_of_task, names_node
 from pliant.server.registry.job_selection import JobIndex, JobSelection
 from pliant.server.registry.node_status import NodeStatusCache
 from pliant.server.registry.processor_nodes import Host, NodeMap
@@ -49,6 +56,8 @@ class JobEntry:
     end: float | None
     #: How much of each named resource it uses.
     uses: Mapping[str, int]
+    #: As how many jobs that have not started it counts; an array counts as its pending tasks.
+    jobs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,8 @@ class StatusCache:
         self._open: dict[JobId, JobEntry] = {}
         #: The jobs in ``_jobs`` by user and state.
         self._index = JobIndex()
+        #: The arrays in ``_jobs``.
+        self._arrays = ArrayIndex()
         #: A heap of ended jobs by the time of their end.
         self._ended: list[tuple[float, JobId]] = []
         self._summaries: dict[JobId, Summary] = {}
@@ -118,9 +129,12 @@ class StatusCache:
                 before = self._jobs.get(job)
                 self._jobs[job] = entry
                 self._index.update(job, entry.info["user"], entry.info["state"])
+                if "array" in entry.info:
+                    self._arrays.add(job)
                 if not entry.final:
                     self._open[job] = entry
-                    self.submission_limits.update(job, entry.info["user"], entry.info["state"])
+                    user, state = entry.info["user"], entry.info["state"]
+                    self.submission_limits.update(job, user, state, entry.jobs)
                     continue
                 self.submission_limits.forget(job)
                 self._open.pop(job, None)
@@ -158,6 +172,7 @@ class StatusCache:
                 _, job = heapq.heappop(self._ended)
                 self._jobs.pop(job, None)
                 self._index.forget(job)
+                self._arrays.forget(job)
                 self._summaries.pop(job, None)
 
     # ---------------------------------------------------------------- read
@@ -196,7 +211,30 @@ class StatusCache:
 
     def entry(self, job: JobId) -> JobEntry | None:
         """Return the entry of a job; None if it is not in the cache."""
-        return self._jobs.get(job)
+        return self._jobs.get(job) or self._pending_task(job)
+
+    def is_pending_task(self, number: JobId) -> bool:
+        """Return whether a number is that of an array's task which is not a job."""
+        return number not in self._jobs and self._pending_task(number) is not None
+
+    def _pending_task(self, number: JobId) -> JobEntry | None:
+        """Return the entry of an array's task that is not a job; None if the number is of none."""
+        with self._lock:
+            array = self._arrays.before(number)
+            whole = self._jobs.get(array) if array is not None else None
+        info = info_of_pending_task(whole.info, number) if whole is not None else None
+        if whole is None or info is None:
+            return None
+        is_final = info["state"] in FINAL_STATES
+        return JobEntry(info, whole.uid, 0, NONE, is_final, whole.end, {})
+
+    def tasks_of(self, array: JobId) -> list[JobId]:
+        """Return the numbers of those tasks of an array that are jobs in the cache."""
+        with self._lock:
+            whole = self._jobs.get(array)
+            numbers = tasks_of_array(whole.info) if whole is not None else None
+            found = [task_job(array, task) for task in numbers or ()]
+            return [number for number in found if number in self._jobs]
 
     def is_open(self, job: JobId, run: int) -> bool:
         """Return whether a run is the current run of a job that has not ended."""
@@ -340,12 +378,22 @@ class StatusCache:
         """Return the nodes on which a job runs; if it has ended, those on which it ran last."""
         return self.node_map.names(job.allocation if job.final else job.occupied)
 
+    def summary(self, job: Job) -> Summary:
+        """Return the paths and the command of a job; those of a task follow from its array's."""
+        found = self._summaries.get(job.id)
+        if found is None and job.spec.array and (whole := self._summaries.get(job.spec.array)):
+            by_node = names_node(whole.stdout)
+            stdout = name_of_task(whole.stdout, job.spec.array, job.spec.task, by_node=by_node)
+            found = self._summaries[job.id] = whole._replace(stdout=stdout)
+        return found or Summary("", "", "")
+
     def _entry(self, job: Job) -> JobEntry:
-        summary = self._summaries.get(job.id) or Summary("", "", "")
+        summary = self.summary(job)
         nodes = self._where(job)
         info = _info(job, summary, nodes)
         uses = named_resources.usage(job)
-        return JobEntry(info, job.spec.uid, job.run, job.occupied, job.final, job.end, uses)
+        jobs = len(job.progress.pending) if job.progress is not None else 1
+        return JobEntry(info, job.spec.uid, job.run, job.occupied, job.final, job.end, uses, jobs)
 
 
 def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
@@ -390,6 +438,7 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
         **({"warning": str(job.spec.warning)} if job.spec.warning else {}),
         **({"dependency": format_dependencies(job.dependencies)} if job.dependencies else {}),
         **_reservation(job),
+        **array_fields(job),
         **_ends(job),
         **_contract(job),
     }

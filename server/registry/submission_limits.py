@@ -32,8 +32,8 @@ class SubmissionLimits:
         self.limits: UserLimits = NO_LIMITS
         #: Bytes of the arguments and the environment of each job that has not ended.
         self._bytes: dict[JobId, int] = {}
-        #: The owners of the jobs that have not started.
-        self._owners: dict[JobId, str] = {}
+        #: The owners of the jobs that have not started, and as how many jobs each counts.
+        self._owners: dict[JobId, tuple[str, int]] = {}
         self._jobs: dict[str, int] = {}
         self._sums: dict[str, int] = {}
         self._buckets: dict[str, TokenBucket] = {}
@@ -43,7 +43,7 @@ class SubmissionLimits:
         with self._lock:
             self._bytes.update(sizes)
 
-    def admit(self, user: str, size: int, now: float, *, exempt: bool) -> str:
+    def admit(self, user: str, size: int, now: float, *, exempt: bool, jobs: int = 1) -> str:
         """Return why a user may not submit another job now; empty if the user may.
 
         Args:
@@ -52,14 +52,16 @@ class SubmissionLimits:
             now: seconds on a monotonic clock.
             exempt: if True, only the limits that the configuration sets for this user by name
                 apply, and not those for all users.
+            jobs: as how many jobs it counts; an array counts as many as it has tasks.
         """
         limits = self.limits
         limit = limits.users.get(user, UserLimit()) if exempt else limits.of(user)
         with self._lock:
-            jobs, total = self._jobs.get(user, 0), self._sums.get(user, 0) + size
-            if limit.pending_jobs is not None and jobs >= limit.pending_jobs:
+            before, total = self._jobs.get(user, 0), self._sums.get(user, 0) + size
+            if limit.pending_jobs is not None and before + jobs > limit.pending_jobs:
+                more = f" and submits {jobs} tasks" if jobs > 1 else ""
                 return (
-                    f"{user} has {jobs} jobs that have not started, and the limit is "
+                    f"{user} has {before} jobs that have not started{more}, and the limit is "
                     f"{limit.pending_jobs} (user_limits.pending_jobs): wait until some have "
                     "started, or cancel some with jobdel"
                 )
@@ -81,17 +83,20 @@ class SubmissionLimits:
                     )
         return ""
 
-    def add(self, job: JobId, user: str, size: int) -> None:
-        """Count a new job, before it is stored."""
+    def add(self, job: JobId, user: str, size: int, jobs: int = 1) -> None:
+        """Count a new job, before it is stored; an array counts as ``jobs`` jobs."""
         with self._lock:
             self._bytes[job] = size
-            self._count(job, user)
+            self._count(job, user, jobs)
 
-    def update(self, job: JobId, user: str, state: str) -> None:
-        """Count a job while its ``state`` is one before its start; stop counting it afterwards."""
+    def update(self, job: JobId, user: str, state: str, jobs: int = 1) -> None:
+        """Count a job while its ``state`` is one before its start; stop counting it afterwards.
+
+        An array counts as ``jobs`` jobs, its tasks that are not jobs yet.
+        """
         with self._lock:
             if state in _NOT_STARTED:
-                self._count(job, user)
+                self._count(job, user, jobs)
             else:
                 self._drop(job)
 
@@ -101,17 +106,18 @@ class SubmissionLimits:
             self._drop(job)
             self._bytes.pop(job, None)
 
-    def _count(self, job: JobId, user: str) -> None:
-        if job not in self._owners:
-            self._owners[job] = user
-            self._jobs[user] = self._jobs.get(user, 0) + 1
+    def _count(self, job: JobId, user: str, jobs: int) -> None:
+        _, before = self._owners.get(job, (user, 0))
+        if not before:
             self._sums[user] = self._sums.get(user, 0) + self._bytes.get(job, 0)
+        self._owners[job] = user, jobs
+        self._jobs[user] = self._jobs.get(user, 0) + jobs - before
 
     def _drop(self, job: JobId) -> None:
-        user = self._owners.pop(job, None)
-        if user is None:
+        user, jobs = self._owners.pop(job, ("", 0))
+        if not jobs:
             return
-        self._jobs[user] -= 1
+        self._jobs[user] -= jobs
         self._sums[user] -= self._bytes.get(job, 0)
         if not self._jobs[user]:
             del self._jobs[user], self._sums[user]

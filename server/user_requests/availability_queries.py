@@ -114,7 +114,8 @@ class AvailabilityQueries:
     async def _ask(self, raw: Any, user: str, uid: int) -> Availability:
         submission = self._submissions.check(raw, user)
         now = self._clock.now()
-        spec = submission.spec(HYPOTHETICAL_JOB, user, uid, now)
+        # Of an array, the first task is asked about.
+        spec = replace(submission, tasks=None).spec(HYPOTHETICAL_JOB, user, uid, now)
         if spec.begin is not None:
             # Strategies answer for a job that arrives now; nobody knows the queue at another time.
             return _from_begin(await self._ask_about(replace(spec, begin=None), now), spec.begin)

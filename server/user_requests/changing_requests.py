@@ -6,6 +6,7 @@ Runs in the event loop of the accept thread.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from pliant.server.execution.strategy_choice import (
     stored_row,
 )
 from pliant.server.execution.strategy_process import StrategyRefusedError
+from pliant.server.registry.array_tasks import JobName, parse_job_name
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests import listing
@@ -31,12 +33,14 @@ from pliant.server.user_requests.job_lookup import JobLookup
 from pliant.server.user_requests.request_fields import (
     Answer,
     Request,
+    read_names,
     read_node,
     read_number,
-    read_numbers,
 )
 from pliant.server.user_requests.submission_schema import check_priority
 
+#: Requests that concern the processes of one job; the others apply to all tasks of an array.
+_FOR_SINGLE_JOBS = frozenset({"suspend", "resume_job", "requeue", "resize"})
 #: Jobs that are cancelled together, before requests of others are taken.
 _CANCELLED_AT_ONCE = 1000
 
@@ -64,13 +68,13 @@ class Commands:
         ``users``, these are only the user's own jobs.
         """
         if request.get("ids") is None and {"users", "states", "names"} & request.keys():
-            ids = await self._selected(request, peer)
+            ids: Sequence[int | str] = await self._selected(request, peer)
         else:
-            ids = read_numbers(request, "ids")
+            ids = read_names(request, "ids")
         results: list[Answer] = []
         for start in range(0, len(ids), _CANCELLED_AT_ONCE):
             some = ids[start : start + _CANCELLED_AT_ONCE]
-            results += await asyncio.gather(*(self._cancel_one(JobId(job), peer) for job in some))
+            results += await asyncio.gather(*(self._cancel_one(name, peer) for name in some))
         return {"results": results}
 
     async def _selected(self, request: Request, peer: RequestingUser) -> list[int]:
@@ -80,13 +84,18 @@ class Commands:
             selection = replace(selection, users=frozenset({peer.user}))
         return [int(entry.info["id"]) for entry in await self._jobs.entries(selection)]
 
-    async def _cancel_one(self, job: JobId, peer: RequestingUser) -> Answer:
+    async def _cancel_one(self, name: int | str, peer: RequestingUser) -> Answer:
         try:
-            await self._authorise("cancel", job, peer)
-            await self._ask_of("cancel", job, peer, events.JobCancelled(job, peer.user))
+            named = JobName(JobId(name)) if isinstance(name, int) else parse_job_name(name, "ids")
+            event: UserEvent = events.JobCancelled(named.job, peer.user)
+            if named.tasks is not None:
+                await self._jobs.check_tasks(named.job, named.tasks)
+                event = events.TasksCancelled(named.job, named.tasks, peer.user)
+            await self._authorise("cancel", named.job, peer, name)
+            await self._ask_of("cancel", named.job, peer, event)
         except UserRequestError as error:
-            return {"id": job, "ok": False, "error": str(error)}
-        return {"id": job, "ok": True}
+            return {"id": name, "ok": False, "error": str(error)}
+        return {"id": name, "ok": True}
 
     async def hold(self, request: Request, peer: RequestingUser) -> Answer:
         """Prevent the pending job ``id`` from starting."""
@@ -222,7 +231,9 @@ class Commands:
             await self._authorise(operation, job, peer)
             raise
 
-    async def _authorise(self, operation: str, job: JobId, peer: RequestingUser) -> JobId:
+    async def _authorise(
+        self, operation: str, job: JobId, peer: RequestingUser, name: int | str = 0
+    ) -> JobId:
         """Check that a user may carry out an operation on an open job; return the job's number.
 
         Raises:
@@ -232,7 +243,13 @@ class Commands:
         if state in FINAL_STATES:
             # The core has forgotten the job and would answer that there is no such job.
             raise UserRequestError(
-                f"job {job} has already ended ({state})", kind="refused", field="id"
+                f"job {name or job} has already ended ({state})", kind="refused", field="id"
+            )
+        if operation in _FOR_SINGLE_JOBS and self._jobs.is_array(job):
+            raise UserRequestError(
+                f"job {job} is an array: name one of its tasks, as in {job}_1",
+                kind="refused",
+                field="id",
             )
         return job
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from pliant.core.arrays.task_numbers import ArrayTasks, parse_array
 from pliant.core.model.lifecycle import FINAL_STATES, JobState
 from pliant.core.model.warning_signal import WarningSignal, parse_warning
 from pliant.core.support.input_limits import MAX_DURATION_S
@@ -37,6 +38,20 @@ def check_dependencies(text: str) -> tuple[Dependency, ...]:
         return parse_dependencies(text)
     except ValueError as error:
         raise UserRequestError(f"dependency: {error}", field="dependency") from None
+
+
+def check_array(text: str, max_array_size: int) -> ArrayTasks | None:
+    """Parse the tasks of a submitted array; None if the job is none.
+
+    Raises:
+        UserRequestError: if the text is not in the grammar of arrays, or names a task too large.
+    """
+    if not text:
+        return None
+    try:
+        return parse_array(text, max_array_size)
+    except ValueError as error:
+        raise UserRequestError(f"array: {error}", field="array") from None
 
 
 def check_warning(text: str, time_limit_s: float | None) -> WarningSignal | None:
@@ -126,21 +141,23 @@ async def find_ended(
     """
     named = {each.job: each for each in dependencies if each.job}
     found: dict[JobId, JobState] = {}
+    arrays: dict[JobId, int] = {}
     for job in named:
         entry = status.entry(job)
         if entry is not None:
-            found[job] = JobState(entry.info["state"])
+            found[job], arrays[job] = JobState(entry.info["state"]), entry.info.get("array_job", 0)
     if missing := [job for job in named if job not in found]:
         found |= await reader.in_thread(lambda reader: reader.states(missing))
+        arrays |= await reader.in_thread(lambda reader: reader.arrays_of(missing))
     for each in dependencies:
         if not each.job:
             continue
         state = found.get(each.job)
-        if state is None:
-            raise UserRequestError(f"dependency: there is no job {each.job}", field="dependency")
+        if state is None or (each.array and arrays.get(each.job) != each.array):
+            raise UserRequestError(f"dependency: there is no job {each.title}", field="dependency")
         if _is_impossible(each.kind, state):
             raise UserRequestError(
-                f"dependency: {each} can never be met: job {each.job} has ended as {state}",
+                f"dependency: {each} can never be met: job {each.title} has ended as {state}",
                 kind="refused",
                 field="dependency",
             )

@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from pliant.core.values.ids import JobId
+from pliant.core.arrays.task_numbers import TaskNumbers
+from pliant.core.values.ids import JobId, task_job
 from pliant.server.authorisation.access_control import AccessControl, RequestingUser
 from pliant.server.authorisation.privacy import without_private
 from pliant.server.database.reader import Reader
+from pliant.server.registry.array_tasks import JobName, parse_job_name, tasks_of_array
 from pliant.server.registry.job_selection import JobSelection
 from pliant.server.registry.status_cache import Info, JobEntry, StatusCache
+from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests.request_fields import not_found
 
 #: Jobs that are compared with a selection before requests of others are served: 1 to 2 ms.
@@ -56,6 +59,87 @@ class JobLookup:
                 info = self._status.describe_stored(job, summary)
                 found[job.id] = self.visible(info, job.spec.uid, peer)
         return found
+
+    async def number(self, name: object, field: str = "id") -> object:
+        """Return the number of the job of a task that is named as in ``17_3``.
+
+        Anything that is not a text is returned as it is.
+
+        Raises:
+            UserRequestError: the text names no single task, or there is no such task.
+        """
+        if not isinstance(name, str):
+            return name
+        named = parse_job_name(name, field)
+        if named.tasks is None:
+            return named.job
+        if len(named.tasks) != 1:
+            raise UserRequestError(
+                f"{field}: {name} names {len(named.tasks)} tasks: name one, as in "
+                f"{named.job}_{named.tasks.first}",
+                field=field,
+            )
+        await self.check_tasks(named.job, named.tasks)
+        return task_job(named.job, named.tasks.first)
+
+    async def check_tasks(self, array: JobId, tasks: TaskNumbers) -> None:
+        """Check that a job is an array which has at least one of some tasks.
+
+        Raises:
+            UserRequestError: it is not, or has none of them.
+        """
+        entry = self._status.entry(array)
+        if entry is not None:
+            numbers = tasks_of_array(entry.info)
+        elif found := await self._reader.in_thread(lambda reader: reader.jobs([array])):
+            stored = found[0][0].spec.tasks
+            numbers = stored.numbers if stored is not None else None
+        else:
+            raise not_found(array)
+        if numbers is None:
+            raise UserRequestError(
+                f"job {array} is not an array and has no tasks", kind="not_found", field="id"
+            )
+        if not numbers.common(tasks):
+            raise UserRequestError(
+                f"array {array} has no task {tasks}: its tasks are {numbers}",
+                kind="not_found",
+                field="id",
+            )
+
+    async def numbers(self, names: Sequence[int | str]) -> tuple[list[int], list[int | str]]:
+        """Return the numbers of the jobs that a list names, and those names that are unknown.
+
+        An array stands for itself and for those of its tasks that are jobs.
+        """
+        named = [
+            JobName(JobId(name)) if isinstance(name, int) else parse_job_name(name, "ids")
+            for name in names
+        ]
+        whole = [each.job for each in named if each.tasks is None]
+        old = [job for job in whole if self._status.entry(job) is None]
+        arrays = set(await self._reader.in_thread(lambda reader: reader.arrays_among(old)))
+        arrays |= {job for job in whole if self.is_array(job)}
+        found: dict[int, None] = {}
+        missing: list[int | str] = []
+        for each, name in zip(named, names, strict=True):
+            if each.tasks is None:
+                found[each.job] = None
+                if each.job in arrays:
+                    found.update(dict.fromkeys(await self._tasks_of(each.job)))
+                continue
+            try:
+                await self.check_tasks(each.job, each.tasks)
+            except UserRequestError:
+                missing.append(name)
+            else:
+                found.update((task_job(each.job, task), None) for task in each.tasks)
+        return list(found), missing
+
+    async def _tasks_of(self, array: JobId) -> Sequence[int]:
+        """Return the numbers of those tasks of an array that are jobs."""
+        stored = await self._reader.in_thread(lambda reader: reader.tasks_of(array))
+        return sorted({*stored, *self._status.tasks_of(array)})
 
     async def entries(self, selection: JobSelection) -> list[JobEntry]:
         """Return the jobs in the status cache that match a selection, by number."""
@@ -119,3 +203,8 @@ class JobLookup:
             raise not_found(job)
         self.access.check(operation, peer, owner, f"job {job} belongs to {user}")
         return state
+
+    def is_array(self, job: JobId) -> bool:
+        """Return whether a job in the status cache is an array."""
+        entry = self._status.entry(job)
+        return entry is not None and "array" in entry.info

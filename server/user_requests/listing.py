@@ -9,10 +9,11 @@ and is encoded and decoded in a fraction of the time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pliant.core.model.lifecycle import JobState
+from pliant.server.registry.array_tasks import lines_of_table
 from pliant.server.registry.job_selection import JobSelection
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests.answers import Objects
@@ -104,6 +105,20 @@ def read_texts(request: Mapping[str, Any], field: str) -> frozenset[str]:
             field=field,
         )
     return frozenset(values)
+
+
+def table_lines(
+    jobs: Iterable[Mapping[str, Any]], *, with_ended: bool
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the lines of a table of jobs; an array has one for its tasks that are not jobs yet.
+
+    With ``with_ended``, there is another one for tasks that were cancelled before.
+    """
+    for job in jobs:
+        if "array" in job:
+            yield from lines_of_table(job, with_ended=with_ended)
+        else:
+            yield job
 
 
 def job_list(jobs: Iterable[Mapping[str, Any]], fields: tuple[str, ...] | None) -> dict[str, Any]:

@@ -101,6 +101,8 @@ class Operations:
         try:
             if REQUIRED_ROLE.get(str(name)) is not UserRole.OWNER:  # else it depends on the job
                 self._access.check(str(name), peer)
+            if isinstance(request.get("id"), str):
+                request = {**request, "id": await self._queries.number(request["id"])}
             answer = {"ok": True, **await operation(request, peer)}
             self._record(request, answer, peer)
             return answer
@@ -123,6 +125,7 @@ class Operations:
         if request["op"] != "cancel":
             self._refusals.record_done(request, peer.user, peer.uid)
             return
+        self._queries.release_waiters_of_tasks()
         results = answer["results"]
         done = [result["id"] for result in results if result["ok"]]
         others = [result for result in results if not result["ok"]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,10 +18,11 @@ from pliant.core.state import profit_status, queue_snapshot, views
 from pliant.core.state.usage_reports import open_phases, standings
 from pliant.core.transitions.time_limits import time_limits_left
 from pliant.core.values.ids import JobId
-from pliant.server.authorisation.access_control import AccessControl, RequestingUser
+from pliant.server.authorisation.access_control import RequestingUser
 from pliant.server.database.reader import MAX_HISTORY_LINES, PhaseQuery, Reader
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.core_loop import CoreLoop
+from pliant.server.registry.array_tasks import task_fields, title
 from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, Info, StatusCache
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.user_request_error import UserRequestError
@@ -32,8 +33,8 @@ from pliant.server.user_requests.request_fields import (
     Answer,
     Request,
     not_found,
+    read_names,
     read_number,
-    read_numbers,
 )
 from pliant.strategies import known_strategies, strategy_options
 from pliant.strategies.expected_starts import expected_starts
@@ -71,6 +72,8 @@ class StateQueries:
         self._identity = identity
         #: Requests that wait for the end of a job, by its number.
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}
+        #: Those of these numbers that were tasks of an array and not jobs yet.
+        self._awaited_tasks: set[int] = set()
 
     async def jobs(self, request: Request, peer: RequestingUser) -> Answer:
         """List the jobs in ``ids``, or the open ones; with ``all`` also jobs of the last hour.
@@ -83,6 +86,7 @@ class StateQueries:
         selection = listing.read_selection(request, cached_since if request.get("all") else None)
         answer: Answer = {"missing": [], "now": now}
         infos: Iterable[Info]
+        with_ended = selection.ended_since is not None
         if request.get("ids") is None:
             if selection.wants_all and selection.ended_since in (None, cached_since):
                 infos = (
@@ -93,11 +97,20 @@ class StateQueries:
                 infos, complete = await self._jobs.select(selection, peer, cached_since, shown)
                 answer["complete"] = complete
         else:
-            wanted = read_numbers(request, "ids")
+            names = read_names(request, "ids")
+            wanted, missing = await self._jobs.numbers(names)
             found = await self._jobs.find(wanted, peer)
-            infos = (found[job] for job in wanted if job in found)
-            answer["missing"] = [job for job in wanted if job not in found]
+            infos = [found[job] for job in wanted if job in found]
+            missing += [name for name in names if isinstance(name, int) and name not in found]
+            answer["missing"] = missing
+            with_ended = True
+        if shown is not None:
+            infos = listing.table_lines(infos, with_ended=with_ended)
         return {**answer, **listing.job_list(infos, shown)}
+
+    async def number(self, name: object) -> object:
+        """Return the number of the job of a task such as ``17_3``; see `JobLookup.number`."""
+        return await self._jobs.number(name)
 
     async def starts(self, request: Request, peer: RequestingUser) -> Answer:
         """Forecast when the first jobs of the queue will start (`strategies.expected_starts`)."""
@@ -191,17 +204,21 @@ class StateQueries:
         await self._jobs.check_owner("why", job, peer)
         info = (await self._jobs.find([job], peer))[job]
         now, progress = self._clock.now(), self._status.progress(job)
+        number = JobId(info.get("array_job", job)) if self._status.is_pending_task(job) else job
         try:
             text = await asyncio.wrap_future(
                 self._core_loop.call(
-                    lambda core: explain(core, job, now, progress), uncommitted_ok=True
+                    lambda core: explain(core, number, now, progress), uncommitted_ok=True
                 )
             )
         except KeyError:  # the core forgets a job that has ended
             last = (await self._reader.in_thread(lambda reader: reader.history(job)))[-3:]
-            text = [f"job {job} ({info['name']}) is {info['state']}", *(e["text"] for e in last)]
+            text = [f"job {title(info)} ({info['name']}) is {info['state']}"]
+            text += [event["text"] for event in last]
             for ended, _ in await self._reader.in_thread(lambda reader: reader.jobs([job])):
                 text += profit_status.lines(ended, now)
+        if number != job:  # it is explained by its array
+            text.insert(0, f"job {title(info)} is {info['state']}: {info['reason']}")
         if info["state"] not in ("PENDING", "HELD", "REJECTED") and info["stdout"]:
             text.append(f"what it prints is in {info['stdout']}")
         return {"text": text, "facts": info}
@@ -261,6 +278,8 @@ class StateQueries:
         try:
             entry = self._status.entry(JobId(job))
             if entry is not None and not entry.final:
+                if not entry.run and "array_job" in entry.info:
+                    self._awaited_tasks.add(job)
                 await waiter
             found = (await self._jobs.find([job], peer)).get(job)
         finally:
@@ -279,10 +298,20 @@ class StateQueries:
     def on_jobs_ended(self, jobs: Sequence[int]) -> None:
         """Answer the requests that wait for these jobs."""
         for job in jobs:
+            self._awaited_tasks.discard(job)
             for waiter in self._waiters.pop(job, []):
                 if not waiter.done():
                     waiter.set_result(None)
+        self.release_waiters_of_tasks()
         self._status.drop_old(self._clock.now())
+
+    def release_waiters_of_tasks(self) -> None:
+        """Answer the requests that wait for tasks which were cancelled before they became jobs."""
+        for job in list(self._awaited_tasks):
+            entry = self._status.entry(JobId(job))
+            if entry is None or entry.final:
+                self._awaited_tasks.discard(job)
+                self.on_jobs_ended([job])
 
     def release_waiters(self) -> None:
         """Refuse all requests that wait for a job, because the server stops."""
@@ -296,10 +325,10 @@ class UsageQueries:
     """One method for each request that reads the usage of processors."""
 
     def __init__(
-        self, core_loop: CoreLoop, reader: Reader, clock: HybridClock, access: AccessControl
+        self, core_loop: CoreLoop, reader: Reader, clock: HybridClock, jobs: JobLookup
     ) -> None:
         self._core_loop, self._reader, self._clock = core_loop, reader, clock
-        self._access = access
+        self._jobs, self._access = jobs, jobs.access
 
     async def shares(self, request: Request, peer: RequestingUser) -> Answer:
         """List accounts and users with their shares, decayed usage and fair-share factors."""
@@ -313,6 +342,16 @@ class UsageQueries:
             "now": now,
         }
 
+    async def _job_numbers(self, request: Request) -> Sequence[int]:
+        """Return the numbers of the named jobs, with the tasks of named arrays; empty for all."""
+        if not request.get("ids"):
+            return ()
+        names = read_names(request, "ids")
+        found, missing = await self._jobs.numbers(names)
+        if missing and not found:
+            raise UserRequestError(f"there is no job {missing[0]}", kind="not_found", field="ids")
+        return found
+
     async def accounting(self, request: Request, peer: RequestingUser) -> Answer:
         """List the phases of jobs: times in which they had processors, with number and nodes.
 
@@ -322,7 +361,7 @@ class UsageQueries:
         """
         every = self._access.allows("accounting of all users", peer)
         wanted = PhaseQuery(
-            jobs=read_numbers(request, "ids") if request.get("ids") else (),
+            jobs=await self._job_numbers(request),
             uid=None if every else peer.uid,
             user=_text(request, "user"),
             account=_text(request, "account"),
@@ -343,7 +382,14 @@ class UsageQueries:
             for phase in current
             if wanted.selects(phase) and (phase.job, phase.start) not in known
         ]
-        rows = [*map(_row, ended), *({**_row(phase), "end": None} for phase in current)]
+        phases = [*ended, *current]
+        arrays = await self._reader.in_thread(
+            lambda reader: reader.arrays_of(sorted({phase.job for phase in phases}))
+        )
+        rows = [
+            *(_row(phase, arrays) for phase in ended),
+            *({**_row(phase, arrays), "end": None} for phase in current),
+        ]
         return {
             "phases": Objects(rows),
             "complete": len(ended) < MAX_PHASES,
@@ -361,10 +407,10 @@ def _described(name: str) -> dict[str, object] | None:
     return {"name": name, "options": [asdict(option) for option in options]}
 
 
-def _row(phase: AllocationPhase) -> dict[str, object]:
+def _row(phase: AllocationPhase, arrays: Mapping[JobId, JobId]) -> dict[str, object]:
     row = phase._asdict()
     del row["uid"]
-    return row
+    return row | task_fields(phase.job, arrays.get(JobId(phase.job)))
 
 
 def _text(request: Request, field: str) -> str | None:

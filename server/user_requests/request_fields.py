@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,6 +50,20 @@ def read_numbers(request: Request, field: str) -> list[int]:
     return [read_number({field: value}, field) for value in values]
 
 
+def read_names(request: Request, field: str) -> list[int | str]:
+    """Return a list of jobs, at most `MAX_IDS`: numbers, or texts such as ``17_3``.
+
+    Raises:
+        UserRequestError: if the field is anything else.
+    """
+    values = request.get(field)
+    if not isinstance(values, list) or len(values) > MAX_IDS:
+        raise UserRequestError(f"{field}: expected at most {MAX_IDS} numbers", field=field)
+    return [
+        value if isinstance(value, str) else read_number({field: value}, field) for value in values
+    ]
+
+
 def read_node(request: Request) -> NodeName:
     """Return the name of a node from the field ``node``.
 
@@ -59,3 +74,25 @@ def read_node(request: Request) -> NodeName:
     if not isinstance(name, str) or not name:
         raise UserRequestError("node: expected the name of a node", field="node")
     return NodeName(name)
+
+
+def error_of_msgspec(text: str) -> UserRequestError:
+    """Convert an error such as "Expected `int`, got `str` - at `$.umask`"; name the field."""
+    message, _, place = text.partition(" - at `$")
+    field = place.strip("`.").partition("[")[0]
+    if not field and (match := re.search(r"field `(\w+)`", message)):
+        field = match[1]
+    message = message.replace("`", "")
+    return UserRequestError(f"{field}: {message}" if field else message, field=field)
+
+
+def field_with_half_a_character(raw: object) -> str:
+    """Return the name of the first field that contains a lone surrogate; "job" if none does.
+
+    Characters of the name that are not ASCII are escaped.
+    """
+    fields = raw.items() if isinstance(raw, dict) else ()
+    for name, value in fields:
+        if any("\ud800" <= char <= "\udfff" for char in f"{name}{value}"):
+            return ascii(name)[1:-1]
+    return "job"

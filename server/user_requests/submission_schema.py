@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
+from pliant.core.arrays.task_numbers import LARGEST_ARRAY_SIZE, ArrayTasks
 from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY, JobSpec, JobType
 from pliant.core.model.views_and_plans import NodeView
 from pliant.core.model.warning_signal import WarningSignal
@@ -28,7 +28,9 @@ from pliant.core.values.resources import Need
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup, SpeedupError, parse_speedup
 from pliant.server.registry.job_program import (
+    ARRAY_VARIABLES,
     NODE_MARKS,
+    TASK_MARKS,
     Program,
     expand,
     job_marks,
@@ -36,6 +38,7 @@ from pliant.server.registry.job_program import (
 )
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests.job_conditions import (
+    check_array,
     check_begin,
     check_comment,
     check_components,
@@ -43,6 +46,7 @@ from pliant.server.user_requests.job_conditions import (
     check_warning,
     contract_from_begin,
 )
+from pliant.server.user_requests.request_fields import error_of_msgspec, field_with_half_a_character
 from pliant.server.user_requests.requirement_checks import (
     check_node_needs,
     check_resources,
@@ -53,6 +57,10 @@ from pliant.server.user_requests.requirement_checks import (
 MAX_TOTAL_BYTES = 2_000_000
 MAX_NAME_LENGTH = 4096
 MAX_SPEEDUP_LENGTH = 4096
+
+
+#: The output file of a job that names none: of a single job, and of each task of an array.
+DEFAULT_OUTPUT = ("pliant-%j.out", "pliant-%A_%a.out")
 
 
 class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -66,7 +74,8 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     sizes: str = "1"
     prefer: int | None = None
     stdin: str = ""
-    stdout: str = "pliant-%j.out"
+    #: Empty for the default.
+    stdout: str = ""
     stderr: str = ""
     open_mode: Literal["append", "truncate"] = "truncate"
     umask: int = 0o022
@@ -111,6 +120,8 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     comment: str = ""
     #: The processors of its components, each of which runs in one cluster.
     components: list[int] = []
+    #: The tasks of an array, such as ``1-1000%50``; empty for a single job.
+    array: str = ""
     #: The client's key of this submission: a second one with the same key gives the same job.
     key: str | None = None
 
@@ -131,6 +142,8 @@ class Submission:
     warning: WarningSignal | None = None
     #: Seconds from its submission until it may start.
     begin_s: float | None = None
+    #: The tasks of an array. None for a single job.
+    tasks: ArrayTasks | None = None
 
     def spec(self, job: JobId, user: str, uid: int, now: float) -> JobSpec:
         """Return the job's specification for the core."""
@@ -159,12 +172,23 @@ class Submission:
             comment=request.comment,
             components=tuple(request.components),
             begin=None if self.begin_s is None else now + self.begin_s,
+            tasks=self.tasks,
         )
 
     @property
     def program_bytes(self) -> int:
         """Return the size of arguments and environment as JSON, in bytes."""
         return sum(len(json.dumps(part)) for part in (self.request.argv, self.request.env))
+
+    @property
+    def job_count(self) -> int:
+        """Return how many jobs it counts as for the limits of users: all tasks of an array."""
+        return len(self.tasks.numbers) if self.tasks is not None else 1
+
+    @property
+    def number_count(self) -> int:
+        """Return how many job numbers it needs: that of the job, and those of an array's tasks."""
+        return 2 + self.tasks.numbers.last if self.tasks is not None else 1
 
     def program(self, spec: JobSpec) -> Program:
         """Return the job's program for the nodes."""
@@ -173,25 +197,28 @@ class Submission:
         patterns = (request.stdin, request.stdout, request.stderr)
         by_node = any(names_node(pattern) for pattern in patterns)
         keep = NODE_MARKS if by_node else frozenset()
+        marks = job_marks(spec.id, spec.name, spec.user)
+        if self.tasks is not None:
+            keep |= TASK_MARKS
+            marks = {mark: value for mark, value in marks.items() if mark not in keep}
+        # The folder is not a pattern: what is replaced later must not find a mark in it.
+        cwd = request.cwd.replace("%", "%%") if keep else request.cwd
 
         def path(pattern: str) -> str:
-            if not pattern:
-                return ""
-            return os.path.join(
-                request.cwd, expand(pattern, job_marks(spec.id, spec.name, spec.user), keep)
-            )
+            return os.path.join(cwd, expand(pattern, marks, keep)) if pattern else ""
 
         return Program(
             argv=tuple(request.argv),
-            env=request.env,
+            env={k: v for k, v in request.env.items() if k not in ARRAY_VARIABLES},
             cwd=request.cwd,
             stdin=path(request.stdin),
-            stdout=path(request.stdout or "pliant-%j.out"),
+            stdout=path(request.stdout or DEFAULT_OUTPUT[self.tasks is not None]),
             stderr=path(request.stderr),
             umask=request.umask,
             open_mode=request.open_mode,
             bind=request.bind,
             files_by_node=by_node,
+            tasks=str(self.tasks.numbers) if self.tasks is not None else "",
         )
 
 
@@ -201,6 +228,7 @@ def check_submission(
     wall: float = 0.0,
     amounts: Mapping[str, int] | None = None,
     nodes: Callable[[], list[NodeView]] = list,
+    max_array_size: int = LARGEST_ARRAY_SIZE,
 ) -> Submission:
     """Check a submission against the schema and the cluster.
 
@@ -210,6 +238,7 @@ def check_submission(
         wall: the wall-clock time, for absolute deadlines, seconds since the epoch.
         amounts: total amount of each named resource.
         nodes: returns the nodes of the cluster. Called only if the job needs something of them.
+        max_array_size: the numbers of an array's tasks must be smaller.
 
     Raises:
         UserRequestError: if it is invalid, or can never run on this cluster.
@@ -217,9 +246,9 @@ def check_submission(
     try:
         request = msgspec.convert(raw, JobRequest)
     except msgspec.ValidationError as error:
-        raise _from_msgspec(str(error)) from None
+        raise error_of_msgspec(str(error)) from None
     except UnicodeEncodeError:  # msgspec cannot encode a lone surrogate in its message
-        field = _with_half_a_character(raw)
+        field = field_with_half_a_character(raw)
         raise UserRequestError(f"{field}: it has half of a character", field=field) from None
     _check_program(request)
     _check_times(request)
@@ -243,29 +272,8 @@ def check_submission(
         dependencies=check_dependencies(request.dependency),
         warning=check_warning(request.signal, request.time_limit_s),
         begin_s=begin_s,
+        tasks=check_array(request.array, max_array_size),
     )
-
-
-def _from_msgspec(text: str) -> UserRequestError:
-    """Convert an error such as "Expected `int`, got `str` - at `$.umask`"; name the field."""
-    message, _, place = text.partition(" - at `$")
-    field = place.strip("`.").partition("[")[0]
-    if not field and (match := re.search(r"field `(\w+)`", message)):
-        field = match[1]
-    message = message.replace("`", "")
-    return UserRequestError(f"{field}: {message}" if field else message, field=field)
-
-
-def _with_half_a_character(raw: object) -> str:
-    """Return the name of the first field that contains a lone surrogate; "job" if none does.
-
-    Characters of the name that are not ASCII are escaped.
-    """
-    fields = raw.items() if isinstance(raw, dict) else ()
-    for name, value in fields:
-        if any("\ud800" <= char <= "\udfff" for char in f"{name}{value}"):
-            return ascii(name)[1:-1]
-    return "job"
 
 
 def _check_program(request: JobRequest) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy.exc import IntegrityError
 
+from pliant.core.arrays.task_numbers import LARGEST_ARRAY_SIZE
 from pliant.core.events import JobSubmitted
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
@@ -64,6 +65,8 @@ class Submissions:
         self._job_ids = job_ids
         #: The accounts, and who may use them. Replaced when the configuration is read again.
         self.shares = Shares()
+        #: The numbers of an array's tasks are smaller. Replaced likewise.
+        self.max_array_size = LARGEST_ARRAY_SIZE
         self._waiting: list[_New] = []
         self._storing: asyncio.Task[None] | None = None
 
@@ -79,6 +82,7 @@ class Submissions:
             time.time(),
             self._status.resources,
             self._status.node_views,
+            self.max_array_size,
         )
         try:
             account = self.shares.account_for(user, submission.request.account)
@@ -119,15 +123,16 @@ class Submissions:
                     raise
                 return known
         pending, size = self._status.submission_limits, submission.program_bytes
-        if refusal := pending.admit(user, size, time.monotonic(), exempt=exempt):
+        jobs, numbers = submission.job_count, submission.number_count
+        if refusal := pending.admit(user, size, time.monotonic(), exempt=exempt, jobs=jobs):
             raise UserRequestError(refusal, kind="refused")
-        spec = submission.spec(JobId(self._job_ids.next()), user, uid, self._clock.now())
+        spec = submission.spec(JobId(self._job_ids.next(numbers)), user, uid, self._clock.now())
         program = submission.program(spec)
         job = new_job(Job(spec, JobState.HELD if request.hold else JobState.PENDING))
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         change = insert_job(job, program, request.key)
         new = _New(job, program, change, JobSubmitted(spec, request.hold, ended), stored)
-        pending.add(job.id, user, size)
+        pending.add(job.id, user, size, jobs)
         self._waiting.append(new)
         if self._storing is None:
             self._storing = asyncio.create_task(self._store_waiting())

@@ -31,6 +31,8 @@ class Subscriptions:
         The request may name ``id`` (only lines of this job, no jobs and nodes), and ``after`` (the
         number of a line) or ``since`` (a time), from which on stored lines are sent, too.
         """
+        if isinstance(request.get("id"), str):
+            request = {**request, "id": await self._jobs.number(request["id"])}
         job = None if request.get("id") is None else read_number(request, "id")
         after = None if request.get("after") is None else read_number(request, "after")
         since = listing.read_time(request, "since")

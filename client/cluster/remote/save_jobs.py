@@ -82,7 +82,9 @@ def _cancel(link: Connection, clock: Callable[[], float], timeout_s: float = 10.
 
 def _active(link: Connection) -> list[int]:
     jobs: list[dict[str, Any]] = link.request("jobs", ids=None, all=False)["jobs"]
-    return [int(job["id"]) for job in jobs if job["state"] in _HOLDS_PROCESSORS]
+    # An array holds no processors, its tasks do.
+    tasks_and_jobs = (job for job in jobs if "array" not in job)
+    return [int(job["id"]) for job in tasks_and_jobs if job["state"] in _HOLDS_PROCESSORS]
 
 
 def _try(link: Connection, op: str, **fields: Any) -> bool:

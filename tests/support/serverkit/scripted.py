@@ -281,7 +281,7 @@ class Shell:
             cast(Any, NoQueries()),
             queries,
             changing,
-            UsageQueries(self.execute, self.reader, self.clock, access),
+            UsageQueries(self.execute, self.reader, self.clock, jobs),
             Subscriptions(
                 Streams(
                     ChangeFeed(status, self.reader, self.connections),

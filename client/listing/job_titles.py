@@ -1,0 +1,41 @@
+"""Jobs, arrays and tasks as users write them: ``17``, ``17_3``, ``17_[4-1000%50]``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+#: The values of a job that its title needs.
+TITLE_FIELDS = ("id", "array_job", "array_task", "tasks")
+
+
+#: Characters of a list of tasks in a table; the rest is shown as ``...``.
+MAX_TASKS_SHOWN = 24
+
+
+def shortened(tasks: str | None) -> str | None:
+    """Return a list of tasks that fits into a table, with its limit of running tasks."""
+    numbers, percent, limit = (tasks or "").partition("%")
+    if len(numbers) <= MAX_TASKS_SHOWN:
+        return tasks
+    kept = numbers[:MAX_TASKS_SHOWN].rpartition(",")[0] or numbers[:MAX_TASKS_SHOWN]
+    return f"{kept},...{percent}{limit}"
+
+
+def title_of(number: int, array: int | None, task: int | None, tasks: str | None) -> str:
+    """Return how users name a job.
+
+    Args:
+        number: of the job.
+        array: the array of which it is a task, or None.
+        task: its number in this array.
+        tasks: of an array, those of its tasks that a line of a list stands for.
+    """
+    if array:
+        return f"{array}_{task}"
+    return f"{number}_[{tasks}]" if tasks else str(number)
+
+
+def job_title(job: Mapping[str, Any]) -> str:
+    """Return how users name a job that the server has described."""
+    return title_of(*(job.get(name) for name in TITLE_FIELDS))  # type: ignore[arg-type]
