@@ -10,6 +10,7 @@ from pliant.core import events
 from pliant.core.commands import Command
 from pliant.core.handlers import (
     application_sessions,
+    array_tasks,
     donor_negotiation,
     drain,
     negotiation,
@@ -32,7 +33,6 @@ from pliant.core.state.accounting import Accounting
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.invariants import check
 from pliant.core.transitions import (
-    array_tasks,
     begin_times,
     dependencies,
     fencing,

@@ -7,6 +7,7 @@ wait for their coordinator, and then for the deadline (docs/architecture.md).
 from collections.abc import Iterable
 
 from pliant.core.commands import Kill
+from pliant.core.handlers import array_tasks
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import Node, NodeState
@@ -14,7 +15,6 @@ from pliant.core.model.resize import BEFORE_GO, Begun, Go, Releasing, Withdrawin
 from pliant.core.model.timers import TimerKind
 from pliant.core.state.core_state import CoreState
 from pliant.core.transitions import (
-    array_tasks,
     begin_times,
     dependencies,
     job_end,

@@ -10,13 +10,13 @@ from pliant.core.events import (
     PriorityChanged,
     TasksCancelled,
 )
+from pliant.core.handlers import array_tasks
 from pliant.core.model.jobs import HistoryEntry, Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.support.signals import signal_name
 from pliant.core.transitions import (
-    array_tasks,
     begin_times,
     dependencies,
     job_end,

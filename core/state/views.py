@@ -195,8 +195,8 @@ def waiting(job: Job, total: int, expected: int, now: float) -> WaitingJob | Non
     """Return a waiting job as strategies see it at a time; None if they must not see it.
 
     They do not see a job that waits for other jobs, for other tasks of its array or for its begin
-    time, or for which the cluster is too small now. Suspected nodes may recover soon, so a job that needs them keeps its place in
-    the queue.
+    time, or for which the cluster is too small now. Suspected nodes may recover soon, so a job that
+    needs them keeps its place in the queue.
 
     Args:
         job: the job.

@@ -44,6 +44,8 @@ def on_begin(state: CoreState, timer: Timer) -> None:
     if job is None or job.state is not JobState.PENDING:
         return
     state.touch(job)
+    if job.progress is not None:
+        state.arrays_to_review[job.id] = None
     if not job.dependencies:
         state.explain(job, "waits in the queue")
         state.plan_due = True

@@ -104,7 +104,7 @@ def array_fields(job: Job) -> dict[str, Any]:
     }
     if not job.final and not progress.pending:
         fields["state"] = JobState.RUNNING.value
-    if job.state is JobState.PENDING and not job.dependencies:
+    if job.state is JobState.PENDING and job.wait is None:
         fields["reason"] = _reason(job)
     return fields
 

@@ -16,7 +16,7 @@ from pliant.core.model.jobs import HistoryEntry, Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
-from pliant.core.transitions import dependencies, job_end
+from pliant.core.transitions import begin_times, dependencies, job_end
 from pliant.core.values.ids import JobId, task_job
 
 #: Most tasks of one array that wait in the queue as jobs. A strategy starts so many at once, and
@@ -45,7 +45,7 @@ def _review_one(state: CoreState, array: Job, progress: ArrayProgress) -> None:
     limit = array.spec.tasks.limit if array.spec.tasks is not None else None
     while progress.behind and progress.has_room(limit):
         _admit(state, progress, next(iter(progress.behind)))
-    if array.state is JobState.PENDING and not array.dependencies:
+    if array.state is JobState.PENDING and array.is_eligible(state.now):
         wanted = _window(state, array)
         while progress.pending and len(progress.waiting) < wanted and progress.has_room(limit):
             split(state, array, progress.pending.first)
@@ -109,6 +109,7 @@ def split(state: CoreState, array: Job, task: int, *, held: bool = False) -> Job
     state.touch(array)
     state.plan_due = True
     dependencies.add(state, job)
+    begin_times.add(state, job)
     return job
 
 
