@@ -201,8 +201,7 @@ class Server:
             self._clock,
             self._job_ids,
         )
-        self._submissions.shares = config.shares()
-        self._submissions.max_array_size = config.max_array_size
+        self._submissions.configure(config.shares(), config.max_array_size)
         self._status.submission_limits.limits = config.limits_of_users()
         self._availability = AvailabilityQueries(
             self._core_loop,
@@ -263,8 +262,7 @@ class Server:
         """
         self._config = config
         shares, user_limits = config.shares(), config.limits_of_users()
-        self._submissions.shares = shares
-        self._submissions.max_array_size = config.max_array_size
+        self._submissions.configure(shares, config.max_array_size)
         self._status.submission_limits.limits = user_limits
         self._core_loop.post(
             SettingsChanged(config.limits(), config.negotiation, shares, user_limits)

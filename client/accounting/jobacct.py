@@ -20,6 +20,7 @@ from pliant.client.listing.selection import (
     moment_before,
     own_name,
     selection_fields,
+    unknown_jobs,
 )
 from pliant.client.terminal.durations import format_duration, format_time
 from pliant.client.terminal.number_arguments import job_names
@@ -152,7 +153,12 @@ def _records(
         part = link.request("accounting", ids=numbers[begin : begin + _AT_ONCE])
         phases += part["phases"]
         complete &= part["complete"]
-    return job_records(accounted(jobs), phases, now), complete, list(answer["missing"]), now
+    return (
+        job_records(accounted(jobs), phases, now),
+        complete,
+        unknown_jobs(answer, options.ids),
+        now,
+    )
 
 
 def _write_paraver(

@@ -37,6 +37,7 @@ from pliant.client.listing.selection import (
     add_since_option,
     names_ended_jobs,
     selection_fields,
+    unknown_jobs,
 )
 from pliant.client.terminal.durations import format_time
 from pliant.client.terminal.number_arguments import job_names
@@ -183,7 +184,7 @@ def _put_objects(link: Connection, options: argparse.Namespace) -> list[int | st
     answer = _request(link, options, None)
     now = answer.get("now", time.time())
     print_json([with_keys_first(with_profit(job, now), FIELDS) for job in answer["jobs"]])
-    return list(answer["missing"])
+    return unknown_jobs(answer, options.ids)
 
 
 def _put_table(link: Connection, options: argparse.Namespace) -> list[int | str]:
@@ -205,7 +206,7 @@ def _columns(
     if any(column.name == "starts" for column in shown):
         starts = link.request("starts")["starts"]
         jobs[EXPECTED_START] = [starts.get(str(job)) for job in jobs["id"]]
-    return jobs, answer.get("now", time.time()), list(answer["missing"])
+    return jobs, answer.get("now", time.time()), unknown_jobs(answer, options.ids)
 
 
 def _table(jobs: Columns, now: float, options: argparse.Namespace) -> str:

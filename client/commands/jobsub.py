@@ -52,7 +52,7 @@ exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no server; with --wai
   jobsub --wait run.sh               a script, until it has ended
   jobsub < run.sh                    the same script, as it is now
   jobsub --wrap 'make && ./test'     a command of the shell
-  jobsub --array 1-100%%10 ./task.sh  a hundred tasks, at most ten at once
+  jobsub --array 1-100%10 ./task.sh  a hundred tasks, at most ten at once
   jobsub --dependency afterok:17 x   when job 17 has ended without an error
 """
 
@@ -194,7 +194,6 @@ def _add_condition_options(parser: Parser) -> None:
         "-a",
         "--array",
         type=_array,
-        default="",
         metavar="TASKS",
         help="run the program once for each of these numbers, which PLIANT_ARRAY_TASK holds: "
         "1-1000, 1-9:2 (every second), 1,4,7-9, 1-1000%%50 (at most 50 at once)",
@@ -337,12 +336,12 @@ def _components(text: str) -> list[int]:
 
 
 def _array(text: str) -> str:
-    from pliant.client.submission.script_text import check_array
+    from pliant.core.arrays.task_numbers import parse_array
 
     try:
-        check_array(text or "''")
-    except UsageError as error:
-        raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
+        parse_array(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     return text
 
 
@@ -426,7 +425,7 @@ def job_of(options: argparse.Namespace) -> dict[str, Any]:
         signal=options.signal,
         comment=options.comment,
         components=options.components,
-        array=options.array,
+        array=options.array or "",
         script=options.script,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pliant.client.client_errors import UsageError
@@ -138,3 +138,17 @@ def _states(text: str) -> list[str]:
 
 def _all(lists: Sequence[Sequence[str]] | None) -> list[str]:
     return [word for words in lists or () for word in words]
+
+
+def unknown_jobs(answer: Mapping[str, Any], names: Sequence[int | str]) -> list[int | str]:
+    """Return those of the named jobs that the answer to a request ``jobs`` does not have.
+
+    Args:
+        answer: of the server.
+        names: the jobs as the user named them.
+    """
+    if "missing" in answer:
+        return list(answer["missing"])
+    known = {job["id"] for job in answer.get("jobs", ())}
+    known.update(row[answer["fields"].index("id")] for row in answer.get("rows", ()))
+    return [name for name in names if name not in known]

@@ -25,7 +25,7 @@ from pliant.client.submission.option_checks import (
     check_sizes,
     check_speedup,
 )
-from pliant.client.submission.script_text import check_array, check_conditions, program_of
+from pliant.client.submission.script_text import check_conditions, program_of
 
 #: The output file of a job that names none: of a single job, and of each task of an array.
 _OUTPUT = ("pliant-%j.out", "pliant-%A_%a.out")
@@ -81,8 +81,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         UsageError: a text is not in its grammar, or a choice is unknown.
         SubmitError: a check failed; names the field and the remedy.
     """
-    check_conditions(dependency, signal, time_limit_s)
-    check_array(array)
+    check_conditions(dependency, signal, time_limit_s, array)
     argv, type, name = program_of(argv, type, name, script)
     size = _size(sizes, prefer, components)
     bound = check_choices(open_mode, grow_if, bind)
@@ -109,8 +108,8 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         "speedup": check_speedup(speedup),
         "grow_if": grow_if,
         **_unless_default(priority=priority, account=account, resources=check_resources(resources)),
-        **_unless_default(array=array),
-        **_unless_default(dependency=dependency, signal=signal, comment=comment, bind=bound),
+        **_unless_default(dependency=dependency, signal=signal, array=array),
+        **_unless_default(comment=comment, bind=bound),
         **check_node_needs(mem_per_cpu, gpus, gres, constraint, nodelist, exclude),
     }
 

@@ -53,23 +53,10 @@ def program_of(
     return argv, kind, name
 
 
-def check_array(text: str) -> None:
-    """Check the tasks of an array; an empty text means that the job is none.
-
-    Raises:
-        UsageError: the text is not in the grammar of ``--array``.
-    """
-    if text:
-        from pliant.core.arrays.task_numbers import parse_array
-
-        try:
-            parse_array(text)
-        except ValueError as error:
-            raise UsageError(f"--array: {error}") from None
-
-
-def check_conditions(dependency: str, signal: str, time_limit_s: float | None) -> None:
-    """Check the dependencies of a job, and the signal before its time limit.
+def check_conditions(
+    dependency: str, signal: str, time_limit_s: float | None, array: str = ""
+) -> None:
+    """Check a job's dependencies, the signal before its time limit, and the tasks of an array.
 
     Raises:
         UsageError: a dependency or the signal cannot be read, or a signal has no time limit; the
@@ -91,3 +78,10 @@ def check_conditions(dependency: str, signal: str, time_limit_s: float | None) -
             raise UsageError(f"--signal: {error}") from None
         if time_limit_s is None:
             raise UsageError(f"--signal {signal} is sent before the time limit: add --time")
+    if array:
+        from pliant.core.arrays.task_numbers import parse_array
+
+        try:
+            parse_array(array)
+        except ValueError as error:
+            raise UsageError(f"--array: {error}") from None

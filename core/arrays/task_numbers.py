@@ -196,7 +196,9 @@ def parse_array(text: str, max_array_size: int = LARGEST_ARRAY_SIZE) -> ArrayTas
     limit: int | None = None
     if percent:
         if not (most.isascii() and most.isdigit() and len(most) < 10):
-            raise TaskNumbersError(f"%{most:.20}: write how many tasks run at once, as in 1-9%2")
+            raise TaskNumbersError(
+                f"%{most:.20}: write after it how many tasks run at once, as in 1-9%2"
+            )
         limit = int(most)
         if not limit:
             raise TaskNumbersError("%0: no task could ever run; write at least %1")

@@ -153,37 +153,9 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         NewerRecordError: a later version wrote it in another form.
     """
     check_version(record)
-    spec = JobSpec(
-        id=JobId(record["id"]),
-        name=record["name"],
-        user=record["user"],
-        type=JobType(record["type"]),
-        sizes=_sizes_from_record(record["sizes"]),
-        submit=record["submit"],
-        uid=record["uid"],
-        estimate_s=record["estimate_s"],
-        time_limit_s=record["time_limit_s"],
-        requested=record.get("requested", 0),
-        speedup=parse_speedup(record.get("speedup", "linear")),
-        contract=contract_from_record(record["contract"]) if record.get("contract") else None,
-        requeue=record.get("requeue", False),  # before there were three, False forbade it, too
-        stop_after_s=record.get("stop_after_s"),
-        grow_if=GrowIf(record["grow_if"]) if record.get("grow_if") else None,
-        priority=record.get("priority", 0),
-        resources=parse_needs(record.get("resources", ())),
-        node_needs=needs_from_record(record.get("node_needs")),
-        account=record.get("account", ""),
-        dependencies=parse_dependencies(record.get("dependencies", "")),
-        warning=WarningSignal(*record["warning"]) if record.get("warning") else None,
-        comment=record.get("comment", ""),
-        components=tuple(record.get("components", ())),
-        begin=record.get("begin"),
-        tasks=parse_array(record["tasks"]) if record.get("tasks") else None,
-        array=JobId(record.get("array", 0)),
-    )
     wait = wait_reasons.from_record(record.get("wait"))
     return Job(
-        spec=spec,
+        spec=_spec_from_record(record),
         state=JobState(record["state"]),
         reason="" if wait else record["reason"],
         wait=wait,
@@ -228,6 +200,37 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         signal=record["signal"],
         completion=_completion_from_record(record),
         history=list(record["story"]),
+    )
+
+
+def _spec_from_record(record: Mapping[str, Any]) -> JobSpec:
+    return JobSpec(
+        id=JobId(record["id"]),
+        name=record["name"],
+        user=record["user"],
+        type=JobType(record["type"]),
+        sizes=_sizes_from_record(record["sizes"]),
+        submit=record["submit"],
+        uid=record["uid"],
+        estimate_s=record["estimate_s"],
+        time_limit_s=record["time_limit_s"],
+        requested=record.get("requested", 0),
+        speedup=parse_speedup(record.get("speedup", "linear")),
+        contract=contract_from_record(record["contract"]) if record.get("contract") else None,
+        requeue=record.get("requeue", False),  # before there were three, False forbade it, too
+        stop_after_s=record.get("stop_after_s"),
+        grow_if=GrowIf(record["grow_if"]) if record.get("grow_if") else None,
+        priority=record.get("priority", 0),
+        resources=parse_needs(record.get("resources", ())),
+        node_needs=needs_from_record(record.get("node_needs")),
+        account=record.get("account", ""),
+        dependencies=parse_dependencies(record.get("dependencies", "")),
+        warning=WarningSignal(*record["warning"]) if record.get("warning") else None,
+        comment=record.get("comment", ""),
+        components=tuple(record.get("components", ())),
+        begin=record.get("begin"),
+        tasks=parse_array(record["tasks"]) if record.get("tasks") else None,
+        array=JobId(record.get("array", 0)),
     )
 
 

@@ -70,6 +70,10 @@ class Submissions:
         self._waiting: list[_New] = []
         self._storing: asyncio.Task[None] | None = None
 
+    def configure(self, shares: Shares, max_array_size: int) -> None:
+        """Use these accounts and this limit of the numbers of tasks from now on."""
+        self.shares, self.max_array_size = shares, max_array_size
+
     def check(self, raw: Any, user: str) -> Submission:
         """Check a submission of a user.
 

@@ -142,7 +142,7 @@ def test_no_server_and_wrong_usage(capsys: Capture) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["one"])
     with pytest.raises(SystemExit, match="2"):
-        main(["1_0"])
+        main(["1_x"])
     for every in ("0", "1_0", "inf", "-1"):
         with pytest.raises(SystemExit, match="2"):
             main(["--watch", "--every", every])

@@ -1,0 +1,81 @@
+"""Job arrays on a real cluster: every task runs once, also if the server is killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clusterkit.cluster import Cluster
+from clusterkit.commands import run_command
+from clusterkit.shared import running_cluster
+from testkit import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(name="cluster", scope="module")
+def _cluster() -> Iterator[Cluster]:
+    with running_cluster("fcfs", nodes=2) as cluster:
+        yield cluster
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().split() if path.exists() else []
+
+
+def test_a_killed_server_loses_no_task_and_runs_none_twice(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    words = ("/bin/sh", "-c", f"echo $PLIANT_ARRAY_TASK >> {ran}; sleep 0.1")
+    number = cluster.client.submit(*words, array="1-60%4", type="uni", stdout="/dev/null")
+    wait_until(lambda: len(lines(ran)) >= 5, what="the first tasks")
+    cluster.client.cancel(f"{number}_[41-60]")
+    cluster.kill("server")
+    cluster.up()
+    final = cluster.client.wait(number)
+    assert Counter(map(int, lines(ran))) == Counter(range(1, 41))
+    assert (final.state, final.exit_code) == ("CANCELLED", 0)
+    assert final.array is not None
+    assert (final.array["ended"], final.array["cancelled"]) == (40, 20)
+
+
+def test_tasks_have_variables_files_and_names_of_their_own(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    script = tmp_path / "task.sh"
+    script.write_text(
+        "#!/bin/sh\n#JOB --array 2-8:3 --output out/%A_%a.txt\n"
+        "env | grep ^PLIANT_ARRAY_ | sort | cut -d= -f2 | xargs\nexit $PLIANT_ARRAY_TASK\n"
+    )
+    script.chmod(0o755)
+    (tmp_path / "out").mkdir()
+    done = run_command("jobsub", "--wait", "--parsable", str(script), cwd=tmp_path)
+    number = int(done.out)
+    assert done.code == 8
+    assert (tmp_path / "out" / f"{number}_5.txt").read_text() == f"3 {number} 8 2 3 5\n"
+    task = cluster.client.job(f"{number}_8")
+    assert (task.array_job, task.array_task, task.state, task.exit_code) == (number, 8, "FAILED", 8)
+    listed = run_command("jobstat", "-O", "id,state", "--no-header", f"{number}_[2,5]")
+    assert listed.out.split() == [f"{number}_2", "FAILED", f"{number}_5", "FAILED"]
+    charged = run_command("jobacct", str(number), "--csv").out
+    assert len(charged.splitlines()) == 4
+    assert "job.ended" in {event.kind for event in cluster.client.history(f"{number}_2")}
+
+
+def test_jobs_after_an_array_and_after_one_of_its_tasks(cluster: Cluster, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    command = f"[ $PLIANT_ARRAY_TASK = 1 ] || while [ ! -e {gate} ]; do sleep 0.05; done"
+    client = cluster.client
+    array = client.submit("/bin/sh", "-c", command, array="1-3", type="uni", stdout="/dev/null")
+    options = {"type": "uni", "stdout": os.devnull}
+    after_all = client.submit("/bin/true", dependency=f"afterok:{array}", **options)
+    after_one = client.submit("/bin/true", dependency=f"afterok:{array}_1", **options)
+    assert client.wait(after_one).state == "COMPLETED"
+    assert client.job(after_all).state == "PENDING"
+    gate.touch()
+    assert client.wait(after_all).state == "COMPLETED"
