@@ -78,7 +78,7 @@ def wait_for_end(
 
 
 def end_of_job(
-    number: int, *, timeout_s: float | None = None, reconnect_s: float = RECONNECT_S
+    number: int | str, *, timeout_s: float | None = None, reconnect_s: float = RECONNECT_S
 ) -> Steps[dict[str, Any]]:
     """Wait until a job has ended, and return it, also if the server restarts in the meantime.
 

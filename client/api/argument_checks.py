@@ -25,6 +25,9 @@ _PYTHON_NAMES = {
     "--resource": "resources",
     "--time": "time_limit_s",
 }
+#: One task of an array, and several.
+_TASK = re.compile(r"[0-9]{1,18}_[0-9]{1,9}")
+_TASKS = re.compile(r"[0-9]{1,18}_\[[0-9,:-]+\]")
 _OPTION = re.compile(r"--[a-z][a-z-]*")
 
 
@@ -55,26 +58,34 @@ def whole(argument: str, value: Any, least: int = 0, example: str = "") -> int:
     return int(value)
 
 
-def job_id(value: Any, argument: str = "number") -> int:
-    """Return the id of a job.
+def job_id(value: Any, argument: str = "number") -> int | str:
+    """Return the id of a job, or the name of a task such as ``17_3``.
 
     Raises:
         UsageError: the value is anything else.
     """
+    if isinstance(value, str) and _TASK.fullmatch(value):
+        return value
     if not is_whole(value) or not 0 <= value < 1 << 62:
-        raise fault(argument, "the id of a job, as submit() returns it, such as 12", value)
+        expected = 'the id of a job, as submit() returns it, such as 12, or a task, such as "12_3"'
+        raise fault(argument, expected, value)
     return int(value)
 
 
-def job_ids(values: Iterable[Any], argument: str = "ids") -> list[int]:
-    """Return the ids of several jobs.
+def job_ids(values: Iterable[Any], argument: str = "ids") -> list[int | str]:
+    """Return the ids of several jobs, and names of tasks such as ``17_3`` or ``17_[5-10]``.
 
     Raises:
         UsageError: ``values`` is not iterable, or holds anything else.
     """
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise fault(argument, "ids of jobs, such as [12, 13]", values)
-    return [job_id(value, f"{argument}[{index}]") for index, value in enumerate(values)]
+    return [
+        value
+        if isinstance(value, str) and _TASKS.fullmatch(value)
+        else job_id(value, f"{argument}[{index}]")
+        for index, value in enumerate(values)
+    ]
 
 
 def seconds(argument: str, value: Any) -> float | None:
@@ -189,8 +200,9 @@ _TEXTS: Check = (_is_texts, "a list of texts")
 
 #: The type of each option of ``submit``, and how to write it.
 _OPTIONS: dict[str, Check] = {
-    **dict.fromkeys(("name", "type", "account", "comment", "dependency", "signal"), _TEXT),
+    **dict.fromkeys(("name", "type", "account", "comment", "signal"), _TEXT),
     **dict.fromkeys(("constraint", "nodelist", "exclude", "bind", "open_mode"), _TEXT),
+    **dict.fromkeys(("dependency", "array"), _TEXT),
     **dict.fromkeys(("when_cut_off", "speedup", "grow_if", "script"), _TEXT),
     **dict.fromkeys(("chdir", "stdin", "stdout", "stderr"), _PATH),
     **dict.fromkeys(("time_limit_s", "estimate_s", "deadline_s", "deadline_at"), _SECONDS),

@@ -90,7 +90,7 @@ class AsyncClient:
 
     async def jobs(
         self,
-        ids: Iterable[int] | None = None,
+        ids: Iterable[int | str] | None = None,
         *,
         ended: bool = False,
         users: Sequence[str] = (),
@@ -101,15 +101,15 @@ class AsyncClient:
         """Return jobs in the order of their ids."""
         return await self._run(operations.jobs(ids, ended, users, states, names, since))
 
-    async def job(self, number: int) -> Job:
+    async def job(self, number: int | str) -> Job:
         """Return one job."""
         return await self._run(operations.job(number))
 
-    async def output(self, number: int, *, tail: int | None = None) -> str:
+    async def output(self, number: int | str, *, tail: int | None = None) -> str:
         """Return what a job has printed, or its last ``tail`` lines."""
         return await self._run(operations.output(number, tail))
 
-    async def usage(self, number: int) -> Usage:
+    async def usage(self, number: int | str) -> Usage:
         """Return how long a job waited and ran, and its processors over time."""
         return await self._run(operations.usage(number))
 
@@ -117,48 +117,48 @@ class AsyncClient:
         """Return all nodes that have registered, in order of their processors."""
         return await self._run(operations.nodes())
 
-    async def cancel(self, *ids: int) -> None:
+    async def cancel(self, *ids: int | str) -> None:
         """Cancel waiting jobs, and end running ones."""
         await self._run(operations.cancel(ids))
 
-    async def hold(self, number: int) -> None:
+    async def hold(self, number: int | str) -> None:
         """Hold a waiting job, so that it does not start."""
         await self._run(operations.act("hold", number))
 
-    async def release(self, number: int) -> None:
+    async def release(self, number: int | str) -> None:
         """Release a held job, so that it can start."""
         await self._run(operations.act("release", number))
 
-    async def set_priority(self, number: int, priority: int) -> str:
+    async def set_priority(self, number: int | str, priority: int) -> str:
         """Change the priority of a job that has not ended; return the server's message."""
         return await self._run(operations.set_priority(number, priority))
 
-    async def suspend(self, number: int) -> str:
+    async def suspend(self, number: int | str) -> str:
         """Make a running job write a checkpoint at its next safe point and then end."""
         return await self._run(operations.act("suspend", number))
 
-    async def resume_job(self, number: int) -> str:
+    async def resume_job(self, number: int | str) -> str:
         """Let a suspended job continue, at any of its sizes; return the server's message."""
         return await self._run(operations.act("resume_job", number))
 
-    async def requeue(self, number: int) -> str:
+    async def requeue(self, number: int | str) -> str:
         """End a job and start it again, from its last checkpoint if it has one."""
         return await self._run(operations.act("requeue", number))
 
-    async def resize(self, number: int, size: int, *, release: Sequence[str] = ()) -> str:
+    async def resize(self, number: int | str, size: int, *, release: Sequence[str] = ()) -> str:
         """Offer a running job another size, and return without waiting for the resize."""
         return await self._run(operations.resize(number, size, release))
 
-    async def why(self, number: int) -> Why:
+    async def why(self, number: int | str) -> Why:
         """Return why a job waits or has its size."""
         return await self._run(operations.why(number))
 
-    async def history(self, number: int | None = None) -> list[Event]:
+    async def history(self, number: int | str | None = None) -> list[Event]:
         """Return the events of a job, or of all jobs and nodes, oldest first."""
         return await self._run(operations.history(number))
 
     def events(
-        self, number: int | None = None, *, after: int | None = None
+        self, number: int | str | None = None, *, after: int | None = None
     ) -> AsyncGenerator[Event, None]:
         """Yield events as they happen, without an end, also after a restart of the server.
 
@@ -177,7 +177,7 @@ class AsyncClient:
         """Return your refused requests, oldest first; an operator gets those of all users."""
         return await self._run(operations.refusals())
 
-    async def wait(self, number: int, *, timeout_s: float | None = None) -> Job:
+    async def wait(self, number: int | str, *, timeout_s: float | None = None) -> Job:
         """Wait until a job has ended, even if the server restarts meanwhile, and return the job."""
         return await self._run(operations.wait(number, timeout_s))
 

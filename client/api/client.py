@@ -31,7 +31,7 @@ class Client:
     Every method raises `NoServerError` if there is no server, its subclass `LostServerError` if
     the server leaves or is silent after the request, `RequestError` if the server refuses, and
     `UsageError`, before anything is sent, if an argument is wrong. All errors are listed in
-    docs/errors.md. A job is named by its id.
+    docs/errors.md. A job is named by its id, and a task of an array also as in ``"17_3"``.
     """
 
     def __init__(
@@ -81,6 +81,8 @@ class Client:
                   number), ``hold``, ``dependency`` (such as ``"afterok:12"``), ``signal`` (such as
                   ``"USR1@60"``, before the time limit), ``script`` (text of a script, instead of
                   the program);
+                - an array: ``array``, the numbers of its tasks, such as ``"1-1000%50"``; the
+                  program runs once for each number, at most 50 of them at once;
                 - files: ``chdir``, ``stdin``, ``stdout``, ``stderr``, ``open_mode`` (``truncate``
                   or ``append``), ``env``;
                 - sizes: ``prefer``, ``speedup``, ``grow_if`` (``gain`` or ``always``);
@@ -128,7 +130,7 @@ class Client:
 
     def jobs(
         self,
-        ids: Iterable[int] | None = None,
+        ids: Iterable[int | str] | None = None,
         *,
         ended: bool = False,
         users: Sequence[str] = (),
@@ -140,6 +142,8 @@ class Client:
 
         Args:
             ids: the jobs to return, or None for all that have not ended. Unknown ids are skipped.
+                The id of an array stands for the array and those of its tasks that have become
+                jobs; ``"17_3"`` and ``"17_[5-10]"`` name tasks.
             ended: whether to add, without ``ids``, the jobs that ended within the last hour.
             users: only jobs of these users.
             states: only jobs in these states, such as ``["RUNNING"]``.
@@ -148,7 +152,7 @@ class Client:
         """
         return run(self._link, operations.jobs(ids, ended, users, states, names, since))
 
-    def job(self, number: int) -> Job:
+    def job(self, number: int | str) -> Job:
         """Return one job.
 
         Raises:
@@ -156,7 +160,7 @@ class Client:
         """
         return run(self._link, operations.job(number))
 
-    def output(self, number: int, *, tail: int | None = None) -> str:
+    def output(self, number: int | str, *, tail: int | None = None) -> str:
         """Return what a job has printed, from the file that this host shares with the nodes.
 
         Args:
@@ -172,7 +176,7 @@ class Client:
         """
         return run(self._link, operations.output(number, tail))
 
-    def usage(self, number: int) -> Usage:
+    def usage(self, number: int | str) -> Usage:
         """Return how long a job waited and ran, and its processors over time.
 
         Raises:
@@ -184,8 +188,11 @@ class Client:
         """Return all nodes that have registered, in order of their processors."""
         return run(self._link, operations.nodes())
 
-    def cancel(self, *ids: int) -> None:
+    def cancel(self, *ids: int | str) -> None:
         """Cancel waiting jobs, and end running ones.
+
+        Args:
+            ids: the jobs; ``"17_3"`` and ``"17_[5-10]"`` name tasks of an array.
 
         Raises:
             RequestError: some jobs could not be cancelled; the text names each. All other jobs
@@ -193,7 +200,7 @@ class Client:
         """
         run(self._link, operations.cancel(ids))
 
-    def hold(self, number: int) -> None:
+    def hold(self, number: int | str) -> None:
         """Hold a waiting job, so that it does not start.
 
         Raises:
@@ -201,7 +208,7 @@ class Client:
         """
         run(self._link, operations.act("hold", number))
 
-    def release(self, number: int) -> None:
+    def release(self, number: int | str) -> None:
         """Release a held job, so that it can start.
 
         Raises:
@@ -209,7 +216,7 @@ class Client:
         """
         run(self._link, operations.act("release", number))
 
-    def set_priority(self, number: int, priority: int) -> str:
+    def set_priority(self, number: int | str, priority: int) -> str:
         """Change the priority of a job that has not ended; return the server's message.
 
         Args:
@@ -222,7 +229,7 @@ class Client:
         """
         return run(self._link, operations.set_priority(number, priority))
 
-    def suspend(self, number: int) -> str:
+    def suspend(self, number: int | str) -> str:
         """Make a running job write a checkpoint at its next safe point and then end.
 
         Returns:
@@ -233,7 +240,7 @@ class Client:
         """
         return run(self._link, operations.act("suspend", number))
 
-    def resume_job(self, number: int) -> str:
+    def resume_job(self, number: int | str) -> str:
         """Let a suspended job continue, at any of its sizes; return the server's message.
 
         Raises:
@@ -241,7 +248,7 @@ class Client:
         """
         return run(self._link, operations.act("resume_job", number))
 
-    def requeue(self, number: int) -> str:
+    def requeue(self, number: int | str) -> str:
         """End a job and start it again, from its last checkpoint if it has one.
 
         Returns:
@@ -252,7 +259,7 @@ class Client:
         """
         return run(self._link, operations.act("requeue", number))
 
-    def resize(self, number: int, size: int, *, release: Sequence[str] = ()) -> str:
+    def resize(self, number: int | str, size: int, *, release: Sequence[str] = ()) -> str:
         """Offer a running job another size, and return without waiting for the resize.
 
         Args:
@@ -268,7 +275,7 @@ class Client:
         """
         return run(self._link, operations.resize(number, size, release))
 
-    def why(self, number: int) -> Why:
+    def why(self, number: int | str) -> Why:
         """Return why a job waits or has its size.
 
         Raises:
@@ -276,7 +283,7 @@ class Client:
         """
         return run(self._link, operations.why(number))
 
-    def history(self, number: int | None = None) -> list[Event]:
+    def history(self, number: int | str | None = None) -> list[Event]:
         """Return the events of a job, or of all jobs and nodes, oldest first.
 
         Raises:
@@ -284,7 +291,9 @@ class Client:
         """
         return run(self._link, operations.history(number))
 
-    def events(self, number: int | None = None, *, after: int | None = None) -> Iterator[Event]:
+    def events(
+        self, number: int | str | None = None, *, after: int | None = None
+    ) -> Iterator[Event]:
         """Yield events as they happen, without an end, also after a restart of the server.
 
         Args:
@@ -308,7 +317,7 @@ class Client:
         """Return your refused requests, oldest first; an operator gets those of all users."""
         return run(self._link, operations.refusals())
 
-    def wait(self, number: int, *, timeout_s: float | None = None) -> Job:
+    def wait(self, number: int | str, *, timeout_s: float | None = None) -> Job:
         """Wait until a job has ended, even if the server restarts meanwhile, and return the job.
 
         Args:

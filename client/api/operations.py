@@ -41,7 +41,7 @@ def _job(argv: Sequence[Any], sizes: Any, options: Mapping[str, Any]) -> dict[st
 
 
 def jobs(
-    ids: Iterable[int] | None,
+    ids: Iterable[int | str] | None,
     ended: bool,
     users: Sequence[str],
     states: Sequence[str],
@@ -63,13 +63,13 @@ def jobs(
     return [to_record(Job, record) for record in answer["jobs"]]
 
 
-def job(number: int) -> Steps[Job]:
+def job(number: int | str) -> Steps[Job]:
     """Return one job."""
     record = yield from _job_record(number)
     return to_record(Job, record)
 
 
-def _job_record(number: int) -> Steps[Mapping[str, Any]]:
+def _job_record(number: int | str) -> Steps[Mapping[str, Any]]:
     answer = yield Ask("jobs", {"ids": [checks.job_id(number)], "all": True})
     for record in answer["jobs"]:
         found: Mapping[str, Any] = record
@@ -77,7 +77,7 @@ def _job_record(number: int) -> Steps[Mapping[str, Any]]:
     raise RequestError(f"there is no job {number}", kind="not_found", field="id")
 
 
-def output(number: int, tail: int | None) -> Steps[str]:
+def output(number: int | str, tail: int | None) -> Steps[str]:
     """Return what a job has printed."""
     if tail is not None:
         checks.whole("tail", tail, example="20 (lines), or None for everything")
@@ -85,13 +85,15 @@ def output(number: int, tail: int | None) -> Steps[str]:
     return str((yield Call(partial(read_output, found, tail))))
 
 
-def usage(number: int) -> Steps[Usage]:
+def usage(number: int | str) -> Steps[Usage]:
     """Return the use of processors by a job."""
     from pliant.client.accounting.job_usage import job_records
 
     record = yield from _job_record(number)
     answer = yield Ask("accounting", {"ids": [number]})
-    (found,) = job_records([record], answer["phases"], answer["now"])
+    # Of an array, the phases are those of its tasks.
+    phases_of_job = [{**phase, "job": record["id"]} for phase in answer["phases"]]
+    (found,) = job_records([record], phases_of_job, answer["now"])
     phases = tuple(to_record(Phase, phase) for phase in found["phases"])
     return to_record(Usage, {**found, "phases": phases})
 
@@ -102,7 +104,7 @@ def nodes() -> Steps[list[Node]]:
     return [to_record(Node, record) for record in answer["nodes"]]
 
 
-def cancel(ids: Sequence[int]) -> Steps[None]:
+def cancel(ids: Sequence[int | str]) -> Steps[None]:
     """Cancel jobs."""
     if not ids:
         raise UsageError("ids: there is no job to cancel; write cancel(12), or cancel(*ids)")
@@ -119,13 +121,13 @@ def _message(fault: Mapping[str, Any]) -> str:
     return str(error.get("message") if isinstance(error, dict) else error)
 
 
-def act(op: str, number: int) -> Steps[str]:
+def act(op: str, number: int | str) -> Steps[str]:
     """Carry out an operation that needs only a job, and return the server's message."""
     answer = yield Ask(op, {"id": checks.job_id(number)})
     return str(answer.get("message", ""))
 
 
-def set_priority(number: int, priority: int) -> Steps[str]:
+def set_priority(number: int | str, priority: int) -> Steps[str]:
     """Change the priority of a job, and return the server's message."""
     if not checks.is_whole(priority):
         raise checks.fault("priority", "a whole number, such as 10", priority)
@@ -133,7 +135,7 @@ def set_priority(number: int, priority: int) -> Steps[str]:
     return str(answer.get("message", ""))
 
 
-def resize(number: int, size: int, release: Sequence[str]) -> Steps[str]:
+def resize(number: int | str, size: int, release: Sequence[str]) -> Steps[str]:
     """Offer a job another size, and return the server's message."""
     fields = {
         "id": checks.job_id(number),
@@ -144,13 +146,13 @@ def resize(number: int, size: int, release: Sequence[str]) -> Steps[str]:
     return str(answer.get("message", ""))
 
 
-def why(number: int) -> Steps[Why]:
+def why(number: int | str) -> Steps[Why]:
     """Return why a job waits or has its size."""
     answer = yield Ask("why", {"id": checks.job_id(number)})
     return Why(tuple(answer["text"]), answer.get("facts") or {})
 
 
-def history(number: int | None) -> Steps[list[Event]]:
+def history(number: int | str | None) -> Steps[list[Event]]:
     """Return events of a job, or of all jobs and nodes."""
     answer = yield Ask("history", {"id": None if number is None else checks.job_id(number)})
     return [to_record(Event, event) for event in answer["events"]]
@@ -162,14 +164,14 @@ def refusals() -> Steps[list[Event]]:
     return [to_record(Event, event) for event in answer["events"]]
 
 
-def wait(number: int, timeout_s: float | None) -> Steps[Job]:
+def wait(number: int | str, timeout_s: float | None) -> Steps[Job]:
     """Wait until a job has ended, and return it."""
     limit_s = checks.seconds("timeout_s", timeout_s)
     record = yield from end_of_job(checks.job_id(number), timeout_s=limit_s)
     return to_record(Job, record)
 
 
-def event_subscription(number: int | None, after: int | None) -> Subscription:
+def event_subscription(number: int | str | None, after: int | None) -> Subscription:
     """Return a subscription to the events of a job, or of all jobs and nodes."""
     job = None if number is None else checks.job_id(number)
     last = None if after is None else checks.whole("after", after, example="the seq of an event")

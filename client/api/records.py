@@ -15,6 +15,7 @@ Record = TypeVar("Record")
 class Job:
     """A job at the time of the request; times are in seconds since the epoch."""
 
+    #: Its number. The jobs of an array's tasks have numbers of their own.
     id: int
     name: str = ""
     user: str = ""
@@ -72,6 +73,14 @@ class Job:
     promised_start: float | None = None
     #: When it should end by its estimate or the promise; only for jobs with a contract.
     expected_end: float | None = None
+    #: Of a task: the number of its array, and the task's number in it.
+    array_job: int | None = None
+    array_task: int | None = None
+    #: Of an array: those of its tasks that have not become jobs yet, as in ``"3-1000%50"``.
+    tasks: str = ""
+    #: Of an array: ``tasks`` as submitted, and how many of them (``count``) are ``pending``,
+    #: ``running``, ``ended``, ``failed`` (of those that ended) and ``cancelled``.
+    array: Mapping[str, Any] | None = None
 
     @property
     def final(self) -> bool:
@@ -114,6 +123,9 @@ class Event:
     job: int | None = None
     text: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
+    #: Of a task of an array: the number of the array, and the task's number in it.
+    array_job: int | None = None
+    array_task: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

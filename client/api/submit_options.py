@@ -23,6 +23,8 @@ class SubmitOptions(TypedDict, total=False):
     hold: bool
     #: The jobs that must have ended before, such as ``"afterok:12"``.
     dependency: str
+    #: Numbers of the tasks of an array, such as ``"1-1000%50"`` (at most 50 at once).
+    array: str
     #: Signal to send before the time limit, such as ``"USR1@60"``; needs ``time_limit_s``.
     signal: str
     #: Text of a script to run instead of a program; ``argv`` are then its arguments.
