@@ -14,6 +14,7 @@ from typing import Any
 from pliant.client.client_errors import UsageError
 from pliant.client.connection import Connection
 from pliant.client.submission.build_job import build_job
+from pliant.client.submission.file_checks import output_path
 from pliant.client.submission.option_checks import (
     BIND,
     GROW_IF,
@@ -22,7 +23,7 @@ from pliant.client.submission.option_checks import (
     check_policy,
     check_speedup,
 )
-from pliant.client.terminal.number_arguments import priority_number
+from pliant.client.terminal.number_arguments import array_tasks, priority_number
 from pliant.client.terminal.output import Parser, print_error, print_json, run_command
 from pliant.client.waiting import send_job, wait_for_end
 
@@ -193,7 +194,7 @@ def _add_condition_options(parser: Parser) -> None:
     group.add_argument(
         "-a",
         "--array",
-        type=_array,
+        type=array_tasks,
         metavar="TASKS",
         help="run the program once for each of these numbers, which PLIANT_ARRAY_TASK holds: "
         "1-1000, 1-9:2 (every second), 1,4,7-9, 1-1000%%50 (at most 50 at once)",
@@ -335,16 +336,6 @@ def _components(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _array(text: str) -> str:
-    from pliant.core.arrays.task_numbers import parse_array
-
-    try:
-        parse_array(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
-
-
 def _policy(text: str) -> str:
     try:
         return check_policy(text)
@@ -449,7 +440,7 @@ def _submit(options: argparse.Namespace) -> int:
         elif not options.wait:
             print_json({"id": number, **bids})
         if sys.stderr.isatty() and not (options.json or options.parsable):
-            print(f"output goes to {_output_of(job, number)}", file=sys.stderr)
+            print(f"output goes to {output_path(job, number)}", file=sys.stderr)
         if not options.wait:
             return 0
         sys.stdout.flush()
@@ -457,15 +448,6 @@ def _submit(options: argparse.Namespace) -> int:
     if options.json:
         print_json(final)
     return report_end(final)
-
-
-def _output_of(job: dict[str, Any], number: int) -> str:
-    """Return the output file of a job, in which marks of tasks remain for an array."""
-    marks = ("%A",) if job.get("array") else ("%j", "%A")
-    path = str(job["stdout"])
-    for mark in marks:
-        path = path.replace(mark, str(number))
-    return path
 
 
 def _print_mpi_remedy(output: str) -> None:

@@ -84,7 +84,6 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     check_conditions(dependency, signal, time_limit_s, array)
     argv, type, name = program_of(argv, type, name, script)
     size = _size(sizes, prefer, components)
-    bound = check_choices(open_mode, grow_if, bind)
     cwd = check_directory(os.path.join(os.getcwd(), chdir or "."))
     environment = dict(os.environ if env is None else env)
     program, kind, words = _command(argv, type, environment)
@@ -109,7 +108,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         "grow_if": grow_if,
         **_unless_default(priority=priority, account=account, resources=check_resources(resources)),
         **_unless_default(dependency=dependency, signal=signal, array=array),
-        **_unless_default(comment=comment, bind=bound),
+        **_unless_default(comment=comment, bind=check_choices(open_mode, grow_if, bind)),
         **check_node_needs(mem_per_cpu, gpus, gres, constraint, nodelist, exclude),
     }
 

@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pliant.client.client_errors import SubmitError, UsageError
 from pliant.core.support.input_limits import MAX_ARGUMENT_BYTES
@@ -169,6 +170,17 @@ def check_output(field: str, path: str, directory: str) -> str:
             field, f"the directory {folder} cannot be written", f"name another with --{field}"
         )
     return absolute
+
+
+def output_path(job: Mapping[str, Any], number: int) -> str:
+    """Return the output file of a submitted job; of an array, marks of tasks remain.
+
+    Args:
+        job: as in the request that submitted it.
+        number: of the job.
+    """
+    path = str(job["stdout"]).replace("%A", str(number))
+    return path if job.get("array") else path.replace("%j", str(number))
 
 
 def check_input(path: str, directory: str) -> str:

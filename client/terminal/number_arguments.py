@@ -54,6 +54,17 @@ def job_names(text: str) -> int | str:
     return int(text) if text.isdigit() else text
 
 
+def array_tasks(text: str) -> str:
+    """Check the tasks of an array, for argparse, and return the text."""
+    from pliant.core.arrays.task_numbers import parse_array
+
+    try:
+        parse_array(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+    return text
+
+
 def priority_number(text: str) -> int:
     """Read a priority, for argparse."""
     from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY

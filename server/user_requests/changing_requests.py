@@ -40,7 +40,7 @@ from pliant.server.user_requests.request_fields import (
 from pliant.server.user_requests.submission_schema import check_priority
 
 #: Requests that concern the processes of one job; the others apply to all tasks of an array.
-_FOR_SINGLE_JOBS = frozenset({"suspend", "resume_job", "requeue", "resize"})
+_FOR_SINGLE_JOBS = frozenset({"suspend", "resume_job", "requeue", "resize", "signal"})
 #: Jobs that are cancelled together, before requests of others are taken.
 _CANCELLED_AT_ONCE = 1000
 

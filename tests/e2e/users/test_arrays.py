@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,9 +71,10 @@ def test_jobs_after_an_array_and_after_one_of_its_tasks(cluster: Cluster, tmp_pa
     command = f"[ $PLIANT_ARRAY_TASK = 1 ] || while [ ! -e {gate} ]; do sleep 0.05; done"
     client = cluster.client
     array = client.submit("/bin/sh", "-c", command, array="1-3", type="uni", stdout="/dev/null")
-    options = {"type": "uni", "stdout": os.devnull}
-    after_all = client.submit("/bin/true", dependency=f"afterok:{array}", **options)
-    after_one = client.submit("/bin/true", dependency=f"afterok:{array}_1", **options)
+    after_all, after_one = (
+        client.submit("/bin/true", dependency=what, type="uni", stdout="/dev/null")
+        for what in (f"afterok:{array}", f"afterok:{array}_1")
+    )
     assert client.wait(after_one).state == "COMPLETED"
     assert client.job(after_all).state == "PENDING"
     gate.touch()

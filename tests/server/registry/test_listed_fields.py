@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from pliant.client.commands.jobstat import FIELDS
 from pliant.client.listing.columns import COLUMNS
+from pliant.core.arrays.task_numbers import parse_array
 from pliant.core.model.jobs import Job, JobSpec, JobType
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.warning_signal import parse_warning
@@ -38,6 +40,7 @@ def job_with_everything() -> Job:
         warning=parse_warning("USR1@5"),
         comment="for the paper",
         components=(1,),
+        begin=2.0,
     )
     return Job(
         spec,
@@ -52,8 +55,11 @@ def job_with_everything() -> Job:
 
 def test_every_field_has_its_row() -> None:
     status = StatusCache()
-    status.publish_jobs([job_with_everything()])
-    (info,) = status.jobs(ended_since=None)
+    array = JobSpec(JobId(2), "sim", "ann", JobType.MPI, Sizes((1,)), 0.0, tasks=parse_array("1-9"))
+    task = replace(array, id=JobId(4), tasks=None, array=JobId(2))
+    jobs = (job_with_everything(), *(Job(spec, JobState.PENDING) for spec in (array, task)))
+    status.publish_jobs(jobs)
+    info = {name for job in status.jobs(ended_since=None) for name in job}
     table = (ROOT / "docs/listing.md").read_text().partition("## JSON")[2]
     documented = re.findall(r"^\| `(\w+)` \|", table, re.M)
     assert len(documented) == len(set(documented))
