@@ -108,7 +108,8 @@ def _ask_nodectl(options: argparse.Namespace) -> int:
 def _values(config: Config) -> dict[str, Any]:
     import msgspec
 
-    values = msgspec.to_builtins(config)
+    # As JSON has them: a tuple is a list, as in the file of a running server.
+    values = msgspec.json.decode(msgspec.json.encode(config))
     return {key: values[key] for key in config.__struct_fields__}
 
 

@@ -92,6 +92,8 @@ def test_a_file_is_compared_with_the_running_server(
     }
     assert main(["diff", "--running", str(file), str(file)]) == 2
     assert main(["diff", "--running", "--run-dir", str(tmp_path / "none"), str(file)]) == 2
+    file.write_text(f"state_dir: {tmp_path}\nstrategy: sjf\n")
+    assert main(["diff", "--running", str(file)]) == 0
     remove_running_config(in_force)
     assert main(["diff", "--running", str(file)]) == 2
 

@@ -8,6 +8,7 @@ A test runs all commands of a page in order, in one shell. HTML comments change 
 - ``<!-- needs PROGRAM -->``: the page is skipped where this program is not installed.
 - ``<!-- cluster: OPTIONS -->``: a cluster is started with these options of ``pliant up`` before the
   first command. A page without this comment starts its cluster itself, or needs none.
+- ``<!-- exits CODE -->`` before a block: its last command exits with this code, not with 0.
 - ``<!-- test: COMMAND -->``: this command is run here, too, but readers do not see it.
 
 A block whose first line is ``# FILE`` or ``/* FILE */`` is written into this file.
@@ -81,19 +82,29 @@ def _parts(page: Path) -> Iterator[Block | str]:
     """Yield the comments about tests, and the blocks that are run."""
     text = page.read_text(encoding="utf-8")
     is_page_left_out = ": all commands of this page -->" in text
-    is_left_out = False
+    is_left_out, code = False, "0"
     for match in _PART.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
         comment, language, body = match["comment"], match["language"], match["text"]
         if comment is not None:
             is_left_out = comment.startswith(("not run: ", "run by "))
+            code = comment[6:] if comment.startswith("exits ") else "0"
             yield Block(comment[6:], line) if comment.startswith("test: ") else comment
             continue
         if found := _FILE.match(body):
             yield Block(f"cat > {found[1]} <<'END OF FILE'\n{body}END OF FILE", line)
         elif language in SHELLS and not (is_left_out or is_page_left_out):
-            yield Block("\n".join(_typed(language, body)), line)
-        is_left_out = False
+            yield Block(_exiting("\n".join(_typed(language, body)), code), line)
+        is_left_out, code = False, "0"
+
+
+def _exiting(script: str, code: str) -> str:
+    """Return a script that fails unless its last command exits with this code."""
+    if code == "0":
+        return script
+    *before, last = script.splitlines()
+    # A line of its own: the last command may end with a comment.
+    return "\n".join([*before, "set +e", last, "ended=$?", "set -e", f"test $ended = {code}"])
 
 
 def _typed(language: str, text: str) -> Iterator[str]:
