@@ -251,6 +251,10 @@ class Commands:
                 kind="refused",
                 field="id",
             )
+        if operation in _FOR_SINGLE_JOBS and self._status.is_pending_task(job):
+            raise UserRequestError(
+                f"this task is {state}: it has not started", kind="refused", field="id"
+            )
         return job
 
     def _places(self, places: Any) -> ProcessorMap:
