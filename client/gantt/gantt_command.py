@@ -89,7 +89,7 @@ def _draw(options: argparse.Namespace) -> int:
     timeline = _recorded(options) if options.result is not None else _live(options)
     is_empty = timeline.window.end - timeline.window.start < 2 * SHORTEST_S
     if is_empty and (options.since or options.until):
-        raise UsageError("--since: is not before --until, or before the end of what was recorded")
+        raise UsageError("--since: must be before --until and before the end of the recording")
     _check_rows(timeline)
     picture = encoded(draw_timeline(timeline), options.output, options.theme)
     if options.output == "-":
