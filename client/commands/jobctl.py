@@ -39,7 +39,9 @@ def _parser() -> Parser:
         epilog="exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no server",
     )
     actions = parser.add_subparsers(metavar="action", required=True)
-    hold = _action(actions, "hold", "keep a waiting job from starting", _request_op)
+    hold = _action(
+        actions, "hold", "keep a waiting job from starting until it is released", _request_op
+    )
     hold.set_defaults(op="hold")
     release = _action(actions, "release", "let a held job start", _request_op)
     release.set_defaults(op="release")
@@ -48,13 +50,14 @@ def _parser() -> Parser:
         "priority",
         type=priority_number,
         metavar="N",
-        help="a higher one goes first under the strategies `priority...`; operators may raise it",
+        help="the new priority; the strategies `priority...` start jobs with higher ones first; "
+        "only operators may raise it",
     )
     signal = _action(actions, "signal", "send a signal to all processes of a running job", _signal)
     signal.add_argument("signal", metavar="SIGNAL", help="a name or a number: USR1, SIGUSR1, 10")
-    suspend = _action(actions, "suspend", "save a running job and end its processes", _request_op)
+    suspend = _action(actions, "suspend", "save a running job, and end its processes", _request_op)
     suspend.set_defaults(op="suspend")
-    resume = _action(actions, "resume", "let a suspended job go on", _request_op)
+    resume = _action(actions, "resume", "let a suspended job continue", _request_op)
     resume.set_defaults(op="resume_job")
     requeue = _action(
         actions, "requeue", "end a job and start it again, from its last checkpoint", _request_op
@@ -64,7 +67,7 @@ def _parser() -> Parser:
     resize.add_argument(
         "size",
         type=_size,
-        help="the number of processors it should have; 0: what the strategy gives",
+        help="the number of processors that the job is to have; 0: the strategy decides again",
     )
     resize.add_argument(
         "--release",
@@ -72,14 +75,14 @@ def _parser() -> Parser:
         action="extend",
         default=[],
         metavar="NODE[/SLOT]",
-        help="give these back: all its processors of a node, or one slot",
+        help="processors that the job is to give back: all on a node, or one slot of a node",
     )
-    _action(actions, "why", "why it waits, or has the size it has", _why)
-    history = _action(actions, "history", "all that happened to it", _history)
+    _action(actions, "why", "explain why a job waits, or why it has its size", _why)
+    history = _action(actions, "history", "list all events of a job", _history)
     history.add_argument("-f", "--follow", action="store_true", help="show new events until Ctrl-C")
     refused = actions.add_parser(
         "refused",
-        help="requests of yours that were refused (an operator sees those of all)",
+        help="list your refused requests (operators see those of all users)",
         description="List requests that were refused: who asked for what, when, and why.",
     )
     refused.add_argument("--json", action="store_true", help="print JSON")

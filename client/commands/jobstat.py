@@ -93,8 +93,10 @@ def _parser() -> Parser:
         prog=PROG,
         hints=_hint,
         description="List the jobs that wait and run, or those that are named or selected.",
-        epilog="procs 4+2: it runs on 4, and 2 more are reserved for it or not given back yet\n"
-        "starts ~16:30: the server expects it to start then, if jobs run as long as they state\n"
+        epilog="procs 4+2: the job runs on 4 processors; 2 more are reserved for it, or are\n"
+        "not free yet after a shrink\n"
+        "starts ~16:30: the server expects the job to start then, if all jobs run as long as they\n"
+        "state\n"
         f"columns for --format: {', '.join(COLUMNS)}\n"
         "exit codes: 0 done, 1 a named job is not known, 2 wrong usage, 3 no server",
     )
@@ -107,7 +109,7 @@ def _parser() -> Parser:
     )
     add_selection_options(parser)
     parser.add_argument(
-        "-a", "--all", action="store_true", help="those that ended in the last hour, too"
+        "-a", "--all", action="store_true", help="list jobs that ended in the last hour, too"
     )
     add_since_option(parser)
     how = parser.add_mutually_exclusive_group()
@@ -116,15 +118,17 @@ def _parser() -> Parser:
         "--format",
         type=_format,
         metavar="COLUMNS",
-        help="show these columns, with a width if you like: id,name:20,state",
+        help="show these columns; a number is the width of a column: id,name:20,state",
     )
-    how.add_argument("-l", "--wide", action="store_true", help="more columns, and whole names")
+    how.add_argument("-l", "--wide", action="store_true", help="show more columns, and whole names")
     how.add_argument(
-        "--narrow", action="store_true", help="fewer columns, cut at the width of the terminal"
+        "--narrow", action="store_true", help="show fewer columns, cut at the width of the terminal"
     )
-    how.add_argument("--start", action="store_true", help="the expected start of waiting jobs")
+    how.add_argument("--start", action="store_true", help="show the expected start of waiting jobs")
     how.add_argument("--json", action="store_true", help="print JSON (implies --all)")
-    parser.add_argument("--no-header", action="store_true", help="no line with names of columns")
+    parser.add_argument(
+        "--no-header", action="store_true", help="leave out the line with the names of the columns"
+    )
     add_watch_options(parser)
     return parser
 

@@ -15,6 +15,7 @@ from pliant.client.client_errors import UsageError
 from pliant.client.connection import Connection
 from pliant.client.submission.build_job import build_job
 from pliant.client.submission.file_checks import output_path
+from pliant.client.submission.help_texts import DESCRIPTION, EPILOG
 from pliant.client.submission.option_checks import (
     BIND,
     GROW_IF,
@@ -28,34 +29,6 @@ from pliant.client.terminal.output import Parser, print_error, print_json, run_c
 from pliant.client.waiting import send_job, wait_for_end
 
 PROG = "jobsub"
-
-_DESCRIPTION = """\
-Submit a job and print its id.
-
-A relative program is looked for here, one without a slash in the PATH of the select_environment
-environment. The job runs in this directory and with this environment, or with what --chdir and
---export say. Without a program, or with `-`, a script is read from standard input.
-
-Options count in this order: the command line, lines `#JOB OPTIONS` at the head of the script, the
-lines of ~/.config/pliant/jobsub, those of /etc/pliant/jobsub, and the defaults.
-"""
-
-_EPILOG = """\
-sizes: 4   2-16   1-64:pow2   4-64:x2   3-30:+3   {1,2,4,6,12}
-in file names: %j (or %A) is the job's id, %x its name, %u its user; %N is the name of each node
-and %n its place among the nodes of the job, from 0: then each node has files of its own;
-of an array, %A is its id and %a the number of each task
-exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no server; with --wait the job's own,
-128 + the signal when a signal ended it; with --query 0 accepted, 1 not accepted or not known
-
-  jobsub -n 4 python app.py          a job of 4 processors
-  jobsub -n 1-8 --prefer 4 ./solver  one that may change its size
-  jobsub --wait run.sh               a script, until it has ended
-  jobsub < run.sh                    the same script, as it is now
-  jobsub --wrap 'make && ./test'     a command of the shell
-  jobsub --array 1-100%10 ./task.sh  a hundred tasks, at most ten at once
-  jobsub --dependency afterok:17 x   when job 17 has ended without an error
-"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,8 +47,8 @@ def make_parser(kind: type[Parser] = Parser) -> Parser:
     """Return the parser of the command line and of the directives in scripts."""
     parser = kind(
         prog=PROG,
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
+        description=DESCRIPTION,
+        epilog=EPILOG,
         usage="%(prog)s [options] program [arguments...]",
         hints=_hint,
     )
@@ -90,24 +63,31 @@ def make_parser(kind: type[Parser] = Parser) -> Parser:
 
 def _add_size_options(parser: Parser) -> None:
     group = parser.add_argument_group("the job")
-    group.add_argument("-n", "--sizes", default="1", help="processors it can use (default 1)")
-    group.add_argument("--prefer", type=_size, metavar="N", help="the size it runs best on")
+    group.add_argument(
+        "-n", "--sizes", default="1", help="numbers of processors that the job can use (default 1)"
+    )
+    group.add_argument(
+        "--prefer",
+        type=_size,
+        metavar="N",
+        help="the number of processors on which the job runs best",
+    )
     group.add_argument(
         "--type",
         choices=TYPES,
-        help="mpi (default), uni: one process, script (default for *.sh): it runs on the first of "
-        "its processors",
+        help="mpi (default): an MPI program; uni: one process; script (default for *.sh): a script "
+        "that runs on the first processor of the job",
     )
-    group.add_argument("--name", default="", help="its name (default: the program's)")
+    group.add_argument("--name", default="", help="name of the job (default: that of the program)")
     group.add_argument(
-        "--time", type=_span, metavar="T", help="end it after this time, by the clock: 30m, 2h"
+        "--time", type=_span, metavar="T", help="the server ends the job after this time: 30m, 2h"
     )
     group.add_argument(
         "--estimate",
         type=_span,
         metavar="T",
-        help="its expected run time at its preferred size, or else at its smallest: for planning "
-        "only, unless the strategy promises start times that are based on estimates",
+        help="expected run time of the job at its preferred size, or else at its smallest; only "
+        "for planning, unless the strategy bases promises on estimates",
     )
     group.add_argument(
         "--speedup",
@@ -121,75 +101,89 @@ def _add_size_options(parser: Parser) -> None:
         "--deadline",
         type=_moment,
         metavar="T",
-        help="when it must have ended, from now or by the clock: 2h, 16:30, 2026-12-24T16:30",
+        help="when the job must have ended, from now or by the clock: 2h, 16:30, 2026-12-24T16:30",
     )
     group.add_argument(
         "--profit",
         default="",
         metavar="P",
-        help="what its end in time is worth: 1000, 1000:soft=0.25:penalty=50 (needs --deadline)",
+        help="what an end of the job in time is worth: 1000, 1000:soft=0.25:penalty=50 (needs "
+        "--deadline)",
     )
+    _add_policy_options(group)
+
+
+def _add_policy_options(group: argparse._ArgumentGroup) -> None:
+    """Add the options about failures, growth, priority and accounting of a job."""
     group.add_argument(
         "--requeue",
         action=argparse.BooleanOptionalAction,
-        help="whether it is started again when a node is lost under it, from its last checkpoint "
-        "or from the start (default: if it can change its size and has a checkpoint)",
+        help="whether the job starts again after the loss of a node, from its last checkpoint or "
+        "from the beginning (default: if it can change its size and has a checkpoint)",
     )
     group.add_argument(
         "--when-cut-off",
         default="keep",
         type=_policy,
         metavar="WHAT",
-        help="on a node that has lost the server its processes keep on (default), or "
-        "stop-after=TIME: 30 (seconds), 5m",
+        help="what processes of the job do on a node that has lost the server: keep running "
+        "(keep, the default), or end after a time (stop-after=30 in seconds, stop-after=5m)",
     )
     group.add_argument(
         "--grow-if",
         choices=GROW_IF,
-        help="take an offer of growth if it gains more time than the move costs, by what the "
-        "program has measured, or always (default: as the server's configuration says, gain)",
+        help="gain: the program accepts a growth only if it gains more time than the resize costs, "
+        "by its own measurements; always: the program accepts every growth (default: the "
+        "configuration of the server, which is gain unless changed)",
     )
     group.add_argument(
         "--priority",
         type=priority_number,
         default=0,
         metavar="N",
-        help="a whole number (default 0): under the strategies `priority...` higher ones go first",
+        help="a whole number (default 0); the strategies `priority...` start jobs with higher ones "
+        "first",
     )
     group.add_argument(
         "--resource",
         action="append",
         metavar="NAME=N[/proc]",
-        help="named resource of the cluster that it uses while it runs, such as a license: N for "
-        "the job, or for each processor; repeated for more",
+        help="a named resource of the cluster that the job uses while it runs, such as a license: "
+        "N for the job, or N for each processor; repeatable",
     )
     group.add_argument(
-        "--account", default="", metavar="NAME", help="the account that it is charged to"
+        "--account", default="", metavar="NAME", help="the account that is charged for the job"
     )
 
 
 def _add_condition_options(parser: Parser) -> None:
     group = parser.add_argument_group("when it runs")
-    group.add_argument("--hold", action="store_true", help="do not start it before it is released")
+    group.add_argument(
+        "--hold",
+        action="store_true",
+        help="keep the job from starting until it is released (jobctl release)",
+    )
     group.add_argument(
         "--begin",
         type=_begin,
         metavar="T",
-        help="do not start it before this time: now+1hour, 16:00, 2026-12-24T08:00, tomorrow",
+        help="keep the job from starting before this time: now+1hour, 16:00, 2026-12-24T08:00, "
+        "tomorrow",
     )
     group.add_argument(
         "--dependency",
         default="",
         metavar="WHAT",
-        help="wait for other jobs: after:17 (it has started), afterok:17:18 (they ended without an "
-        "error), afternotok:17, afterany:17 (ended), singleton (earlier jobs of the same name); "
-        "several with commas",
+        help="wait for other jobs: after:17 (job 17 has started), afterok:17:18 (both ended "
+        "without an error), afternotok:17 (job 17 failed), afterany:17 (job 17 has ended), "
+        "singleton (earlier jobs of the same user and name have ended); several with commas",
     )
     group.add_argument(
         "--signal",
         default="",
         metavar="SIGNAL@SECONDS",
-        help="send a signal to its processes before its time limit: USR1@60 (needs --time)",
+        help="send a signal to the processes of the job before its time limit: USR1@60 (needs "
+        "--time)",
     )
     group.add_argument(
         "-a",
@@ -199,9 +193,12 @@ def _add_condition_options(parser: Parser) -> None:
         help="run the program once for each of these numbers, which PLIANT_ARRAY_TASK holds: "
         "1-1000, 1-9:2 (every second), 1,4,7-9, 1-1000%%50 (at most 50 at once)",
     )
-    group.add_argument("--comment", default="", metavar="TEXT", help="a remark, for people")
+    group.add_argument("--comment", default="", metavar="TEXT", help="a remark about the job")
     group.add_argument(
-        "--wrap", default="", metavar="COMMAND", help="run a command of the shell, not a program"
+        "--wrap",
+        default="",
+        metavar="COMMAND",
+        help="run a command line of the shell instead of a program",
     )
 
 
@@ -212,14 +209,15 @@ def _add_node_options(parser: Parser) -> None:
         type=_components,
         default=(),
         metavar="N,N,...",
-        help="processors of each component: a component runs in one cluster, under strategies that "
-        "place components (fpsma, egs); the job has their sum",
+        help="processors of each component of the job; strategies that place components (fpsma, "
+        "egs) run each component in one cluster, and the job has the sum",
     )
     group.add_argument(
         "--mem-per-cpu",
         default="",
         metavar="SIZE",
-        help="memory of each process, with a unit: 500M, 4G; it comes and goes with processors",
+        help="memory of each process, with a unit: 500M, 4G; a job that grows gets memory for its "
+        "new processes, too",
     )
     group.add_argument(
         "--gpus",
@@ -233,7 +231,7 @@ def _add_node_options(parser: Parser) -> None:
         "--gres",
         action="append",
         metavar="NAME[:N]",
-        help="another generic resource of each process; repeated for more",
+        help="another generic resource of each process; repeatable",
     )
     group.add_argument(
         "-C",
@@ -243,9 +241,15 @@ def _add_node_options(parser: Parser) -> None:
         help="run only on nodes with these properties: fast, fast&a100, a100|h100",
     )
     group.add_argument(
-        "-w", "--nodelist", default="", metavar="NODES", help="run only on these: n[01-16],gpu3"
+        "-w",
+        "--nodelist",
+        default="",
+        metavar="NODES",
+        help="run only on these nodes: n[01-16],gpu3",
     )
-    group.add_argument("-x", "--exclude", default="", metavar="NODES", help="do not run on these")
+    group.add_argument(
+        "-x", "--exclude", default="", metavar="NODES", help="do not run on these nodes"
+    )
 
 
 def _add_place_options(parser: Parser) -> None:
@@ -261,8 +265,8 @@ def _add_place_options(parser: Parser) -> None:
         "--open-mode",
         choices=OPEN_MODES,
         default="truncate",
-        help="empty existing output files when it starts (truncate, the default), or append to "
-        "them; a job that is requeued or resized always appends",
+        help="truncate (default): the job empties existing output files when it starts; append: "
+        "the job appends to them, as a requeued or resized job always does",
     )
     group.add_argument(
         "--bind",
@@ -274,12 +278,15 @@ def _add_place_options(parser: Parser) -> None:
     group.add_argument(
         "--no-bind", dest="bind", action="store_const", const="none", help="the same as --bind none"
     )
-    group.add_argument("--chdir", metavar="DIR", help="run there instead of here")
+    group.add_argument(
+        "--chdir", metavar="DIR", help="directory of the job (default: this directory)"
+    )
     group.add_argument(
         "--export",
         action="append",
         metavar="ALL|NONE|NAME|NAME=VALUE",
-        help="its environment: all, none, only some, with one more set; commas or repeated",
+        help="environment of the job: all variables, none, only those that are named, or with one "
+        "more that is set; several with commas, repeatable",
     )
 
 
@@ -289,8 +296,8 @@ def _add_answer_options(parser: Parser) -> None:
         "--query",
         "--test-only",
         action="store_true",
-        help="submit nothing: say whether it would be accepted, when, on how many processors and "
-        "at what price",
+        help="submit nothing: print whether the strategy would accept the job, when the job would "
+        "start, on how many processors, and at what price",
     )
     group.add_argument(
         "--what-if",
@@ -311,8 +318,12 @@ def _add_answer_options(parser: Parser) -> None:
         default="end",
         help="the best server is that with the earliest end (default), or with the lowest price",
     )
-    group.add_argument("--wait", action="store_true", help="wait until it ends; exit with its code")
-    group.add_argument("--parsable", action="store_true", help="print the id and nothing else")
+    group.add_argument(
+        "--wait", action="store_true", help="wait until the job ends, and exit with its code"
+    )
+    group.add_argument(
+        "--parsable", action="store_true", help="print the id of the job and nothing else"
+    )
     group.add_argument("--json", action="store_true", help="print JSON")
 
 

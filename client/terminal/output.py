@@ -137,9 +137,15 @@ def with_keys_first(record: dict[str, Any], first: Iterable[str]) -> dict[str, A
 
 def add_watch_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--watch`` and ``--every``, the options of commands that call `watch`."""
-    parser.add_argument("-w", "--watch", action="store_true", help="show it until Ctrl-C")
     parser.add_argument(
-        "--every", type=seconds, default=1.0, metavar="S", help="with --watch: seconds (1)"
+        "-w", "--watch", action="store_true", help="show the list again and again until Ctrl-C"
+    )
+    parser.add_argument(
+        "--every",
+        type=seconds,
+        default=1.0,
+        metavar="S",
+        help="seconds between two lists of --watch (1)",
     )
 
 

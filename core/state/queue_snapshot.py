@@ -1,6 +1,7 @@
 """A copy of the queue and of the running jobs, from which ``pliant what-if`` simulates."""
 
 from collections.abc import Iterator
+from itertools import chain, starmap
 from typing import Any, NamedTuple
 
 from pliant.core.model.jobs import Job, JobSpec
@@ -44,9 +45,12 @@ class JobCopy(NamedTuple):
 class QueueSnapshot(NamedTuple):
     """The jobs and nodes at one moment. No later change of the state changes it."""
 
-    jobs: tuple[JobCopy, ...]
+    running: tuple[JobCopy, ...]
+    #: Of each job that waits for processors: the first values of a ``JobCopy``. There may be many,
+    #: and a plain tuple is made in a third of the time.
+    waiting: tuple[tuple[JobSpec, Sizes, int, float], ...]
     nodes: tuple[Row, ...]
-    #: How many open jobs are not in ``jobs``, by what they wait for.
+    #: How many open jobs are left out, by what they wait for.
     left_out: dict[str, int]
 
 
@@ -54,25 +58,22 @@ def take_snapshot(state: CoreState, now: float) -> QueueSnapshot:
     """Copy the jobs that run or wait for processors, and the nodes that may get new work.
 
     Jobs that wait for other jobs, held and suspended jobs, and jobs that are ending, are counted
-    only. A copy of 50,000 waiting jobs takes some 30 ms.
+    only.
     """
-    jobs = []
-    left_out = dict.fromkeys(("held", "suspended", "dependent", "ending"), 0)
-    for job in state.jobs.values():
-        if job.state is JobState.PENDING and not job.dependencies:
-            jobs.append(JobCopy(job.spec, job.sizes, job.priority, job.used_s))
-        elif job.state is JobState.PENDING:
-            left_out["dependent"] += 1
-        elif job.state is JobState.HELD:
-            left_out["held"] += 1
-        elif job.state is JobState.SUSPENDED:
-            left_out["suspended"] += 1
-        elif job.is_leaving:
-            left_out["ending"] += 1
-        elif not job.final:
-            jobs.append(_running(job, now))
+    waiting = [
+        (job.spec, job.sizes, job.priority, job.used_s)
+        for job in state.waiting.values()
+        if not job.dependencies
+    ]
+    running = [_running(job, now) for job in state.active.values() if not job.is_leaving]
+    left_out = {
+        "held": sum([job.state is JobState.HELD for job in state.jobs.values()]),
+        "suspended": len(state.suspended),
+        "dependent": len(state.waiting) - len(waiting),
+        "ending": len(state.active) - len(running),
+    }
     usable = sorted((node for node in state.nodes.values() if node.usable), key=lambda n: n.first)
-    return QueueSnapshot(tuple(jobs), tuple(map(_node, usable)), left_out)
+    return QueueSnapshot(tuple(running), tuple(waiting), tuple(map(_node, usable)), left_out)
 
 
 def _running(job: Job, now: float) -> JobCopy:
@@ -101,14 +102,14 @@ def _node(node: Node) -> Row:
     }
 
 
-def job_rows(jobs: tuple[JobCopy, ...], uid: int | None) -> Iterator[Row]:
-    """Yield copied jobs as plain data; times are seconds since the epoch.
+def job_rows(copied: QueueSnapshot, uid: int | None) -> Iterator[Row]:
+    """Yield copied jobs as plain data, those that run first; times are seconds since the epoch.
 
     Args:
-        jobs: the jobs.
+        copied: the jobs.
         uid: the user who sees the private values of own jobs only; None for one who sees all.
     """
-    for copy in jobs:
+    for copy in chain(copied.running, starmap(JobCopy, copied.waiting)):
         row = _row(copy)
         yield row if uid in (None, copy.spec.uid) else {**row, **PRIVATE}
 

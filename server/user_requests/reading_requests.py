@@ -148,7 +148,7 @@ class StateQueries:
             )
         )
         return {
-            "jobs": Objects(queue_snapshot.job_rows(copied.jobs, None if every else peer.uid)),
+            "jobs": Objects(queue_snapshot.job_rows(copied, None if every else peer.uid)),
             "nodes": list(copied.nodes),
             "left_out": copied.left_out,
             "jobs_with_resources": resources,

@@ -18,7 +18,7 @@ def test_a_snapshot_has_running_and_waiting_jobs_and_counts_others() -> None:
     rig.submit(5, "1", begin=rig.now + 60)
     rig.wait(10)
     copied = take_snapshot(rig.core.state, rig.now)
-    rows = {row["id"]: row for row in job_rows(copied.jobs, None)}
+    rows = {row["id"]: row for row in job_rows(copied, None)}
     assert set(rows) == {1, 2, 5}
     assert rows[1]["malleable"]
     assert rows[1]["ranks"] == list(rig.job(1).ranks)
@@ -37,17 +37,17 @@ def test_later_changes_do_not_change_a_snapshot() -> None:
     rig.submit(1, "2")
     rig.up(1)
     copied = take_snapshot(rig.core.state, rig.now)
-    before = list(job_rows(copied.jobs, None))
+    before = list(job_rows(copied, None))
     rig.do(events.JobCancelled(JobId(1), "ann"))
     rig.exit(1)
-    assert list(job_rows(copied.jobs, None)) == before
+    assert list(job_rows(copied, None)) == before
 
 
 def test_private_values_of_others_are_blank() -> None:
     rig = Rig({"n1": 4})
     rig.submit(1, "2", account="secret")
     copied = take_snapshot(rig.core.state, rig.now)
-    (own,) = job_rows(copied.jobs, rig.job(1).spec.uid)
-    (others,) = job_rows(copied.jobs, rig.job(1).spec.uid + 1)
+    (own,) = job_rows(copied, rig.job(1).spec.uid)
+    (others,) = job_rows(copied, rig.job(1).spec.uid + 1)
     assert own["account"] == "secret"
     assert {name: others[name] for name in PRIVATE} == PRIVATE
