@@ -381,7 +381,7 @@ def test_a_stop_answers_waiting_users(server: Server) -> None:
     with server.user() as later:
         later.do("ping")  # who came before has been heard
     assert server.stop() == 0
-    assert user.receive()["error"]["kind"] == "unavailable"
+    assert user.receive()["error"]["kind"] == "stopping"
     assert not (server.run / "server.pid").exists()
     user.close()
     node.close()
