@@ -64,6 +64,8 @@ REQUESTS: Mapping[str, tuple[dict[str, Any], UserRole]] = {
     "resume_job": ({"id": 1}, UserRole.OWNER),
     "requeue": ({"id": 1}, UserRole.OWNER),
     "resize": ({"id": 1, "size": 2}, UserRole.OWNER),
+    "strategies": ({}, UserRole.USER),
+    "strategy": ({"strategy": "sjf"}, UserRole.OPERATOR),
     "drain": ({"node": "n1"}, UserRole.OPERATOR),
     "resume": ({"node": "n1"}, UserRole.OPERATOR),
     "remove": ({"node": "n1"}, UserRole.ADMINISTRATOR),
