@@ -13,7 +13,13 @@ from pliant.server.execution.strategy_process import (
     StrategyProcessError,
     StrategyRefusedError,
 )
-from pliant.strategies import OptionError, UnknownStrategyError, is_own, load_strategy
+from pliant.strategies import (
+    OptionError,
+    UnknownStrategyError,
+    is_own,
+    known_strategies,
+    load_strategy,
+)
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +59,26 @@ def check_strategy(name: str, options: Mapping[str, object]) -> None:
         raise StrategyRefusedError("strategy", f"{name}: {error}") from None
 
 
+def check_choice(choice: StrategyChoice, configured: StrategyChoice) -> None:
+    """Check a strategy that a user chose while the server runs.
+
+    Only installed strategies and the configured one can be chosen. A name of the form
+    ``module:attribute`` could import and call any code in the account of the server, so it is
+    accepted from the configuration only.
+
+    Raises:
+        StrategyRefusedError: the strategy is not installed, or cannot be loaded with these options.
+    """
+    if choice.name not in {*known_strategies(), configured.name}:
+        raise StrategyRefusedError(
+            "strategy",
+            f"strategy {choice.name!r} is not installed; installed are: "
+            f"{', '.join(known_strategies())}. Other strategies can be used from the "
+            "configuration of the server",
+        )
+    check_strategy(choice.name, choice.options)
+
+
 def stored_row(choice: StrategyChoice, configured: StrategyChoice) -> Write:
     """Return the row that keeps a choice over restarts.
 
@@ -80,7 +106,7 @@ def strategy_in_force(meta: Mapping[str, str], configured: StrategyChoice) -> St
         chosen = StrategyChoice(value["name"], dict(value["options"]), value["user"])
         if value["configured"] != [configured.name, json.loads(json.dumps(configured.options))]:
             return configured
-        check_strategy(chosen.name, chosen.options)
+        check_choice(chosen, configured)
     except (ValueError, KeyError, TypeError, StrategyRefusedError) as error:
         log.warning("strategy %s of the configuration is used: %s", configured.name, error)
         return configured

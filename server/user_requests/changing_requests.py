@@ -21,7 +21,7 @@ from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.execution.pending_requests import StorageDelayedError, UserEvent
 from pliant.server.execution.strategy_choice import (
     StrategyChoice,
-    check_strategy,
+    check_choice,
     stored_row,
 )
 from pliant.server.execution.strategy_process import StrategyRefusedError
@@ -165,7 +165,7 @@ class Commands:
             raise UserRequestError("options: expected values by name", field="options")
         choice = StrategyChoice(name, options, peer.user)
         try:
-            await asyncio.to_thread(check_strategy, name, options)
+            await asyncio.to_thread(check_choice, choice, self._configured)
             row = stored_row(choice, self._configured)
             message = await asyncio.wrap_future(self._core_loop.switch_strategy(choice, row))
         except StrategyRefusedError as error:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pliant.server.execution.strategy_choice import (
     StrategyChoice,
+    check_choice,
     stored_row,
     strategy_in_force,
 )
+from pliant.server.execution.strategy_process import StrategyRefusedError
 from serverkit import Server
 from testkit import wait_until
 
@@ -45,13 +48,22 @@ def test_a_choice_that_cannot_be_loaded_any_more_is_dropped() -> None:
         assert strategy_in_force({"strategy": text}, CONFIGURED) == CONFIGURED
 
 
+def test_only_the_configuration_names_code_that_is_not_installed(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    code = StrategyChoice("subprocess:getoutput", {"cmd": f"touch {made}"}, "ann")
+    with pytest.raises(StrategyRefusedError, match="not installed"):
+        check_choice(code, CONFIGURED)
+    assert strategy_in_force(meta(code, CONFIGURED), CONFIGURED) == CONFIGURED
+    assert not made.exists()
+
+
 @pytest.mark.cluster
 def test_an_operator_uses_another_strategy(server: Server) -> None:
     node = server.controller(slots=4).welcome()
     with server.user() as user:
         configured = user.do("strategies")["strategy"]
         for fields, says in (
-            ({"strategy": "nope"}, "not known"),
+            ({"strategy": "nope"}, "not installed"),
             ({"strategy": 7}, "expected the name"),
             ({"strategy": "easy-avg", "options": {"agreement": "banana"}}, "banana"),
             ({"strategy": "fcfs", "options": {"no-such": 1}}, "no-such"),
