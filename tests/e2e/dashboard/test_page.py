@@ -84,6 +84,8 @@ def test_a_band_changes_its_height_when_the_job_is_resized(
 ) -> None:
     held = f"pliant.page.hits.filter(p => p.job.id === {counter.id}).at(-1)?.n"
     page.until(f"{held} === 2")
+    # A job that has just started is too narrow for a band of its own.
+    wait_until(lambda: height(page, counter.id) > 0, what="the band of the job")
     before = height(page, counter.id)
     cluster.resize(counter.id, 4)
     page.until(f"{held} === 4")
