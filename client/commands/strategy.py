@@ -12,7 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pliant.client.connection import Connection
-from pliant.client.terminal.output import Parser, print_json, print_text, run_command
+from pliant.client.terminal.output import (
+    Parser,
+    name_and_value,
+    print_json,
+    print_text,
+    run_command,
+)
 from pliant.client.terminal.tables import table
 
 PROG = "pliant strategy"
@@ -33,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--option",
         action="append",
         default=[],
-        type=_option,
+        type=name_and_value,
         metavar="NAME=VALUE",
         help="option of the strategy (repeatable)",
     )
@@ -42,13 +48,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.option and options.name is None:
         parser.error("--option: name the strategy that has it")
     return run_command(PROG, lambda: _run(options))
-
-
-def _option(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=VALUE")
-    return name, value
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -13,7 +13,13 @@ from typing import Any
 from pliant.client.client_errors import UsageError
 from pliant.client.connection import Connection
 from pliant.client.terminal.durations import parse_duration
-from pliant.client.terminal.output import Parser, print_json, print_text, run_command
+from pliant.client.terminal.output import (
+    Parser,
+    name_and_value,
+    print_json,
+    print_text,
+    run_command,
+)
 
 PROG = "pliant what-if"
 #: Jobs that the table shows unless all are wanted.
@@ -45,7 +51,7 @@ def _parser() -> Parser:
         "--strategy-option",
         action="append",
         default=[],
-        type=_option,
+        type=name_and_value,
         metavar="NAME=VALUE",
         help="an option of all named strategies; repeatable",
     )
@@ -60,13 +66,6 @@ def _parser() -> Parser:
                         f"first {_MAX_SHOWN}")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
-
-
-def _option(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (equals and name):
-        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=VALUE")
-    return name, value
 
 
 def _duration(text: str) -> float:

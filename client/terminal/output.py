@@ -135,6 +135,14 @@ def with_keys_first(record: dict[str, Any], first: Iterable[str]) -> dict[str, A
     return {key: record.get(key) for key in first} | record
 
 
+def name_and_value(text: str) -> tuple[str, str]:
+    """Read an option ``NAME=VALUE`` of a strategy, as an argparse type."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=VALUE")
+    return name, value
+
+
 def add_watch_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--watch`` and ``--every``, the options of commands that call `watch`."""
     parser.add_argument(
