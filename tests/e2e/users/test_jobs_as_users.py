@@ -260,7 +260,7 @@ def test_a_job_whose_user_was_removed_is_held(site: Site) -> None:
     output = site.output / "held"
     client = site.as_user(ALICE)
     job = client.submit("/bin/true", sizes=1, stdout=str(output), chdir="/", hold=True)
-    accounts = site.base / "passwd"
+    accounts = site.accounts / "passwd"
     before = accounts.read_text()
     accounts.write_text("".join(each for each in before.splitlines(True) if "alice" not in each))
     client.release(job)

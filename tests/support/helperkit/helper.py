@@ -69,8 +69,10 @@ class Helper:
         self.output.chmod(0o777)
         self.key = keys.create_order_key()
         (self.etc / "order.pub").write_text(keys.format_public_key(self.key.public_key()))
-        (self.base / "passwd").write_text(_PASSWD)
-        (self.base / "group").write_text(_GROUP)
+        self.accounts = self.base / "accounts"
+        self.accounts.mkdir()
+        (self.accounts / "passwd").write_text(_PASSWD)
+        (self.accounts / "group").write_text(_GROUP)
         self.configure()
         try:
             self.python = python_for_all(self.base)
@@ -94,11 +96,17 @@ class Helper:
         return self.in_host(helper)
 
     def in_host(self, program: list[str]) -> list[str]:
-        """Return a command in a mount namespace with the accounts of the helper's host."""
-        mounts = "; ".join(
-            f"mount --bind {self.base / name} /etc/{name}" for name in ("passwd", "group")
+        """Return a command in a mount namespace with the accounts of the helper's host.
+
+        A mount on a single file ends when that file is replaced on the host, as the
+        installation of a package does with ``/etc/passwd``; it is used only where the
+        kernel refuses to mount an overlay.
+        """
+        overlay = f"mount -t overlay -o ro,lowerdir={self.accounts}:/etc accounts /etc 2>&-"
+        files = " && ".join(
+            f"mount --bind {self.accounts / name} /etc/{name}" for name in ("passwd", "group")
         )
-        script = f'set -e; {mounts}; exec "$@"'
+        script = f'set -e; {overlay} || {{ {files}; }}; exec "$@"'
         unshare = ["unshare", "--mount", "--propagation", "private"]
         return [*unshare, "sh", "-c", script, "sh", *program]
 
