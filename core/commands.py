@@ -124,6 +124,8 @@ class Launch(NamedTuple):
     only: NodeName | None = None
     #: By node: what the processes may use there. Empty if the job asked for nothing.
     shares: Mapping[NodeName, NodeShare] = {}
+    #: If ranks join: the processors of the ranks that remain, in the order of their ranks.
+    remaining: tuple[int, ...] = ()
 
 
 @fast_init

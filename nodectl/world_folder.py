@@ -45,6 +45,9 @@ NOT_FOUND, NOT_USABLE = 127, 126
 #: Valid names of a world, which are also the names of its folder and of its PMI key space.
 WORLD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
+#: A mark in the name of a file.
+_MARK = re.compile("%.", re.DOTALL)
+
 #: Errors of reading a damaged world.
 UNREADABLE = (OSError, ValueError, TypeError, KeyError)
 
@@ -131,6 +134,9 @@ class StartRequest:
     devices: dict[str, list[list[int]]] = field(default_factory=dict)
     #: Name of the node.
     node_name: str = ""
+    #: The number in the job of rank 0 of this world, if ``%t`` in names of files is the number of
+    #: the rank; None if the names have no marks.
+    first_rank: int | None = None
 
     @property
     def is_mpi(self) -> bool:
@@ -143,6 +149,13 @@ class StartRequest:
         A script runs on the first processor of its job, and uses the others.
         """
         return self.type == "script" and rank > 0
+
+    def file_of(self, pattern: str, rank: int) -> str:
+        """Return the name of a file of a rank: ``%t`` is its number in the job."""
+        if self.first_rank is None:
+            return pattern
+        values = {"%t": str(self.first_rank + rank), "%%": "%"}
+        return _MARK.sub(lambda mark: values.get(mark[0], mark[0]), pattern)
 
     def to_record(self) -> dict[str, Any]:
         """Return the request as a JSON object, with protocol numbers."""

@@ -16,7 +16,8 @@ EPILOG = """\
 sizes: 4   2-16   1-64:pow2   4-64:x2   3-30:+3   {1,2,4,6,12}
 in file names: %j (or %A) is the id of the job, %x its name, %u its user; %N is the name of each
 node, and %n the place of the node in the job, from 0. With %N or %n each node writes its own
-files. In an array, %A is the id of the array, and %a the number of each task
+files, and with %t each rank: %t is its number in the job. In an array, %A is the id of the
+array, and %a the number of each task
 exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no server; with --wait the job's own,
 128 + the signal when a signal ended it; with --query 0 accepted, 1 not accepted or not known
 

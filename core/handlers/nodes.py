@@ -34,7 +34,11 @@ from pliant.core.transitions import (
     spare_nodes,
     suspend,
 )
-from pliant.core.transitions.resize_after_agreement import repeat_standby, world_ready
+from pliant.core.transitions.resize_after_agreement import (
+    launch_joining,
+    repeat_standby,
+    world_ready,
+)
 from pliant.core.values.ids import ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap
 
@@ -135,9 +139,7 @@ def _unknown_to_node(state: CoreState, node: Node, job: Job, known: set[ResizeId
         added = resize.added
         again = isinstance(resize.stage, Preparing) and resize.id not in known
         if again and added & node.processors:
-            epoch = job.epoch + 1
-            shares = node_capacity_left.shares(state, job, resize.joining)
-            state.emit(Launch(job.id, job.run, resize.id, epoch, resize.joining, node.name, shares))
+            state.emit(launch_joining(state, job, resize, node.name))
     if job.state is JobState.STARTING or _owed(job, node):
         if ResizeId(0) not in known:
             first = ResizeId(0)

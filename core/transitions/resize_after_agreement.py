@@ -23,9 +23,33 @@ from pliant.core.transitions import (
     restart_after_loss,
     time_limits,
 )
+from pliant.core.values.ids import NodeName
 from pliant.core.values.processors import count
 
 _UNDECIDED = (Go, Begun, Withdrawing)
+
+
+def launch_joining(
+    state: CoreState, job: Job, resize: Resize, only: NodeName | None = None
+) -> Launch:
+    """Return the command that starts the joining ranks of a resize.
+
+    Args:
+        state: the state.
+        job: the job.
+        resize: its resize.
+        only: the only node that needs the order; None for all nodes.
+    """
+    return Launch(
+        job=job.id,
+        run=job.run,
+        resize=resize.id,
+        epoch=job.epoch + 1,
+        processors=resize.joining,
+        only=only,
+        shares=node_capacity_left.shares(state, job, resize.joining),
+        remaining=resize.before,
+    )
 
 
 def prepare(state: CoreState, job: Job, resize: Resize) -> None:
@@ -37,9 +61,7 @@ def prepare(state: CoreState, job: Job, resize: Resize) -> None:
     resize.enter(Preparing(set(state.node_names(resize.added)) if resize.grows else set()))
     state.negotiating.pop(job.id, None)
     if resize.grows:
-        shares = node_capacity_left.shares(state, job, resize.joining)
-        epoch = job.epoch + 1
-        state.emit(Launch(job.id, job.run, resize.id, epoch, resize.joining, shares=shares))
+        state.emit(launch_joining(state, job, resize))
     elif resize.moves_coordinator:
         _open_standby(state, job, resize)
     else:

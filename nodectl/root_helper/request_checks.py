@@ -244,4 +244,5 @@ def content_of(record: dict[str, Any]) -> LaunchContent:
             kind: tuple(number for rank in ranks for number in rank)
             for kind, ranks in request["devices"].items()
         },
+        first_rank=request.get("first_rank"),
     )

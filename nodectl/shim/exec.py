@@ -76,6 +76,8 @@ class LaunchSpec:
     inherited_cpus: Sequence[int] = ()
     #: Open input, output and error of the rank, instead of files; input -1 for ``/dev/null``.
     stdio: tuple[int, int, int] | None = None
+    #: The number of the rank in its world, for the names of its files.
+    rank: int = 0
 
 
 def become_subreaper() -> None:
@@ -119,7 +121,9 @@ def truncate_outputs(request: StartRequest) -> None:
     A rank cannot do that itself: another one may have written to the file already. Errors are left
     to the ranks, which open the same files and report what is wrong.
     """
-    paths = {path for path in (request.stdout, request.stderr) if path}
+    ranks = [rank for rank, _ in request.ranks if not request.is_held(rank)]
+    patterns = {path for path in (request.stdout, request.stderr) if path}
+    paths = {request.file_of(pattern, rank) for pattern in patterns for rank in ranks}
     if not request.truncate_before or not any(map(_has_content, paths)):
         return
     _truncate(paths, request.truncate_before)
@@ -236,7 +240,7 @@ def _prepare(spec: LaunchSpec) -> None:
     except OSError as error:
         raise LaunchError.from_os_error("working directory", request.directory, error) from error
     if spec.stdio is None:
-        _redirect(request)
+        _redirect(request, spec.rank)
         return
     source, *outputs = spec.stdio
     if source < 0:
@@ -245,11 +249,11 @@ def _prepare(spec: LaunchSpec) -> None:
         os.dup2(handle, number)
 
 
-def _redirect(request: StartRequest) -> None:
-    source = _open("input file", request.stdin or os.devnull, os.O_RDONLY)
-    output = _open_output("output file", request.stdout)
+def _redirect(request: StartRequest, rank: int) -> None:
+    source = _open("input file", request.file_of(request.stdin, rank) or os.devnull, os.O_RDONLY)
+    output = _open_output("output file", request.file_of(request.stdout, rank))
     same = not request.stderr or request.stderr == request.stdout
-    error = output if same else _open_output("error file", request.stderr)
+    error = output if same else _open_output("error file", request.file_of(request.stderr, rank))
     for number, handle in enumerate((source, output, error)):
         os.dup2(handle, number)
 

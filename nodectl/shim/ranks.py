@@ -120,7 +120,9 @@ def start_ranks(
         cpus = _cpus(request, local) if not request.shares_cpus else ()
         inherited = request.cpus[local] if request.shares_cpus else ()
         started = ranks[rank] = _start(
-            LaunchSpec(request, variables, keep, failures, cpus, inherited), rank, processor
+            LaunchSpec(request, variables, keep, failures, cpus, inherited, rank=rank),
+            rank,
+            processor,
         )
         for sock in theirs:
             sock.close()

@@ -101,6 +101,8 @@ class LaunchContent:
     memory_bytes: int = 0
     #: Devices of the ranks on this node by kind, in order of the ranks.
     devices: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    #: Added to the rank for ``%t`` in the names of files; None if the names have no marks.
+    first_rank: int | None = None
 
     def digest(self) -> bytes:
         """Return the digest of the content, which a signed launch order contains."""
@@ -118,6 +120,8 @@ class LaunchContent:
             "memory_bytes": self.memory_bytes,
             "devices": {kind: list(numbers) for kind, numbers in self.devices.items() if numbers},
         }
+        if self.first_rank is not None:
+            fields["first_rank"] = self.first_rank
         # ASCII, with sorted keys: equal fields give equal text in each version of Python.
         head = json.dumps(fields, sort_keys=True)
         return digest_launch([head, *self.argv], self.environment, self.directory)
@@ -143,6 +147,7 @@ class LaunchContent:
             secrets=(order.token, order.node_list, order.checkpoint_key),
             memory_bytes=order.memory_bytes,
             devices={device.kind: tuple(device.indices) for device in order.devices},
+            first_rank=order.first_rank if order.HasField("first_rank") else None,
         )
 
 

@@ -95,6 +95,7 @@ class CommandDispatcher:
             epoch=command.epoch,
             processors=tuple(command.processors),
             nodes=frozenset(nodes.host(processor).name for processor in command.processors),
+            joins=command.remaining,
         )
 
     def _launch(self, command: commands.Launch) -> None:

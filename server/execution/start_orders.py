@@ -13,7 +13,7 @@ from pliant.core.commands import NodeShare
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
 from pliant.server.registry.checkpoint_dirs import CheckpointDirs
-from pliant.server.registry.job_program import Program, expand, node_marks
+from pliant.server.registry.job_program import RANK_MARKS, Program, expand, has_mark, node_marks
 from pliant.server.registry.mpi_worlds import World
 from pliant.server.registry.processor_nodes import Host, NodeMap
 
@@ -95,13 +95,17 @@ def start_orders(
     common = _common(world, job_type, program, hosts, token, settings)
     common.environment.extend(program.environment(**variables))
     orders: dict[NodeName, node_pb2.StartWorld] = {}
+    # The nodes of the job, numbered in the order of their first ranks.
+    numbers = {nodes.host(processor).name: 0 for processor in world.joins}
+    numbers = {name: number for number, name in enumerate(numbers)}
     for rank, (host, processor) in enumerate(zip(hosts, world.processors, strict=True)):
         order = orders.get(host.name)
         if order is None:
             order = orders[host.name] = node_pb2.StartWorld()
             order.CopyFrom(common)
             if program.files_by_node:
-                _name_files(order, program, host.name, len(orders) - 1)
+                number = numbers.setdefault(host.name, len(numbers))
+                _name_files(order, program, host.name, number, len(world.joins))
         order.ranks.add(rank=rank, processor=processor)
     if program.open_mode == "truncate" and (world.run, world.resize) == (1, 0):
         before = _truncate_before(world)
@@ -110,21 +114,27 @@ def start_orders(
     return orders
 
 
-def _name_files(order: node_pb2.StartWorld, program: Program, node: str, number: int) -> None:
+def _name_files(
+    order: node_pb2.StartWorld, program: Program, node: str, number: int, first_rank: int
+) -> None:
     """Set the names of input and output files in an order.
 
-    Marks for the node, such as ``%N``, are replaced by its name and its number.
+    Marks for the node, such as ``%N``, are replaced by its name and its number. The node replaces
+    those for the rank.
 
     Args:
         order: the order, which is changed.
         program: the program, with the names as patterns.
         node: the name of the node.
         number: its place among the nodes of the job, from 0.
+        first_rank: the number in the job of rank 0 of the world.
     """
-    values = node_marks(node, number)
-    order.stdin = os.fsencode(expand(program.stdin, values))
-    order.stdout = os.fsencode(expand(program.stdout, values))
-    order.stderr = os.fsencode(expand(program.stderr, values))
+    values, keep = node_marks(node, number), frozenset[str]()
+    if any(has_mark(name, RANK_MARKS) for name in (program.stdin, program.stdout, program.stderr)):
+        order.first_rank, keep = first_rank, RANK_MARKS
+    order.stdin = os.fsencode(expand(program.stdin, values, keep))
+    order.stdout = os.fsencode(expand(program.stdout, values, keep))
+    order.stderr = os.fsencode(expand(program.stderr, values, keep))
 
 
 def _truncate_before(world: World) -> float:

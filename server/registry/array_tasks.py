@@ -13,7 +13,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.support.plural import plural
 from pliant.core.values.ids import JobId
-from pliant.server.registry.job_program import name_of_task, names_node
+from pliant.server.registry.job_program import PLACE_MARKS, has_mark, name_of_task
 from pliant.server.support.user_request_error import UserRequestError
 
 Info = Mapping[str, Any]
@@ -147,7 +147,7 @@ def info_of_pending_task(info: Info, number: JobId) -> Info | None:
         **task_fields(number, info["id"]),
         "state": state,
         "reason": reason,
-        "stdout": name_of_task(stdout, info["id"], task, by_node=names_node(stdout)),
+        "stdout": name_of_task(stdout, info["id"], task, by_node=has_mark(stdout, PLACE_MARKS)),
     }
 
 

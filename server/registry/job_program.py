@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -125,14 +125,15 @@ TASK_MARKS = frozenset({"%j", "%a"})
 ARRAY_VARIABLES = frozenset(
     f"PLIANT_ARRAY_{name}" for name in ("JOB", "TASK", "COUNT", "MIN", "MAX", "STEP")
 )
-#: Marks in names of files that each node replaces by its own values.
-NODE_MARKS = frozenset({"%N", "%n"})
+#: Marks in names of files that each rank replaces by its number.
+RANK_MARKS = frozenset({"%t"})
+#: Marks in names of files that each node or rank replaces by its own values.
+PLACE_MARKS = frozenset({"%N", "%n"}) | RANK_MARKS
 
 
-def names_node(pattern: str) -> bool:
-    """Return whether a file name contains a mark that each node replaces, such as ``%N``."""
-    pieces = pattern.split("%%")
-    return any(mark in piece for piece in pieces for mark in NODE_MARKS)
+def has_mark(pattern: str, marks: Iterable[str]) -> bool:
+    """Return whether a file name contains one of the marks."""
+    return any(mark in piece for piece in pattern.split("%%") for mark in marks)
 
 
 def job_marks(job: int, name: str, user: str) -> dict[str, str]:
@@ -153,10 +154,10 @@ def name_of_task(pattern: str, array: int, task: int, *, by_node: bool) -> str:
         pattern: the name as the program of the array has it.
         array: the number of the array.
         task: the number of the task.
-        by_node: whether nodes replace marks in the name later.
+        by_node: whether nodes or ranks replace marks in the name later.
     """
     values = {"%a": str(task), "%j": str(task_job(JobId(array), task))}
-    return expand(pattern, values, NODE_MARKS if by_node else frozenset())
+    return expand(pattern, values, PLACE_MARKS if by_node else frozenset())
 
 
 def node_marks(node: str, number: int) -> dict[str, str]:
@@ -172,9 +173,13 @@ def node_marks(node: str, number: int) -> dict[str, str]:
 def expand(pattern: str, values: Mapping[str, str], keep: frozenset[str] = frozenset()) -> str:
     """Return a file name in which marks are replaced by their values, and ``%%`` by a percent.
 
-    If ``keep`` names marks that are replaced later, ``%%`` is kept, too. Unknown marks are kept.
+    If ``keep`` names marks that are replaced later, ``%%`` is kept, too, and each percent in a
+    value is doubled. Unknown marks are kept.
     """
-    known = values if keep else {**values, "%%": "%"}
+    if keep:
+        known = {mark: value.replace("%", "%%") for mark, value in values.items()}
+    else:
+        known = {**values, "%%": "%"}
     result, start = [], 0
     while (place := pattern.find("%", start)) >= 0:
         mark = pattern[place : place + 2]

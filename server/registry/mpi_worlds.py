@@ -26,6 +26,8 @@ class World:
     #: The processor of each rank, in rank order.
     processors: tuple[int, ...]
     nodes: frozenset[NodeName]
+    #: The processors of the ranks that this world joins, in rank order. Known only at its launch.
+    joins: tuple[int, ...] = ()
 
     @property
     def spans_nodes(self) -> bool:

@@ -29,7 +29,7 @@ from pliant.server.registry.array_tasks import (
     info_of_pending_task,
     tasks_of_array,
 )
-from pliant.server.registry.job_program import Summary, name_of_task, names_node
+from pliant.server.registry.job_program import PLACE_MARKS, Summary, has_mark, name_of_task
 from pliant.server.registry.job_selection import JobIndex, JobSelection
 from pliant.server.registry.node_status import NodeStatusCache
 from pliant.server.registry.processor_nodes import Host, NodeMap
@@ -382,7 +382,7 @@ class StatusCache:
         """Return the paths and the command of a job; those of a task follow from its array's."""
         found = self._summaries.get(job.id)
         if found is None and job.spec.array and (whole := self._summaries.get(job.spec.array)):
-            by_node = names_node(whole.stdout)
+            by_node = has_mark(whole.stdout, PLACE_MARKS)
             stdout = name_of_task(whole.stdout, job.spec.array, job.spec.task, by_node=by_node)
             found = self._summaries[job.id] = whole._replace(stdout=stdout)
         return found or Summary("", "", "")

@@ -29,12 +29,12 @@ from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup, SpeedupError, parse_speedup
 from pliant.server.registry.job_program import (
     ARRAY_VARIABLES,
-    NODE_MARKS,
+    PLACE_MARKS,
     TASK_MARKS,
     Program,
     expand,
+    has_mark,
     job_marks,
-    names_node,
 )
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests.job_conditions import (
@@ -195,8 +195,8 @@ class Submission:
         request = self.request
 
         patterns = (request.stdin, request.stdout, request.stderr)
-        by_node = any(names_node(pattern) for pattern in patterns)
-        keep = NODE_MARKS if by_node else frozenset()
+        by_node = any(has_mark(pattern, PLACE_MARKS) for pattern in patterns)
+        keep = PLACE_MARKS if by_node else frozenset()
         marks = job_marks(spec.id, spec.name, spec.user)
         if self.tasks is not None:
             keep |= TASK_MARKS

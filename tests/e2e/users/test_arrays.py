@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from clusterkit.cluster import Cluster
 from clusterkit.commands import run_command
+from clusterkit.programs import PROGRAMS
 from clusterkit.shared import running_cluster
 from testkit import wait_until
 
@@ -64,6 +66,36 @@ def test_tasks_have_variables_files_and_names_of_their_own(
     charged = run_command("jobacct", str(number), "--csv").out
     assert len(charged.splitlines()) == 4
     assert "job.ended" in {event.kind for event in cluster.client.history(f"{number}_2")}
+
+
+@pytest.mark.mpi
+def test_tasks_that_are_malleable_jobs(cluster: Cluster, tmp_path: Path) -> None:
+    array = cluster.client.submit(
+        *(sys.executable, str(PROGRAMS / "counter.py"), str(tmp_path)),
+        array="1-3",
+        sizes="1-2",
+        prefer=1,
+        type="mpi",
+        stdout=str(tmp_path / "%a-%t"),
+    )
+    second, third = f"{array}_2", f"{array}_3"
+    wait_until(lambda: cluster.client.job(third).state == "RUNNING", what="the third task")
+    job = cluster.client.job(second).id
+    cluster.wait_malleable(job)
+    assert run_command("jobctl", "resize", second, "2").code == 0
+    cluster.wait_for(job, lambda job: (job.state, job.processors) == ("RUNNING", 2), "its growth")
+    assert len(cluster.ranks(job)) == 2
+    cluster.kill("server")
+    cluster.up()
+    cluster.client.cancel(third)
+    assert cluster.client.wait(third).state == "CANCELLED"
+    (tmp_path / "stop").touch()
+    final = cluster.client.wait(array)
+    assert (final.state, final.exit_code) == ("CANCELLED", 0)
+    assert final.array is not None
+    assert final.array["cancelled"] == 1
+    files = {path.name: path.read_text() for path in tmp_path.glob("*-*")}
+    assert files.keys() >= {"1-0", "2-0", "2-1"}
 
 
 def test_jobs_after_an_array_and_after_one_of_its_tasks(cluster: Cluster, tmp_path: Path) -> None:

@@ -43,6 +43,26 @@ def test_the_files_of_a_new_job_are_emptied(
 
 
 @pytest.mark.usefixtures("node")
+def test_each_rank_has_files_of_its_own(server: FakeServer, tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / f"100%-{number}").write_text("of an earlier job\n")
+    world = World(
+        WRITE,
+        tmp_path / "100%%-%t",
+        stderr=str(tmp_path / "err-%t-%q"),
+        placement={"n1": [0, 1]},
+        truncate_before=math.inf,
+        first_rank=2,
+    )
+    world.start(server)
+    world.ends(server)
+    files = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    earlier = {f"100%-{number}": "of an earlier job\n" for number in (0, 1, 4)}
+    mine = {"100%-2": "out\n", "100%-3": "out\n", "err-2-%q": "err\n", "err-3-%q": "err\n"}
+    assert {name: files[name] for name in earlier | mine} == earlier | mine
+
+
+@pytest.mark.usefixtures("node")
 def test_what_another_node_has_written_is_kept(server: FakeServer, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_text("another rank\n")

@@ -112,6 +112,16 @@ def test_names_of_files(node: Controller, user: User) -> None:
     me = getpass.getuser()
     assert start.stdout.decode() == f"/tmp/{me}-{job}-a_b-n1-0-%"
     assert start.stderr.decode() == f"/tmp/{job}-%q"
+    assert not start.HasField("first_rank")
+    node.exit(start)
+
+
+def test_the_node_replaces_the_mark_for_the_rank(node: Controller, user: User) -> None:
+    job = user.submit(name="50%t", stdout="%n-%t-%%-%x", stderr="%j-%q")
+    start = node.expect("start_world")
+    assert start.stdout == b"/tmp/0-%t-%%-50%%t"
+    assert start.stderr.decode() == f"/tmp/{job}-%q"
+    assert start.first_rank == 0
     node.exit(start)
 
 

@@ -32,6 +32,17 @@ def limits(
     return {name: order.truncate_before for name, order in orders.items()}
 
 
+def test_joining_ranks_continue_the_numbers_of_the_job() -> None:
+    program = Program(("true",), {}, "/", "", "/%n-%t", "", 0o022, "append", files_by_node=True)
+    world = World("w", JobId(1), 1, ResizeId(7), 2, (1, 3), frozenset({A, B}), joins=(2,))
+    around = LaunchSettings("", "", 0.0)
+    orders = start_orders(world, "mpi", program, NODES, b"", around, may_grow=True)
+    assert {name: (order.stdout, order.first_rank) for name, order in orders.items()} == {
+        A: (b"/1-%t", 1),
+        B: (b"/0-%t", 1),
+    }
+
+
 def test_only_the_first_start_of_a_job_empties_its_files() -> None:
     assert limits((0, 1)) == {A: math.inf}
     assert limits((0, 1), mode="append") == {A: 0.0}

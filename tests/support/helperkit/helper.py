@@ -298,4 +298,5 @@ def covered(request: StartRequest) -> LaunchContent:
         secrets=SECRETS,
         memory_bytes=request.memory_bytes,
         devices={kind: tuple(chain(*ranks)) for kind, ranks in request.devices.items()},
+        first_rank=request.first_rank,
     )

@@ -38,6 +38,7 @@ class World:
     lease_s: float = 0.0
     stop_after_s: float | None = None
     truncate_before: float = 0.0
+    first_rank: int | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -77,6 +78,7 @@ class World:
                 lease_s=self.lease_s,
                 stop_after_s=self.stop_after_s,
                 truncate_before=self.truncate_before,
+                first_rank=self.first_rank,
             )
         return orders
 
