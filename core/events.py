@@ -12,7 +12,7 @@ from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.jobs import Exit, JobSpec
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Template
-from pliant.core.model.nodes import NodeFault
+from pliant.core.model.nodes import NodeFault, NodeLoad
 from pliant.core.model.timers import Timer
 from pliant.core.model.views_and_plans import Plan
 from pliant.core.support.fast_dataclass import fast_init
@@ -213,6 +213,17 @@ class CheckpointFolderTested:
 
     name: NodeName
     is_shared: bool
+
+
+@fast_init
+@dataclass(frozen=True, slots=True)
+class NodeLoadMeasured:
+    """A node has measured its memory load. Neither the event nor the load is stored."""
+
+    name: NodeName
+    load: NodeLoad
+    #: Seconds until the next measurement.
+    interval_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,6 +472,7 @@ Event = (
     | NodeLost
     | NodeDrained
     | CheckpointFolderTested
+    | NodeLoadMeasured
     | NodeAble
     | NodeResumed
     | NodeRemoved

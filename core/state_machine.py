@@ -69,6 +69,7 @@ EVENT_HANDLERS: dict[type, Handler] = {
     events.NodeDrained: node_handlers.on_node_drained,
     events.NodeResumed: node_handlers.on_node_resumed,
     events.CheckpointFolderTested: node_handlers.on_checkpoint_folder_tested,
+    events.NodeLoadMeasured: node_handlers.on_node_load_measured,
     events.NodeAble: node_handlers.on_node_able,
     events.NodeRemoved: node_registry.on_node_removed,
     events.WorldReady: node_handlers.on_world_ready,

@@ -61,11 +61,18 @@ class ControllerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     bind: bool = True
     #: A job with more processes on this node is ended; 0 means half of the kernel's process ids.
     most_processes: int = 0
+    #: Seconds between two reports of the memory load of this node; 0: it reports none.
+    load_interval_s: float = 5.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
+#: Limits of `load_interval_s`, in seconds.
+MIN_LOAD_S, MAX_LOAD_S = 0.1, 3600.0
+
 #: Settings that a running controller applies on SIGHUP; the others need a restart.
-RELOADED = frozenset({"transport", "interface", "bind", "most_processes", "log_level"})
+RELOADED = frozenset(
+    {"transport", "interface", "bind", "most_processes", "load_interval_s", "log_level"}
+)
 
 
 def reload(
@@ -164,6 +171,11 @@ def _check(settings: ControllerSettings) -> None:
     if settings.most_processes < 0:
         raise ControllerSettingsError(
             "most_processes: expected a number above 0, or 0 for half of all"
+        )
+    if settings.load_interval_s and not MIN_LOAD_S <= settings.load_interval_s <= MAX_LOAD_S:
+        raise ControllerSettingsError(
+            f"load_interval_s: expected {MIN_LOAD_S:g} to {MAX_LOAD_S:g} seconds, or 0 for no "
+            f"reports, got {settings.load_interval_s:g}"
         )
     if not settings.address or any(char.isspace() for char in settings.address):
         raise ControllerSettingsError("address: expected a host name or an address")

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pliant.core import commands, events
 from pliant.core.model import negotiation
 from pliant.core.model.jobs import Exit
+from pliant.core.model.nodes import JobMemory, NodeLoad
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome
 from pliant.core.support.base_error import PliantError
 from pliant.core.support.input_limits import MAX_PROCESSORS, MAX_TEXT
@@ -28,6 +29,10 @@ MAX_SIZES_TEXT = 4000
 MAX_ITEMS = 16
 #: Kinds of generic resources, and properties, of one node.
 MAX_GRES_KINDS, MAX_PROPERTIES = 32, 64
+#: Most jobs in one report of a node's load.
+MAX_JOBS_OF_NODE = 1 << 16
+#: A job counts as faulting from so many major faults per second. Single faults are no shortage.
+MIN_FAULT_RATE = 1.0
 
 
 class CodecError(PliantError, ValueError):
@@ -274,6 +279,29 @@ def node_from_proto(message: node_pb2.Register) -> events.NodeRegistered:
         gres=_gres(message),
         properties=_properties(message),
     )
+
+
+def load_from_proto(node: NodeName, message: node_pb2.Load) -> events.NodeLoadMeasured:
+    """Read a node's report of its memory load, or raise CodecError."""
+    numbers = [message.fault_rate, message.interval_s, message.pressure]
+    numbers += [job.fault_rate for job in message.jobs]
+    if min(numbers) < 0 or not all(map(math.isfinite, numbers)):
+        raise CodecError("load: a number is negative or not finite")
+    if len(message.jobs) > MAX_JOBS_OF_NODE:
+        raise CodecError(f"load: more than {MAX_JOBS_OF_NODE} jobs")
+    demands = [min(job.demand_bytes, MAX_MEMORY) for job in message.jobs]
+    load = NodeLoad(
+        memory=float(min(message.memory_bytes, MAX_MEMORY)),
+        demand=float(sum(demands)),
+        fault_rate=message.fault_rate,
+        faulting=tuple(
+            JobMemory(JobId(job.job), float(demand))
+            for job, demand in zip(message.jobs, demands, strict=True)
+            if job.fault_rate >= MIN_FAULT_RATE
+        ),
+        pressure=message.pressure if message.HasField("pressure") else None,
+    )
+    return events.NodeLoadMeasured(node, load, message.interval_s)
 
 
 def _gres(message: node_pb2.Register) -> tuple[tuple[str, int], ...]:

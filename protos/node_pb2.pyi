@@ -39,6 +39,7 @@ class NodeReport(_message.Message):
     RELAY_FIELD_NUMBER: _builtins.int
     CHECKPOINT_FOLDER_FIELD_NUMBER: _builtins.int
     CHECKPOINTS_REMOVED_FIELD_NUMBER: _builtins.int
+    LOAD_FIELD_NUMBER: _builtins.int
     PROOF_FIELD_NUMBER: _builtins.int
     PART_FIELD_NUMBER: _builtins.int
     proof: _builtins.bytes
@@ -64,6 +65,8 @@ class NodeReport(_message.Message):
     @_builtins.property
     def checkpoints_removed(self) -> Global___CheckpointsRemoved: ...
     @_builtins.property
+    def load(self) -> Global___Load: ...
+    @_builtins.property
     def part(self) -> Global___ReportPart: ...
     def __init__(
         self,
@@ -78,14 +81,15 @@ class NodeReport(_message.Message):
         relay: Global___Relay | None = ...,
         checkpoint_folder: Global___CheckpointFolder | None = ...,
         checkpoints_removed: Global___CheckpointsRemoved | None = ...,
+        load: Global___Load | None = ...,
         proof: _builtins.bytes = ...,
         part: Global___ReportPart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "checkpoint_folder", b"checkpoint_folder", "checkpoints_removed", b"checkpoints_removed", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "relay", b"relay", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "checkpoint_folder", b"checkpoint_folder", "checkpoints_removed", b"checkpoints_removed", "fence", b"fence", "load", b"load", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "relay", b"relay", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "checkpoint_folder", b"checkpoint_folder", "checkpoints_removed", b"checkpoints_removed", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "relay", b"relay", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "checkpoint_folder", b"checkpoint_folder", "checkpoints_removed", b"checkpoints_removed", "fence", b"fence", "load", b"load", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "relay", b"relay", "renew_certificate", b"renew_certificate", "world_ready", b"world_ready"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register", "beat", "world_ready", "fence", "ranks_exited", "able", "renew_certificate", "relay", "checkpoint_folder", "checkpoints_removed", "proof", "part"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register", "beat", "world_ready", "fence", "ranks_exited", "able", "renew_certificate", "relay", "checkpoint_folder", "checkpoints_removed", "load", "proof", "part"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -447,6 +451,79 @@ class JobUsage(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JobUsage: _TypeAlias = JobUsage  # noqa: Y015
+
+@_typing.final
+class Load(_message.Message):
+    """The memory of the node and of its jobs, measured periodically. It may get lost: the next one
+    replaces it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    FAULT_RATE_FIELD_NUMBER: _builtins.int
+    PRESSURE_FIELD_NUMBER: _builtins.int
+    INTERVAL_S_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    memory_bytes: _builtins.int
+    """that jobs here may use at present"""
+    fault_rate: _builtins.float
+    """major page faults of all jobs per second"""
+    pressure: _builtins.float
+    """Percentage of the last 10 s in which a process waited for memory; absent: not known."""
+    interval_s: _builtins.float
+    """until the next Load"""
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobLoad]: ...
+    def __init__(
+        self,
+        *,
+        memory_bytes: _builtins.int = ...,
+        fault_rate: _builtins.float = ...,
+        pressure: _builtins.float | None = ...,
+        interval_s: _builtins.float = ...,
+        jobs: _abc.Iterable[Global___JobLoad] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_pressure", b"_pressure", "pressure", b"pressure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pressure", b"_pressure", "fault_rate", b"fault_rate", "interval_s", b"interval_s", "jobs", b"jobs", "memory_bytes", b"memory_bytes", "pressure", b"pressure"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__pressure: _TypeAlias = _typing.Literal["pressure"]  # noqa: Y015
+    _WhichOneofArgType__pressure: _TypeAlias = _typing.Literal["_pressure", b"_pressure"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pressure) -> _WhichOneofReturnType__pressure | None: ...
+
+Global___Load: _TypeAlias = Load  # noqa: Y015
+
+@_typing.final
+class JobLoad(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    DEMAND_BYTES_FIELD_NUMBER: _builtins.int
+    MAJOR_FAULTS_FIELD_NUMBER: _builtins.int
+    FAULT_RATE_FIELD_NUMBER: _builtins.int
+    job: _builtins.int
+    demand_bytes: _builtins.int
+    """the most that its processes have had in memory and swap together"""
+    major_faults: _builtins.int
+    """since the run began here; also those of processes that have ended"""
+    fault_rate: _builtins.float
+    """of these per second, lately"""
+    def __init__(
+        self,
+        *,
+        job: _builtins.int = ...,
+        demand_bytes: _builtins.int = ...,
+        major_faults: _builtins.int = ...,
+        fault_rate: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["demand_bytes", b"demand_bytes", "fault_rate", b"fault_rate", "job", b"job", "major_faults", b"major_faults"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobLoad: _TypeAlias = JobLoad  # noqa: Y015
 
 @_typing.final
 class WorldReady(_message.Message):

@@ -48,8 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "-l",
         "--long",
         action="store_true",
-        help="also print what keeps jobs within their CPUs, memory, processes and devices, and "
-        "whether jobs can use the folder of checkpoints",
+        help="also print what keeps jobs within their CPUs, memory, processes and devices, "
+        "whether jobs can use the folder of checkpoints, and the memory load",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_watch_options(parser)
@@ -114,6 +114,8 @@ def containment_line(node: dict[str, Any]) -> str:
     parts = parts or ["containment is not known"]
     if node.get("checkpoints"):
         parts.append(f"checkpoints: {node['checkpoints']}")
+    if node.get("load"):
+        parts.append(_load_text(node["load"]))
     return f"{node['name']}: {'; '.join(parts)}"
 
 
@@ -145,6 +147,8 @@ def nodes_table(nodes: Sequence[dict[str, Any]]) -> str:
             "unusable" if node.get("checkpoints") not in (None, "", "shared") else ""
             for node in nodes
         ],
+        # Normally there are none, except while jobs read files.
+        "faults/s": [_faults(node.get("load")) for node in nodes],
         "devices": [_devices(node.get("gres") or {}) for node in nodes],
         "properties": [",".join(node.get("properties") or []) for node in nodes],
     }
@@ -154,7 +158,28 @@ def nodes_table(nodes: Sequence[dict[str, Any]]) -> str:
             rows = [
                 (*row[:-1], cell or "-", row[-1]) for row, cell in zip(rows, cells, strict=True)
             ]
-    return table(tuple(heads), rows, right=frozenset({"used", "slots", "memory"}))
+    return table(tuple(heads), rows, right=frozenset({"used", "slots", "memory", "faults/s"}))
+
+
+def _load_text(load: dict[str, Any]) -> str:
+    """Return the memory load of a node as a text for ``--long``."""
+    if load["stale"]:
+        return f"load: not known, last reported {load['age_s']:.0f} s ago"
+    parts = [
+        f"{format_bytes(load['demand_bytes'])} demanded",
+        f"{format_bytes(load['idle_bytes'])} idle",
+        f"{load['major_faults_per_s']:.0f} major faults/s",
+    ]
+    if load["pressure_percent"] is not None:
+        parts.append(f"pressure {load['pressure_percent']:.0f} %")
+    return f"load: {', '.join(parts)}"
+
+
+def _faults(load: dict[str, Any] | None) -> str:
+    """Return the major faults per second of a node; empty if there are none."""
+    if not load or load["stale"] or load["major_faults_per_s"] < 1:
+        return ""
+    return f"{load['major_faults_per_s']:.0f}"
 
 
 def _devices(gres: dict[str, int]) -> str:

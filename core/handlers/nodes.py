@@ -11,6 +11,7 @@ from pliant.core.events import (
     LiveWorld,
     NodeAble,
     NodeDrained,
+    NodeLoadMeasured,
     NodeLost,
     NodeRecovered,
     NodeRegistered,
@@ -20,7 +21,7 @@ from pliant.core.events import (
 )
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
-from pliant.core.model.nodes import Node, NodeFault, NodeState
+from pliant.core.model.nodes import Node, NodeFault, NodeState, max_load_age_s
 from pliant.core.model.resize import BEFORE_GO, Preparing
 from pliant.core.state import node_capacity_left
 from pliant.core.state.core_state import CoreState
@@ -279,6 +280,23 @@ def on_checkpoint_folder_tested(state: CoreState, event: CheckpointFolderTested)
         node.shares_checkpoints = event.is_shared
         state.put_node(node)
         state.plan_due = True
+
+
+def on_node_load_measured(state: CoreState, event: NodeLoadMeasured) -> None:
+    """Keep the load of a node until the next one is overdue. Strategies see it in their views.
+
+    No plan is due: a strategy that reads loads names the time of its next pass.
+    """
+    node, load = state.nodes.get(event.name), event.load
+    if node is None:
+        return
+    here = [
+        each
+        for each in load.faulting
+        if (job := state.jobs.get(each.job)) is not None and job.occupied & node.processors
+    ]
+    known = replace(load, faulting=tuple(here))
+    state.loads[node.name] = known, state.now + max_load_age_s(event.interval_s)
 
 
 def on_node_able(state: CoreState, event: NodeAble) -> None:

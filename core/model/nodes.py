@@ -120,11 +120,22 @@ class NodeLoad:
     fault_rate: float = 0.0
     #: The jobs that have major faults now. Jobs that are being moved to the node do not.
     faulting: tuple[JobMemory, ...] = ()
+    #: Percentage of the last seconds in which a process waited for memory. None if not known.
+    pressure: float | None = None
 
     @property
     def idle(self) -> float:
         """Return the bytes that no job demands."""
         return max(0.0, self.memory - self.demand)
+
+
+def max_load_age_s(interval_s: float) -> float:
+    """Return after how many seconds a load is stale: two later ones did not arrive.
+
+    Args:
+        interval_s: seconds between two measurements.
+    """
+    return 3 * interval_s + 1.0
 
 
 class ReservationState(StrEnum):

@@ -10,7 +10,7 @@ from math import inf
 from pliant.core.commands import Command, Note, SetTimer, Store
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, FINAL_STATES, JobState
-from pliant.core.model.nodes import Node
+from pliant.core.model.nodes import Node, NodeLoad
 from pliant.core.model.resize import BEFORE_GO
 from pliant.core.model.size_request import RequestAnswer, SizeRequest
 from pliant.core.model.timers import Timer, TimerKind
@@ -84,6 +84,8 @@ class CoreState:
     accounting: Accounting | None = None
     ledger: ProcessorLedger = field(default_factory=ProcessorLedger)
     rows: ViewCache = field(default_factory=ViewCache)
+    #: The last load of each node that measures it, and until when it is shown to strategies.
+    loads: dict[NodeName, tuple[NodeLoad, float]] = field(default_factory=dict)
     memory: object = None
     #: From the last plan: the reason of jobs that it did not name, and the jobs that it named.
     #: ``to_explain`` are jobs whose reason has changed since.
@@ -177,6 +179,7 @@ class CoreState:
         """Remove a node for good. Its database row will be deleted."""
         self._dirty_nodes.add(node.name)
         del self.nodes[node.name]
+        self.loads.pop(node.name, None)
         self.ledger.drop(node)
         self.rows.nodes.drop(node)
         self._note_checkpoint_folder(node.name, is_shared=True)

@@ -5,6 +5,7 @@ from sys import maxsize
 
 from pliant.core.model.jobs import Job, JobSpec
 from pliant.core.model.lifecycle import JobState
+from pliant.core.model.nodes import NodeLoad
 from pliant.core.model.resize import Withdrawing
 from pliant.core.model.views_and_plans import (
     OpenRequest,
@@ -16,7 +17,7 @@ from pliant.core.model.views_and_plans import (
 from pliant.core.state import named_resources, node_capacity_left, processor_limits
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.view_cache import node_view
-from pliant.core.values.ids import JobId
+from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import NONE, ProcessorMap
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import speedup_of
@@ -48,7 +49,17 @@ def view(state: CoreState) -> View:
         else None,
         usage=() if accounting is None else accounting.rows,
         shares=None if accounting is None else accounting.shares,
+        loads=_loads(state) if state.loads else {},
     )
+
+
+def _loads(state: CoreState) -> dict[NodeName, NodeLoad]:
+    """Return the loads of usable nodes that are not stale."""
+    return {
+        name: load
+        for name, (load, until) in state.loads.items()
+        if state.now <= until and state.nodes[name].usable
+    }
 
 
 def view_with_new_job(
@@ -121,6 +132,7 @@ def fresh_view(state: CoreState) -> View:
         amounts_left=node_capacity_left.free_amounts(state),
         usage=() if accounting is None else accounting.rows,
         shares=None if accounting is None else accounting.shares,
+        loads=_loads(state) if state.loads else {},
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pliant.faults import failpoint
 from pliant.nodectl.controller.launcher_client import LauncherCallbacks, LauncherClient
+from pliant.nodectl.controller.load import LoadMeter
 from pliant.nodectl.controller.local_world import (
     send_signal,
     spool_folder,
@@ -26,7 +28,10 @@ from pliant.nodectl.controller.server_connection.last_server_generation import (
     read_generation,
     write_generation,
 )
-from pliant.nodectl.controller.server_connection.registration import make_registration
+from pliant.nodectl.controller.server_connection.registration import (
+    make_registration,
+    memory_of_jobs,
+)
 from pliant.nodectl.controller.server_connection.server_links import ServerLink
 from pliant.nodectl.controller.server_connection.server_stream import (
     ControllerStream,
@@ -67,6 +72,7 @@ class Controller:
         self._access: ApplicationAccess | None = None
         self._slots = SlotCpus(settings.slots, settings.cpus)
         self._memory_limits = MemoryLimits(settings.name, state)
+        self._load = LoadMeter(memory_of_jobs(settings))
         self._last_server = read_generation(state / "generation")
         callbacks = WorldCallbacks(
             self._server.report,
@@ -192,6 +198,15 @@ class Controller:
             logger.warning("job %d is ended: %s", job, reason)
             self._node_worlds.kill_job(job, reason)
         return used
+
+    def load(self) -> wire.Load | None:
+        """Return the load of this node; None if the settings say that it is not measured."""
+        interval_s = self._settings.load_interval_s
+        if not interval_s:
+            return None
+        here = [each for each in self._worlds.values() if each.shim is not None and not each.ended]
+        shims = [(each.request.job, each.request.run, each.shim) for each in here if each.shim]
+        return self._load.measure(shims, time.monotonic(), interval_s)
 
     def needs_contact(self) -> bool:
         """Return whether a world here must end if the server is out of contact for too long."""

@@ -14,7 +14,8 @@ _CHUNK = 1 << 16
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 #: Positions in ``/proc/PID/stat``, counted after the parenthesised command name.
-_STATE, _PARENT, _SESSION, _MAJOR_FAULTS, _START, _RESIDENT = 0, 1, 3, 9, 19, 21
+_STATE, _PARENT, _SESSION, _MAJOR_FAULTS, _CHILD_MAJOR_FAULTS = 0, 1, 3, 9, 10
+_START, _RESIDENT = 19, 21
 
 #: Errors of opening a file that exists.
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -62,6 +63,8 @@ class Stat(NamedTuple):
     major_faults: int
     start: int
     resident_bytes: int
+    #: Of children that have ended and were waited for, and of their children.
+    child_major_faults: int
 
 
 @cache
@@ -112,6 +115,7 @@ def read_stat(pid: int, *, strict: bool = False) -> Stat | None:
         int(fields[_MAJOR_FAULTS]),
         int(fields[_START]),
         int(fields[_RESIDENT]) * PAGE_BYTES,
+        int(fields[_CHILD_MAJOR_FAULTS]),
     )
 
 
@@ -179,6 +183,14 @@ def proportional_bytes(pid: int) -> int:
     """Return the memory of a process in bytes; shared pages count in proportion (Pss)."""
     for line in _read(pid, "smaps_rollup").splitlines():
         if line.startswith(b"Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def swapped_bytes(pid: int) -> int:
+    """Return the memory of a process in bytes that is in swap."""
+    for line in _read(pid, "status").splitlines():
+        if line.startswith(b"VmSwap:"):
             return int(line.split()[1]) * 1024
     return 0
 

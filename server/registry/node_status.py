@@ -8,10 +8,11 @@ nodes, are made again on the next request.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pliant.core.model.nodes import Node, NodeState
+from pliant.core.model.nodes import Node, NodeLoad, NodeState, max_load_age_s
 from pliant.core.model.views_and_plans import NodeView
 from pliant.core.state.view_cache import node_view
 from pliant.core.values.ids import JobId, NodeName
@@ -37,6 +38,9 @@ class NodeStatusCache:
         self._containment: dict[NodeName, Mapping[str, str]] = {}
         #: By node, whether jobs there can use the folder of checkpoints.
         self._checkpoint_folders: dict[NodeName, str] = {}
+        #: By node, its memory load, when it arrived (monotonic clock), and the age at which it is
+        #: stale, in seconds.
+        self._loads: dict[NodeName, tuple[NodeLoad, float, float]] = {}
 
     def publish_containment(self, node: NodeName, texts: Mapping[str, str]) -> None:
         """Set what enforces each kind of limit on the jobs of a node.
@@ -53,6 +57,11 @@ class NodeStatusCache:
         """Set the result of a node's test of the folder of checkpoints, see `SharedFolderProbe`."""
         with self._lock:
             self._checkpoint_folders[node] = text
+
+    def publish_load(self, node: NodeName, load: NodeLoad, interval_s: float) -> None:
+        """Set the memory load of a node, which it measures each ``interval_s`` seconds."""
+        with self._lock:
+            self._loads[node] = load, time.monotonic(), max_load_age_s(interval_s)
 
     def publish(self, nodes: Iterable[Node], gone: Iterable[NodeName] = ()) -> None:
         """Publish the state of these nodes, and remove the nodes in ``gone``."""
@@ -80,6 +89,7 @@ class NodeStatusCache:
         self._views.pop(name, None)
         self._containment.pop(name, None)
         self._checkpoint_folders.pop(name, None)
+        self._loads.pop(name, None)
         if self._hosts.pop(name, None) is not None:
             self._map = None
 
@@ -138,6 +148,8 @@ class NodeStatusCache:
             rows = sorted(self._rows.values(), key=lambda row: int(row["first"]))
             containment = {row["name"]: self._containment.get(row["name"], {}) for row in rows}
             folders = dict(self._checkpoint_folders)
+            loads = dict(self._loads)
+        now = time.monotonic()
         used: dict[NodeName, ProcessorMap] = {}
         jobs: dict[NodeName, list[JobId]] = {}
         for job, held in holders:
@@ -152,9 +164,31 @@ class NodeStatusCache:
                 "jobs": sorted(jobs.get(row["name"], ())),
                 "containment": dict(containment[row["name"]]),
                 "checkpoints": folders.get(row["name"], ""),
+                "load": _load_fields(*loads[row["name"]], now) if row["name"] in loads else None,
             }
             for row in rows
         ]
+
+
+def _load_fields(load: NodeLoad, at: float, max_age_s: float, now: float) -> Mapping[str, Any]:
+    """Return a load as users see it.
+
+    Args:
+        load: the load.
+        at: when it arrived, in seconds of the monotonic clock.
+        max_age_s: the age at which it is stale.
+        now: the present time.
+    """
+    age_s = now - at
+    return {
+        "memory_bytes": round(load.memory),
+        "demand_bytes": round(load.demand),
+        "idle_bytes": round(load.idle),
+        "major_faults_per_s": round(load.fault_rate, 1),
+        "pressure_percent": load.pressure,
+        "age_s": round(age_s, 1),
+        "stale": age_s > max_age_s,
+    }
 
 
 def _row(node: Node) -> _Row:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import FINAL_STATES
-from pliant.core.model.nodes import Node
+from pliant.core.model.nodes import Node, NodeLoad
 from pliant.core.model.views_and_plans import NodeView
 from pliant.core.state import named_resources, profit_status
 from pliant.core.values.dependencies import format_dependencies
@@ -156,6 +156,10 @@ class StatusCache:
         with self._lock:
             self._idle_memory[node] = idle
             self._usage[node] = usage
+
+    def publish_load(self, node: NodeName, load: NodeLoad, interval_s: float) -> None:
+        """Set the memory load of a node, which it measures each ``interval_s`` seconds."""
+        self._nodes.publish_load(node, load, interval_s)
 
     def publish_containment(self, node: NodeName, texts: Mapping[str, str]) -> None:
         """Set what enforces each kind of limit on a node; see `NodeStatusCache`."""
@@ -321,7 +325,7 @@ class StatusCache:
 
     def node_states(self) -> list[Info]:
         """Return all nodes with their properties and states, without their use by jobs."""
-        hidden = ("used", "jobs", "idle_memory_bytes", "containment")
+        hidden = ("used", "jobs", "idle_memory_bytes", "containment", "load")
         rows = self._nodes.rows((), {})
         return [{key: row[key] for key in row if key not in hidden} for row in rows]
 

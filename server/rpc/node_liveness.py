@@ -9,7 +9,14 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pliant.core.events import Event, NodeLost, NodeRecovered, NodeRegistered, NodeSuspected
+from pliant.core.events import (
+    Event,
+    NodeLoadMeasured,
+    NodeLost,
+    NodeRecovered,
+    NodeRegistered,
+    NodeSuspected,
+)
 from pliant.core.model.nodes import Node, NodeState
 from pliant.core.support.plural import plural
 from pliant.core.values.ids import JobId, NodeName
@@ -129,6 +136,10 @@ class NodeList:
     def publish_checkpoint_folder(self, node: NodeName, text: str) -> None:
         """Show users whether jobs on a node can use the folder of checkpoints."""
         self._status.publish_checkpoint_folder(node, text)
+
+    def publish_load(self, event: NodeLoadMeasured) -> None:
+        """Show users the memory load of a node."""
+        self._status.publish_load(event.name, event.load, event.interval_s)
 
     def beat(self, node: NodeName, beat: node_pb2.Beat) -> bool:
         """Record a heartbeat and the usage in it; return False if the node has no lease now."""

@@ -18,7 +18,13 @@ from pliant.core.events import CheckpointFolderTested, NodeAble, NodeRegistered
 from pliant.core.values.ids import NodeName
 from pliant.faults import message
 from pliant.protos import node_pb2, node_pb2_grpc, versions
-from pliant.protos.codec import CodecError, exits_from_proto, node_from_proto, ready_from_proto
+from pliant.protos.codec import (
+    CodecError,
+    exits_from_proto,
+    load_from_proto,
+    node_from_proto,
+    ready_from_proto,
+)
 from pliant.protos.sanitize_text import sanitize_text
 from pliant.protos.signed_orders.launch_order import VERSION
 from pliant.protos.split_reports import join
@@ -254,6 +260,12 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             return
         if kind == "renew_certificate":
             delivery.reports += 1
+            return
+        if kind == "load":
+            delivery.reports += 1
+            load = load_from_proto(node, report.load)
+            self._nodelist.publish_load(load)
+            self._core_loop.post(load)
             return
         if kind == "checkpoint_folder":
             delivery.reports += 1

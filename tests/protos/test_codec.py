@@ -14,7 +14,7 @@ from pliant.core.model.jobs import Exit
 from pliant.core.model.negotiation import Direction, Item, ItemStatus, Template, Verb
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome
 from pliant.core.support.input_limits import MAX_TEXT
-from pliant.core.values.ids import JobId, ResizeId
+from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.processors import from_indices
 from pliant.core.values.sizes import parse_sizes
 from pliant.protos import app_pb2, node_pb2
@@ -25,6 +25,7 @@ from pliant.protos.codec import (
     begun_from_proto,
     decision_from_proto,
     exits_from_proto,
+    load_from_proto,
     node_from_proto,
     open_request_from_proto,
     registration_from_proto,
@@ -203,3 +204,25 @@ def test_words_from_outside_can_be_sent_whatever_they_are(text: str) -> None:
     assert answer_to_proto(answer).reason == sanitize_text(text)
     assert len(sanitize_text(text)) <= MAX_TEXT
     assert sanitize_text(text)[:13] == text.encode("utf-8", "backslashreplace").decode()[:13]
+
+
+def test_loads_of_nodes() -> None:
+    jobs = [
+        node_pb2.JobLoad(job=1, demand_bytes=60, fault_rate=40.0),
+        node_pb2.JobLoad(job=2, demand_bytes=30, fault_rate=0.5),
+    ]
+    message = node_pb2.Load(memory_bytes=80, fault_rate=40.5, interval_s=2.0, jobs=jobs)
+    event = load_from_proto(NodeName("n"), message)
+    assert (event.name, event.interval_s) == ("n", 2.0)
+    assert (event.load.memory, event.load.demand, event.load.idle) == (80.0, 90.0, 0.0)
+    assert [each.job for each in event.load.faulting] == [1]
+    assert event.load.pressure is None
+    message.pressure = 3.0
+    assert load_from_proto(NodeName("n"), message).load.pressure == 3.0
+    for field in ("fault_rate", "interval_s", "pressure"):
+        for number in (-1.0, math.nan, math.inf):
+            wrong = node_pb2.Load()
+            wrong.CopyFrom(message)
+            setattr(wrong, field, number)
+            with pytest.raises(CodecError):
+                load_from_proto(NodeName("n"), wrong)

@@ -39,7 +39,7 @@ def make_registration(
         slots=settings.slots,
         boot_id=procfs.boot_id(),
         address=settings.address,
-        memory_bytes=_memory_bytes(settings),
+        memory_bytes=memory_of_jobs(settings),
         gres=settings.gres,
         properties=settings.properties,
         generation=server.generation,
@@ -54,6 +54,6 @@ def make_registration(
     )
 
 
-def _memory_bytes(settings: ControllerSettings) -> int:
+def memory_of_jobs(settings: ControllerSettings) -> int:
     """Return how many bytes of memory jobs may use on this node."""
     return parse_memory(settings.memory) if settings.memory else usable_memory()

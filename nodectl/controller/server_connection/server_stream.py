@@ -37,6 +37,9 @@ _CONNECT_S, _WELCOME_S = 5.0, 10.0
 #: Seconds between checks of the server's address while this node is not registered.
 _ADDRESS_POLL_S = 0.5
 
+#: Seconds until the first report of load, and between checks of whether reports are wanted.
+_LOAD_CHECK_S = 1.0
+
 _OPTIONS = [
     *channel_options(),
     # Orders of the server carry the environment of a job. Reports are sent in parts.
@@ -102,6 +105,9 @@ class NodeCallbacks(Protocol):
 
     def usage(self) -> list[wire.JobUsage]:
         """Return the resource usage of the jobs."""
+
+    def load(self) -> wire.Load | None:
+        """Return the memory load of this node; None if it is not measured."""
 
     def on_access(self, access: ApplicationAccess | None, roots: bytes | None = None) -> None:
         """Give the applications on this node a new server address, or new root certificates."""
@@ -215,6 +221,7 @@ class ControllerStream:
         tasks = [
             asyncio.create_task(self._send(stream)),
             asyncio.create_task(self._beat(welcome.beat_interval_s or 2.0)),
+            asyncio.create_task(self._report_load()),
             asyncio.create_task(self._receive(stream)),
         ]
         testing = asyncio.create_task(self._test_folder(welcome, for_users=register.runs_as_user))
@@ -288,6 +295,15 @@ class ControllerStream:
             self._link.on_beat()
             self.report(wire.NodeReport(beat=beat))
             await asyncio.sleep(interval * random.uniform(0.9, 1.0))
+
+    async def _report_load(self) -> None:
+        pause_s = _LOAD_CHECK_S
+        while True:
+            await asyncio.sleep(pause_s)
+            load = self._node.load()
+            if load is not None:
+                self.report(wire.NodeReport(load=load))
+            pause_s = load.interval_s if load is not None else _LOAD_CHECK_S
 
 
 async def _write(stream: Stream, report: wire.NodeReport) -> None:

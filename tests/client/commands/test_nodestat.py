@@ -48,6 +48,32 @@ class TestNodestat:
         assert first == "n1: cpus: cpuset, cgroup v1; memory: watched"
         assert second == "n2: containment is not known"
 
+    def test_the_memory_load(self, nodes: Any, capsys: Capture) -> None:
+        load = {
+            "memory_bytes": 100 << 20,
+            "demand_bytes": 96 << 20,
+            "idle_bytes": 4 << 20,
+            "major_faults_per_s": 9000.4,
+            "pressure_percent": 12.5,
+            "age_s": 1.0,
+            "stale": False,
+        }
+        stale = NODE | {"name": "n2", "load": load | {"stale": True, "age_s": 61.2}}
+        nodes.answers["nodes"] = {"nodes": [NODE | {"load": load}, stale]}
+        assert main(["--long"]) == 0
+        head, first, second, *_, n1, n2 = capsys.readouterr().out.splitlines()
+        assert "faults/s" in head
+        assert "9000" in first
+        assert "9000" not in second
+        assert n1.endswith("load: 96 MiB demanded, 4 MiB idle, 9000 major faults/s, pressure 12 %")
+        assert n2.endswith("load: not known, last reported 61 s ago")
+        assert main(["--json"]) == 0
+        assert json.loads(capsys.readouterr().out)[0]["load"] == load
+        quiet = NODE | {"load": load | {"major_faults_per_s": 0.0, "pressure_percent": None}}
+        nodes.answers["nodes"] = {"nodes": [quiet]}
+        assert main(["--long"]) == 0
+        assert "faults/s," not in capsys.readouterr().out
+
     def test_nodes_that_cannot_use_the_folder_of_checkpoints_are_named(
         self, nodes: Any, capsys: Capture
     ) -> None:

@@ -58,6 +58,9 @@ class Node:
     def usage(self) -> list[wire.JobUsage]:
         return []
 
+    def load(self) -> wire.Load | None:
+        return None
+
     def on_access(self, access: object, roots: bytes | None = None) -> None:
         pass
 
