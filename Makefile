@@ -10,7 +10,7 @@ SYSTEM_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test check unit system faults reliability soak demo docs lint format bench protos clean
+.PHONY: help venv test check unit system faults reliability soak demo experiments docs lint format bench protos clean
 export PYTHON
 
 # An environment that was moved or copied does not work, so it is made again.
@@ -71,6 +71,10 @@ soak: $(DEVELOP) ## Use a cluster and kill its processes at random for SOAK_S se
 # In a browser: make demo OPEN=1
 demo: $(RUNTIME) ## Run a cluster on this machine and watch jobs change size
 	$(BIN)/pliant demo $(if $(OPEN),--open)
+
+# Rows whose result is in real-results are not run again. A row: make experiments ROW=malleable_pct=50
+experiments: $(DEVELOP) ## Run published experiments with real jobs, for hours; continues after an interruption
+	$(BIN)/python -m pliant.examples.experiments.adaptive_vs_rigid run $(if $(ROW),--where $(ROW))
 
 docs: $(DEVELOP) ## Build the documentation site into build/site; warnings are errors
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/site

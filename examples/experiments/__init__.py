@@ -1,0 +1,1 @@
+"""Definitions of the published experiments (YAML), and experiments with real jobs."""

@@ -1,0 +1,143 @@
+"""The rows of the real experiments: those of the simulated definitions, with the same jobs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pliant.simulator.experiments.definition.definitions import ExperimentError, name_of
+from pliant.simulator.experiments.definition.reading import find_experiment
+from pliant.simulator.experiments.running.tasks import workload_of
+from pliant.simulator.inputs.workload import SimJob
+
+#: The experiments that are run if none is named.
+DEFAULT = ("ghafoor-4.1", "kumar-4.4")
+#: The processors of the cluster: 4 nodes with 4 slots.
+PROCESSORS = 16
+#: Results of another form are not used.
+FORM = 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: a workload, a strategy, and the printed values."""
+
+    experiment: str
+    setup: Mapping[str, Any]
+    spec: Mapping[str, Any]
+    printed: Mapping[str, float]
+    seed: int
+    #: Wall-clock seconds for each second of the model.
+    scale: float
+    #: The names of metrics in tables, with their names in results.
+    metrics: Mapping[str, str]
+
+    @property
+    def label(self) -> str:
+        return f"{self.experiment}: {name_of(self.setup)}, seed {self.seed}"
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file of its result, which depends on all that determines the result."""
+        words = slug(f"{name_of(self.setup)} {self.seed}")
+        return f"{self.experiment}/{words}-{self.fingerprint[:8]}.json"
+
+    @property
+    def fingerprint(self) -> str:
+        text = json.dumps([FORM, self.spec, self.seed, self.scale], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def jobs(self) -> list[SimJob]:
+        """Return the jobs of the simulation, with its random numbers; times are of the model."""
+        return list(workload_of(self.spec, self.seed).jobs)
+
+    @property
+    def strategy(self) -> str:
+        return str(self.spec.get("strategy", "equipartition"))
+
+
+def slug(text: str) -> str:
+    """Return a text as a part of the name of a file."""
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-")
+
+
+def select_rows(
+    names: Sequence[str],
+    where: Mapping[str, Sequence[str]],
+    *,
+    jobs: int | None,
+    seed: int,
+    scale: float,
+) -> list[Row]:
+    """Return the rows to run, without those that have the same jobs as an earlier one.
+
+    Args:
+        names: names of experiments, or paths of definitions.
+        where: the values, as texts, to which each axis is limited.
+        jobs: the number of jobs of each row; None for that of the definition.
+        seed: the seed of the workloads.
+        scale: wall-clock seconds for each second of the model.
+
+    Raises:
+        ExperimentError: an experiment, an axis or a value does not exist, or the jobs do not fit
+            the cluster.
+    """
+    rows: list[Row] = []
+    known: dict[str, set[str]] = {}
+    seen = set()
+    for row in _all_rows(names, jobs, seed, scale):
+        for axis, value in row.setup.items():
+            known.setdefault(axis, set()).add(str(value))
+        if any(
+            str(row.setup[axis]) not in values
+            for axis, values in where.items()
+            if axis in row.setup
+        ):
+            continue
+        key = repr((row.experiment, row.strategy, row.jobs()))
+        if key not in seen:
+            seen.add(key)
+            rows.append(row)
+    _check_where(where, known)
+    for row in rows:
+        _check(row)
+    return rows
+
+
+def _all_rows(names: Sequence[str], jobs: int | None, seed: int, scale: float) -> Iterator[Row]:
+    for name in names:
+        experiment = find_experiment(name)
+        sources = {metric.name: metric.source for metric in experiment.metrics}
+        for cell in experiment.cells:
+            if not cell.is_reference:
+                spec = {**cell.spec, **({} if jobs is None else {"jobs": jobs})}
+                row = Row(experiment.name, cell.setup, spec, cell.printed, seed, scale, sources)
+                if "multicluster" in spec or "time_shared" in spec:
+                    raise ExperimentError(
+                        f"{name}: experiments with multicluster or time_shared cannot be run with "
+                        "real jobs"
+                    )
+                yield row
+
+
+def _check_where(where: Mapping[str, Sequence[str]], known: Mapping[str, set[str]]) -> None:
+    for axis, values in where.items():
+        if axis not in known:
+            raise ExperimentError(f"--where {axis}: no such axis; there are: {', '.join(known)}")
+        for value in values:
+            if value not in known[axis]:
+                there = ", ".join(sorted(known[axis]))
+                raise ExperimentError(f"--where {axis}={value}: no such row; there are: {there}")
+
+
+def _check(row: Row) -> None:
+    for job in row.jobs():
+        if job.sizes.min > PROCESSORS:
+            raise ExperimentError(
+                f"{row.label}: job {job.id} needs {job.sizes.min} processors, and the cluster has "
+                f"{PROCESSORS}"
+            )

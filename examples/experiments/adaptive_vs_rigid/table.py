@@ -1,0 +1,34 @@
+"""The results of real runs as a table, next to the simulation and the printed values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pliant.examples.experiments.adaptive_vs_rigid.rows import PROCESSORS, Row
+from pliant.simulator.experiments.definition.definitions import name_of
+from pliant.simulator.experiments.running.tasks import run_task
+
+
+def results_table(rows: Sequence[Row], results: Sequence[Mapping[str, Any]]) -> str:
+    """Return a Markdown table: for each row and metric, real, simulated without costs, printed."""
+    lines = [
+        "| experiment | row | metric | real | simulated | printed |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row, result in zip(rows, results, strict=True):
+        spec = {key: value for key, value in row.spec.items() if key != "settings"}
+        simulated = run_task({**spec, "processors": PROCESSORS}, row.seed)
+        for name, source in row.metrics.items():
+            if source not in result["metrics"]:
+                continue
+            printed = row.printed.get(name)
+            shown = [result["metrics"][source], simulated[source], printed]
+            values = " | ".join("" if value is None else number(value) for value in shown)
+            lines.append(f"| {row.experiment} | {name_of(row.setup)} | {name} | {values} |")
+    return "\n".join(lines)
+
+
+def number(value: float) -> str:
+    """Return a number with four digits."""
+    return f"{value:.4f}" if abs(value) < 10 else f"{value:.1f}"

@@ -1,0 +1,179 @@
+"""Give recorded real runs to the simulator, and compare job by job (Ghafoor 2007, chapter 5).
+
+The simulator gets the real times of submission and the costs that were measured in the run: for
+each job the start and the end of its processes, for each malleable job its negotiations and the
+pauses of its resizes. Costs of jobs that were not resized are the means of the run.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pliant.examples.experiments.adaptive_vs_rigid.recording import Tree
+from pliant.simulator.experiments.running.tasks import workload_of
+from pliant.simulator.inputs.settings import Settings
+from pliant.simulator.inputs.workload import SimJob
+from pliant.simulator.run.result import JobRecord, Result
+from pliant.simulator.run.simulate import simulate
+
+#: Distances of times below this many seconds are relative to it.
+_SHORTEST_S = 1.0
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far the simulated times of one job are from the real ones, which are in seconds."""
+
+    job: int
+    real_start_s: float
+    start_s: float
+    real_end_s: float
+    end_s: float
+    real_turnaround_s: float
+
+    @property
+    def of_start(self) -> float:
+        """The difference of the start times, relative to the real one (Ghafoor's d_e)."""
+        return abs(self.start_s - self.real_start_s) / max(self.real_start_s, _SHORTEST_S)
+
+    @property
+    def of_end(self) -> float:
+        """The difference of the completion times, relative to the real one."""
+        return abs(self.end_s - self.real_end_s) / max(self.real_end_s, _SHORTEST_S)
+
+    @property
+    def of_turnaround(self) -> float:
+        """The difference of the completion times, relative to the real turnaround."""
+        return abs(self.end_s - self.real_end_s) / max(self.real_turnaround_s, _SHORTEST_S)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The comparison of one real run with its simulation."""
+
+    label: str
+    experiment: str
+    setup: Mapping[str, Any]
+    #: Means that were measured in the real run, in wall-clock seconds.
+    costs: Mapping[str, float]
+    distances: Sequence[Distance]
+    #: Real and simulated values, with times in seconds of the model.
+    metrics: Mapping[str, tuple[float, float]]
+
+    def summary(self) -> dict[str, float]:
+        """Return means and standard deviations of the distances, and relative differences."""
+        found: dict[str, float] = {}
+        for name in ("start", "end", "turnaround"):
+            values = [getattr(each, f"of_{name}") for each in self.distances]
+            found[f"{name}_mean"] = statistics.fmean(values)
+            found[f"{name}_deviation"] = statistics.pstdev(values)
+        for name, (real, simulated) in self.metrics.items():
+            found[f"{name}_difference"] = (simulated - real) / real if real else 0.0
+        return found
+
+
+def validate(result: Mapping[str, Any]) -> Validation:
+    """Simulate a recorded run with its measured costs, and compare."""
+    row, scale, records = result["row"], result["scale"], result["jobs"]
+    begin = min(job["submit_s"] for job in records)
+    costs = _mean_costs(records)
+    planned = {job.id: job for job in workload_of(row["spec"], row["seed"]).jobs}
+    jobs = [_as_measured(planned[each["id"]], each, begin, scale, costs) for each in records]
+    simulated = simulate(
+        jobs,
+        Settings(
+            processors=result["processors"],
+            strategy=row["spec"].get("strategy", "equipartition"),
+            options=row["spec"].get("options", {}),
+            negotiation="parallel",
+        ),
+    )
+    by_job = {job.id: job for job in simulated.jobs}
+    return Validation(
+        row["label"],
+        row["experiment"],
+        row["setup"],
+        costs,
+        [_distance(each, by_job[each["id"]], begin) for each in records],
+        _compared(result["metrics"], simulated, scale),
+    )
+
+
+def _mean_costs(records: Sequence[Tree]) -> dict[str, float]:
+    """Return the mean costs of a run, in seconds; 0 if there was none of a kind."""
+    resizes = [entry for job in records for entry in job["resizes"] if _is_complete(entry)]
+    changed = sum(abs(entry["to"] - entry["from"]) for entry in resizes)
+
+    def mean(values: Sequence[float]) -> float:
+        return statistics.fmean(values) if values else 0.0
+
+    return {
+        "start_s": mean([job["first_iteration_s"] - job["start_s"] for job in records]),
+        "end_s": mean([job["end_s"] - job["last_iteration_s"] for job in records]),
+        "answer_s": mean([entry["answered_s"] - entry["offered_s"] for entry in resizes]),
+        "negotiation_s": mean([entry["begun_s"] - entry["offered_s"] for entry in resizes]),
+        "adaptation_s": mean([entry["done_s"] - entry["begun_s"] for entry in resizes]),
+        "adaptation_s_per_processor": (
+            math.fsum(entry["done_s"] - entry["begun_s"] for entry in resizes) / changed
+            if changed
+            else 0.0
+        ),
+    }
+
+
+def _is_complete(entry: Tree) -> bool:
+    moments = ("offered_s", "answered_s", "begun_s", "done_s")
+    return entry["outcome"] == "done" and all(entry.get(name) is not None for name in moments)
+
+
+def _as_measured(
+    job: SimJob, record: Tree, begin: float, scale: float, costs: Mapping[str, float]
+) -> SimJob:
+    """Return a job as the real run had it: with its time of submission and its costs."""
+    phases = record["phases"]
+    speed = job.speedup
+    start_s = record["first_iteration_s"] - record["start_s"]
+    end_s = record["end_s"] - record["last_iteration_s"]
+    work = job.work * scale
+    work += start_s * speed(phases[0]["processors"]) + end_s * speed(phases[-1]["processors"])
+    own = _mean_costs([record])
+    was_resized = any(_is_complete(entry) for entry in record["resizes"])
+    used = own if was_resized else costs
+    return replace(
+        job,
+        submit=record["submit_s"] - begin,
+        work=work,
+        # Simulated jobs end at their estimate, and these costs are not a part of it.
+        estimate_s=None,
+        adaptation_cost=used["adaptation_s_per_processor"] if job.malleable else None,
+        negotiation_delay=used["negotiation_s"] if job.malleable else None,
+    )
+
+
+def _distance(record: Tree, simulated: JobRecord, begin: float) -> Distance:
+    return Distance(
+        record["id"],
+        record["start_s"] - begin,
+        simulated.end if simulated.start is None else simulated.start,
+        record["end_s"] - begin,
+        simulated.end,
+        record["end_s"] - record["submit_s"],
+    )
+
+
+def _compared(
+    real: Mapping[str, float], simulated: Result, scale: float
+) -> dict[str, tuple[float, float]]:
+    """Return the real and the simulated values of the main metrics."""
+    ours = simulated.metrics
+    seconds = ("mean_turnaround_s", "mean_wait_s", "mean_execution_s", "schedule_span_s")
+    counts = ("negotiations", "adaptations")
+    return {
+        "utilization": (real["utilization"], ours["utilization"]),
+        **{name: (real[name], ours[name] / scale) for name in seconds},
+        **{name: (real[name], ours[name]) for name in counts},
+    }
