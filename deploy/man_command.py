@@ -55,9 +55,8 @@ def make_pages() -> Mapping[str, str]:
     Raises:
         ClientError: a command has no parser.
     """
-    from importlib.metadata import version
+    from pliant import __version__ as number
 
-    number = version("pliant")
     commands = find_all_commands()
     pages = {
         name: make_page(name, find_parser(command.load()), number, describe(command))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pygments.lexers.special import TextLexer
+
+from pliant import __version__
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -27,7 +28,7 @@ from public_members import is_internal  # noqa: E402
 
 project = "Pliant"
 copyright = "the authors of Pliant"
-release = version_of("pliant")
+release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 
 #: The text of `index.md` is README.md, which GitHub shows for the folder.

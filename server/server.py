@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import logging
 import os
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine
 
+from pliant import __version__
 from pliant.core.commands import Command, Note
 from pliant.core.events import SettingsChanged
 from pliant.core.state.accounting import Accounting
@@ -428,7 +428,7 @@ class Server:
             generation=self._generation,
             started=self._clock.now(),
             address=self.address,
-            version=importlib.metadata.version("pliant"),
+            version=__version__,
         )
         access = self._access
         jobs = JobLookup(self._status, self._reader, access)

@@ -92,8 +92,8 @@ def direct(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> set[str]
 
 
 def expected(checkout: Path) -> set[str]:
-    """Return the names a wheel must hold for the parts of a checkout: everything in them."""
-    return {
+    """Return the names a wheel must hold: the package, and everything in the parts."""
+    return {"pliant/__init__.py"} | {
         f"pliant/{path.relative_to(checkout).as_posix()}"
         for part in PARTS
         for path in (checkout / part).rglob("*")

@@ -33,9 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     if words[:1] == ["--version"]:
-        from importlib.metadata import version
+        from pliant import __version__
 
-        print(f"{PROG} {version(PROG)}")
+        print(f"{PROG} {__version__}")
         return 0
     if words[:1] in (["-h"], ["--help"], ["help"]):
         print(_help())

@@ -16,10 +16,10 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pliant import __version__
 from pliant.core.support.base_error import PliantError
 from pliant.protos.daemons.atomic_files import sync_folder
 from pliant.server.authentication.cluster_secret import FILE_NAME as SECRET
@@ -74,7 +74,7 @@ def create_backup(
         contents = {name: path.read_bytes() for name, path in found.items()}
         manifest = {
             "format": FORMAT,
-            "pliant": version("pliant"),
+            "pliant": __version__,
             "made": clock(),
             "cluster": meta.get("cluster", ""),
             "generation": int(meta.get("generation", "0")),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import pliant
 from pliant.client.commands import cli
 from pliant.client.commands.entry_points import GROUP, Command, find_commands
 from testkit import fresh_modules
@@ -15,6 +16,7 @@ Capture = pytest.CaptureFixture[str]
 def test_version(capsys: Capture) -> None:
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"pliant {version('pliant')}\n"
+    assert pliant.__version__ == version("pliant")
 
 
 def test_help_lists_commands_with_a_line_each(capsys: Capture) -> None:
