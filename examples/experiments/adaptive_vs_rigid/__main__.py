@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,12 @@ from pathlib import Path
 from pliant.client import ClientError
 from pliant.core.support.command_line import CommandParser
 from pliant.examples.experiments.adaptive_vs_rigid.cluster import results_folder
+from pliant.examples.experiments.adaptive_vs_rigid.cost_report import write_cost
 from pliant.examples.experiments.adaptive_vs_rigid.recording import read_results
+from pliant.examples.experiments.adaptive_vs_rigid.resize_cost import (
+    PUBLISHED_EDGE,
+    measure_cost,
+)
 from pliant.examples.experiments.adaptive_vs_rigid.rows import DEFAULT, select_rows
 from pliant.examples.experiments.adaptive_vs_rigid.running import run_rows
 from pliant.examples.experiments.adaptive_vs_rigid.table import results_table
@@ -45,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         "the jobs of the simulation, scaled in time.",
         epilog="exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted",
     )
-    actions = parser.add_subparsers(dest="action", required=True, metavar="run | validate")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="run | validate | cost")
     run = actions.add_parser("run", help="run the rows that have no result yet")
     run.set_defaults(act=_run)
     run.add_argument(
@@ -81,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder of the report (%(default)s)",
     )
+    _add_cost(actions)
     for action in (run, check):
         action.add_argument(
             "--results",
@@ -92,9 +99,52 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_cost(actions: argparse._SubParsersAction[CommandParser]) -> None:
+    cost = actions.add_parser(
+        "cost", help="measure what shrinking and expanding the example md costs"
+    )
+    cost.set_defaults(act=_cost)
+    cost.add_argument(
+        "--processors",
+        type=_even,
+        default=max(2, len(os.sched_getaffinity(0)) // 2 * 2),
+        metavar="N",
+        help="processors of the cluster, an even number (by default as many as CPUs)",
+    )
+    cost.add_argument(
+        "--edge",
+        type=_edge,
+        default=12,
+        metavar="N",
+        help=f"unit cells along an edge of the box, {PUBLISHED_EDGE} in the paper (%(default)s)",
+    )
+    cost.add_argument(
+        "--repeats", type=_count, default=5, metavar="N", help="resizes of each kind (%(default)s)"
+    )
+    cost.add_argument(
+        "--out",
+        type=Path,
+        default=Path("real-cost"),
+        metavar="DIR",
+        help="folder of the report (%(default)s)",
+    )
+
+
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) >= 1):
         raise argparse.ArgumentTypeError(f"expected a whole number >= 1, not {text!r}")
+    return int(text)
+
+
+def _even(text: str) -> int:
+    if _count(text) % 2:
+        raise argparse.ArgumentTypeError(f"expected an even number >= 2, not {text!r}")
+    return int(text)
+
+
+def _edge(text: str) -> int:
+    if _count(text) < 8:
+        raise argparse.ArgumentTypeError(f"expected a whole number >= 8, not {text!r}")
     return int(text)
 
 
@@ -136,6 +186,19 @@ def _run(options: argparse.Namespace) -> int:
 def _validate(options: argparse.Namespace) -> int:
     found = [validate(result) for result in read_results(options.results)]
     for path in write_validation(options.out, found):
+        print(path)
+    return 0
+
+
+def _cost(options: argparse.Namespace) -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with results_folder(options.out) as folder:
+        found = measure_cost(
+            folder, processors=options.processors, edge=options.edge, repeats=options.repeats
+        )
+        paths = write_cost(folder, found)
+    print((folder / "cost.md").read_text(encoding="utf-8"))
+    for path in paths:
         print(path)
     return 0
 

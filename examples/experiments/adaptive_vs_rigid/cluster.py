@@ -41,7 +41,9 @@ def results_folder(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def cluster(folder: Path, strategy: str) -> Iterator[Path]:
+def cluster(
+    folder: Path, strategy: str, *, nodes: int = NODES, slots: int = SLOTS
+) -> Iterator[Path]:
     """Within this context, have a new cluster with a strategy.
 
     A cluster that a killed run has left in the folder is taken down first.
@@ -58,7 +60,7 @@ def cluster(folder: Path, strategy: str) -> Iterator[Path]:
     _remove(base)
     (base / "jobs").mkdir(parents=True)
     try:
-        shape = ["--nodes", str(NODES), "--slots", str(SLOTS), "--strategy", strategy]
+        shape = ["--nodes", str(nodes), "--slots", str(slots), "--strategy", strategy]
         _pliant("up", "--detach", *shape)
         yield base / "jobs"
     finally:
