@@ -59,11 +59,13 @@ from pliant.server.rpc.node_liveness import NodeList
 from pliant.server.rpc.pmi_barriers import BarrierService, BarrierTable
 from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.support.clock import CLOCK_KEY, resume_clock
+from pliant.server.support.measurements import Measurements
 from pliant.server.support.rate_limit import RateLimiter
 from pliant.server.user_requests.availability_queries import AvailabilityQueries
 from pliant.server.user_requests.changing_requests import Commands
 from pliant.server.user_requests.connections.user_socket_server import UserSocketServer
 from pliant.server.user_requests.job_lookup import JobLookup
+from pliant.server.user_requests.metrics_query import MetricsQuery
 from pliant.server.user_requests.operation_table import Operations
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
 from pliant.server.user_requests.request_records import RequestRecords
@@ -119,7 +121,8 @@ class Server:
         self.tls_addresses: Mapping[str, str] = {}
         self._services: Services | None = None
         self._guard = CommitGuard(path, self._generation, self._job_ids.last)
-        self._writer = Writer(self._engine, self._guard)
+        self._measurements = Measurements()
+        self._writer = Writer(self._engine, self._guard, self._measurements)
         self._secret = load_secret(config.state / FILE_NAME)
         self._accept: UserSocketServer | None = None
         self._access = AccessControl(os.geteuid(), config.read_roles())
@@ -167,7 +170,9 @@ class Server:
             self._launch_settings(),
             signer,
         )
-        self._planner = Planner(chosen.name, chosen.options, config.strategy_deadline_s)
+        self._planner = Planner(
+            chosen.name, chosen.options, config.strategy_deadline_s, self._measurements
+        )
         self._core_loop = CoreLoop(
             self._core,
             self._planner,
@@ -192,17 +197,7 @@ class Server:
         self._nodelist = NodeList(
             self._core_loop, self._connections, self._status, config.beat_interval_s, config.lease_s
         )
-        self._submissions = Submissions(
-            self._core_loop,
-            self._status,
-            self._writer,
-            self._reader,
-            self._programs,
-            self._clock,
-            self._job_ids,
-        )
-        self._submissions.configure(config.shares(), config.max_array_size)
-        self._status.submission_limits.limits = config.limits_of_users()
+        self._submissions = self._make_submissions(config)
         self._availability = AvailabilityQueries(
             self._core_loop,
             self._submissions,
@@ -274,6 +269,20 @@ class Server:
         except RolesFileError as error:  # it was good a moment ago
             log.error("SIGHUP: %s; the roles are unchanged", error)
         logging.getLogger().setLevel(logging.DEBUG if config.debug else logging.INFO)
+
+    def _make_submissions(self, config: Config) -> Submissions:
+        submissions = Submissions(
+            self._core_loop,
+            self._status,
+            self._writer,
+            self._reader,
+            self._programs,
+            self._clock,
+            self._job_ids,
+        )
+        submissions.configure(config.shares(), config.max_array_size)
+        self._status.submission_limits.limits = config.limits_of_users()
+        return submissions
 
     def _make_removals(self, signer: OrderSigner | None) -> CheckpointRemovals:
         """Return the object that orders nodes to remove the checkpoints of users' ended jobs."""
@@ -461,6 +470,10 @@ class Server:
             access=access,
             refusals=RequestRecords(self._writer, self._clock),
             stop=self._stop_server,
+            measurements=self._measurements,
+            metrics=MetricsQuery(
+                self._measurements, self._status, self._connections, self._clock, identity
+            ),
         )
         sockets = {config.run / "server.sock": 0o600}
         if config.users_folder is not None:

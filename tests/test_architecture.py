@@ -122,7 +122,7 @@ ORDER = {
         waiting
         cluster listing
         accounting forecasts
-        api dashboard demo gantt commands login_agent
+        api dashboard demo gantt commands login_agent metrics
         shell_completion resize_check run
     """,
     "server": """

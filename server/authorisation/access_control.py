@@ -53,6 +53,7 @@ REQUIRED_ROLE: Mapping[str, UserRole] = {
     "snapshot": UserRole.USER,  # of the jobs of others, no private values
     "private values of all jobs": UserRole.OPERATOR,
     "nodes": UserRole.USER,
+    "metrics": UserRole.USER,  # numbers, which name no job and no user
     "ping": UserRole.USER,
     "shares": UserRole.USER,
     "accounting": UserRole.USER,  # of the own jobs

@@ -77,7 +77,8 @@ _PUT_NODE = _PUT_NODE.on_conflict_do_update(
     },
 )
 _DROP_NODE = delete(tables.node).where(tables.node.c.name == bindparam("which"))
-_INSERT_NOTE = plain_insert(tables.job_event)
+#: Adds a line to the history.
+INSERT_NOTE = plain_insert(tables.job_event)
 _ADD_WORLD = insert(tables.world).on_conflict_do_nothing()
 _ADD_EXIT = insert(tables.rank_exit).on_conflict_do_nothing()
 _ADD_BARRIER = insert(tables.barrier).on_conflict_do_nothing()
@@ -216,7 +217,7 @@ def put_meta(key: str, value: str) -> Write:
 def add_note(note: Note) -> Write:
     """Return the write that adds one line to the history."""
     return Write(
-        _INSERT_NOTE,
+        INSERT_NOTE,
         {
             "time": note.time,
             "job": note.job,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import lru_cache
@@ -16,10 +17,12 @@ from sqlalchemy import ClauseElement, Connection, Dialect, Engine
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
+from pliant.server.database.commit_measurements import measure_commit
 from pliant.server.database.database_errors import is_locked, sqlite_message
 from pliant.server.database.replaced_database_check import CommitGuard, ReplacedError
 from pliant.server.database.statements import COMPARING, Write
 from pliant.server.support.log_setup import RateLimitedLog
+from pliant.server.support.measurements import Measurements
 from pliant.server.support.threads import start_thread, uncancellable_future
 
 log = logging.getLogger(__name__)
@@ -44,8 +47,14 @@ class _Item(NamedTuple):
 class Writer:
     """Commits writes for all threads; a commit is atomic, and durable once its future is done."""
 
-    def __init__(self, engine: Engine, guard: CommitGuard | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        guard: CommitGuard | None = None,
+        measurements: Measurements | None = None,
+    ) -> None:
         self._engine, self._guard = engine, guard
+        self._measurements = measurements or Measurements()
         self._warnings = RateLimitedLog(log.warning)
         self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -106,11 +115,13 @@ class Writer:
         return group, False
 
     def _write(self, connection: Connection, group: list[_Item]) -> None:
+        changes = [change for item in group for change in item.changes]
+        begin = time.monotonic()
         try:
             with connection.begin():
                 if self._guard is not None:
                     self._guard.check(connection)
-                apply_writes(connection, [c for item in group for c in item.changes])
+                apply_writes(connection, changes)
         except ReplacedError as error:
             log.critical("nothing more can be stored: %s", error)
             for item in group:
@@ -123,6 +134,7 @@ class Writer:
                 self._guard.record_durable()
             for item in group:
                 item.future.set_result(None)
+            measure_commit(self._measurements, time.monotonic() - begin, len(group), changes)
             if self.on_commit is not None:
                 self.on_commit()
 

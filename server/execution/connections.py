@@ -131,6 +131,11 @@ class Connections:
         """Return whether a node's stream is open."""
         return name in self._nodes
 
+    @property
+    def coordinators(self) -> int:
+        """Return the number of applications that are connected."""
+        return len(self._coordinators)
+
     def close_node(self, name: NodeName) -> None:
         """End a node's stream, so that the node registers again."""
         with self._lock:

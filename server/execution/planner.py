@@ -17,6 +17,7 @@ from pliant.core.events import PlanFailed, PlanReady
 from pliant.core.model.views_and_plans import Plan
 from pliant.core.values.ids import CycleId
 from pliant.server.execution.strategy_process import StrategyProcess, StrategyProcessError
+from pliant.server.support.measurements import Measurements
 from pliant.strategies import Strategy, is_own, load_strategy
 from pliant.strategies.interface.plan_check import find_fault
 
@@ -35,6 +36,7 @@ class Planner:
         name: the name of the strategy.
         options: the options of the strategy.
         deadline_s: a plan that takes longer counts as a fault.
+        measurements: gets the duration of each plan, and its failures.
     """
 
     def __init__(
@@ -42,7 +44,9 @@ class Planner:
         name: str,
         options: Mapping[str, object] | None = None,
         deadline_s: float = DEADLINE_S,
+        measurements: Measurements | None = None,
     ) -> None:
+        self._measurements = measurements or Measurements()
         self._deadline_s = deadline_s
         self._process: StrategyProcess | None = None
         self._strategy: Strategy | None = None
@@ -79,6 +83,7 @@ class Planner:
             log.exception("strategy %s raised", self.name)
             fault = f"{type(error).__name__}: {error}"
         spent = time.monotonic() - begin
+        self._measurements.observe("pass_seconds", spent, self.name)
         if fault is None and spent > self._deadline_s:
             fault = f"took {spent:.1f} s, the deadline is {self._deadline_s:g} s"
         if fault is None and isinstance(plan, Plan):
@@ -93,6 +98,7 @@ class Planner:
 
     def _failed(self, cycle: CycleId, fault: str) -> PlanFailed:
         self._faults += 1
+        self._measurements.count("pass_failures", self.name)
         log.error("strategy %s, fault %d in a row: %s", self.name, self._faults, fault)
         return PlanFailed(cycle, fault)
 

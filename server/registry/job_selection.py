@@ -90,6 +90,10 @@ class JobIndex:
             _discard(self._users, place[0], job)
             _discard(self._states, place[1], job)
 
+    def counts(self) -> dict[str, int]:
+        """Return the number of jobs in each state."""
+        return {state: len(jobs) for state, jobs in self._states.items()}
+
     def candidates(self, selection: JobSelection, known: Mapping[JobId, object]) -> list[JobId]:
         """Return the numbers of all jobs that may match a selection, in ascending order.
 

@@ -300,6 +300,11 @@ class StatusCache:
             return entries
         return [e for e in entries if not e.final or (e.end or 0) > ended_since]
 
+    def job_counts(self) -> dict[str, int]:
+        """Return the number of known jobs in each state."""
+        with self._lock:
+            return self._index.counts()
+
     def candidates(self, selection: JobSelection) -> list[JobEntry]:
         """Return all jobs that may match a selection, sorted by number.
 

@@ -7,6 +7,7 @@ Runs in the event loop of the accept thread. `reading_requests` holds the reques
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from pliant.server.authorisation.access_control import (
@@ -17,9 +18,11 @@ from pliant.server.authorisation.access_control import (
 )
 from pliant.server.authorisation.submitters import Submitters
 from pliant.server.support.clock import HybridClock
+from pliant.server.support.measurements import Measurements
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests.availability_queries import AvailabilityQueries
 from pliant.server.user_requests.changing_requests import Commands
+from pliant.server.user_requests.metrics_query import MetricsQuery
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
 from pliant.server.user_requests.request_fields import Answer, Request
 from pliant.server.user_requests.request_records import RequestRecords
@@ -48,11 +51,14 @@ class Operations:
         access: AccessControl,
         refusals: RequestRecords,
         stop: Callable[[], None],
+        measurements: Measurements,
+        metrics: MetricsQuery,
     ) -> None:
         self._submissions, self._submitters = submissions, submitters
         self._availability, self._queries = availability, queries
         self._clock, self._identity, self._access = clock, identity, access
         self._refusals, self._stop, self._subscriptions = refusals, stop, subscriptions
+        self._measurements = measurements
         self._operations: dict[str, Callable[[Request, RequestingUser], Awaitable[Answer]]] = {
             "submit": self._submit,
             "query": self._query,
@@ -76,6 +82,7 @@ class Operations:
             "wait": queries.wait,
             "shares": usage.shares,
             "accounting": usage.accounting,
+            "metrics": metrics.metrics,
             "ping": queries.ping,
             "stop": self._stop_server,
             "strategies": queries.strategies,
@@ -91,6 +98,15 @@ class Operations:
         Raises:
             UserRequestError: the request is invalid, not allowed or refused.
         """
+        try:
+            return await self._handle(request, peer)
+        except UserRequestError as error:
+            name = request.get("op")
+            known = name if isinstance(name, str) and name in self._operations else "unknown"
+            self._measurements.count("requests_refused", known, error.kind)
+            raise
+
+    async def _handle(self, request: Request, peer: RequestingUser) -> Answer:
         name = request.get("op")
         operation = self._operations.get(name) if isinstance(name, str) else None
         if operation is None:
@@ -103,7 +119,10 @@ class Operations:
                 self._access.check(str(name), peer)
             if isinstance(request.get("id"), str):
                 request = {**request, "id": await self._queries.number(request["id"])}
+            begin = time.monotonic()
             answer = {"ok": True, **await operation(request, peer)}
+            if name != "wait":  # which takes as long as the job
+                self._measurements.observe("request_seconds", time.monotonic() - begin, str(name))
             self._record(request, answer, peer)
             return answer
         except UserRequestError as error:

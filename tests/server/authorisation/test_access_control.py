@@ -47,6 +47,7 @@ REQUESTS: Mapping[str, tuple[dict[str, Any], UserRole]] = {
     "starts": ({}, UserRole.USER),
     "snapshot": ({}, UserRole.USER),
     "nodes": ({}, UserRole.USER),
+    "metrics": ({}, UserRole.USER),
     "ping": ({}, UserRole.USER),
     "wait": ({"id": 1}, UserRole.USER),
     "shares": ({}, UserRole.USER),

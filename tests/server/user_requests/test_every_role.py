@@ -60,6 +60,7 @@ REQUESTS: Mapping[str, dict[str, Any]] = {
     "requeue": {"id": JOB},
     "resize": {"id": JOB, "size": 2},
     "strategies": {},
+    "metrics": {},
     "strategy": {"strategy": "equipartition"},
     "drain": {"node": "n1", "reason": "test"},
     "resume": {"node": "n1"},

@@ -46,8 +46,10 @@ from pliant.server.rpc.node_authentication import SecretAuthenticator
 from pliant.server.rpc.node_service import NodeService, ServerIdentity
 from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.support.clock import HybridClock
+from pliant.server.support.measurements import Measurements
 from pliant.server.user_requests.changing_requests import Commands
 from pliant.server.user_requests.job_lookup import JobLookup
+from pliant.server.user_requests.metrics_query import MetricsQuery
 from pliant.server.user_requests.operation_table import Operations
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
 from pliant.server.user_requests.request_records import RequestRecords
@@ -130,7 +132,8 @@ class Shell:
         self.outbox: list[tuple[Any, Any]] = []
         self._engine = open_database(base / "pliant.db")
         self.reader = Reader(open_reader(base / "pliant.db"))
-        self._writer = Writer(self._engine)
+        self.measurements = Measurements()
+        self._writer = Writer(self._engine, measurements=self.measurements)
         self._writer.start(self._broke)
         self.core = Core(strategy, limits)
         self.planner = RecordingPlanner(strategy, options)
@@ -298,6 +301,8 @@ class Shell:
             access=access,
             refusals=RequestRecords(self._writer, self.clock),
             stop=lambda: None,
+            measurements=self.measurements,
+            metrics=MetricsQuery(self.measurements, status, self.connections, self.clock, identity),
         )
 
     def session(self, job: int, run: int) -> AppSession:

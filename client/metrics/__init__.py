@@ -1,0 +1,1 @@
+"""The command ``pliant metrics``: metrics of a cluster for Prometheus."""
