@@ -48,6 +48,14 @@ def test_jobs_are_those_of_the_simulation() -> None:
     assert max(job.sizes.max for job in row.jobs()) == 16
 
 
+def test_only_experiments_with_the_chosen_axes_are_run() -> None:
+    found = rows("ghafoor-4.1", "kumar-4.4", malleable_pct=["100"])
+    assert {row.experiment for row in found} == {"ghafoor-4.1"}
+    assert len(found) == 4
+    with pytest.raises(ExperimentError, match="no row has all of these axes"):
+        rows("ghafoor-4.1", "kumar-4.4", malleable_pct=["100"], mean_interarrival_s=["60"])
+
+
 @pytest.mark.parametrize(
     ("name", "where", "message"),
     [

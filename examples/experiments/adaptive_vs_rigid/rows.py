@@ -77,7 +77,7 @@ def select_rows(
 
     Args:
         names: names of experiments, or paths of definitions.
-        where: the values, as texts, to which each axis is limited.
+        where: axes with values, as texts; only rows with all of these axes are returned.
         jobs: the number of jobs of each row; None for that of the definition.
         seed: the seed of the workloads.
         scale: wall-clock seconds for each second of the model.
@@ -92,17 +92,15 @@ def select_rows(
     for row in _all_rows(names, jobs, seed, scale):
         for axis, value in row.setup.items():
             known.setdefault(axis, set()).add(str(value))
-        if any(
-            str(row.setup[axis]) not in values
-            for axis, values in where.items()
-            if axis in row.setup
-        ):
+        if any(str(row.setup.get(axis)) not in values for axis, values in where.items()):
             continue
         key = repr((row.experiment, row.strategy, row.jobs()))
         if key not in seen:
             seen.add(key)
             rows.append(row)
     _check_where(where, known)
+    if not rows:
+        raise ExperimentError(f"--where {' --where '.join(where)}: no row has all of these axes")
     for row in rows:
         _check(row)
     return rows
