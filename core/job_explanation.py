@@ -10,7 +10,13 @@ from pliant.core.model.jobs import Job, JobClass
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import ResizeStage
 from pliant.core.model.wait_reasons import sentence
-from pliant.core.state import named_resources, node_capacity_left, processor_limits, profit_status
+from pliant.core.state import (
+    named_resources,
+    node_capacity_left,
+    processor_limits,
+    profit_status,
+    relocation,
+)
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions.negotiation_messages import grow_if
@@ -83,6 +89,8 @@ def _lines(
     elif not job.final and job.state is not JobState.HELD:
         yield from _running(state, job, now)
         yield from _safe_point(job, progress)
+    if job.relocation is not None:
+        yield relocation.describe(job, now)
     yield from profit_status.lines(job, now)
     if job.priority:
         yield f"its priority is {job.priority}; the default is 0, and higher ones go first"
@@ -135,11 +143,24 @@ def _waiting(state: CoreState, job: Job, now: float) -> Iterator[str]:
         yield f"the strategy failed ({state.plan_fault}): it is asked again soon"
     if job.size_before_loss:
         yield f"{plural(count(job.reserved), 'processor')} kept for it: it starts when all are free"
-    elif job.reserved:
+    elif job.reserved and not job.is_moving:
         names = ", ".join(map(str, sorted(job.donors)))
         donors = "job" if len(job.donors) == 1 else "jobs"
         yield f"{plural(count(job.reserved), 'processor')} promised to it, from {donors} {names}"
     yield from _recent_refusals(state, now)
+
+
+def _cannot_move(state: CoreState, job: Job) -> Iterator[str]:
+    """Yield a sentence about a job that pages and that no strategy can move."""
+    if job.malleable or job.spec.requeue is True:
+        return
+    loads = [load for load, until in state.loads.values() if state.now <= until]
+    if any(each.job == job.id for load in loads for each in load.faulting):
+        yield (
+            "it has major page faults, and cannot be moved to a node with more memory: its program "
+            "has not registered with pliant.appkit, or not yet, and it was submitted without "
+            "--requeue"
+        )
 
 
 def _recent_refusals(state: CoreState, now: float) -> Iterator[str]:
@@ -206,6 +227,7 @@ def _running(state: CoreState, job: Job, now: float) -> Iterator[str]:
         yield "its program has not registered with pliant.appkit, so it cannot be resized"
     if job.registration is not None and not job.registration.connected:
         yield "its coordinator is not connected, so it cannot be resized now"
+    yield from _cannot_move(state, job)
     if job.node_needs is not None:
         yield f"it needs of its nodes: {job.node_needs}"
     if job.malleable and not job.sizes.fixed:

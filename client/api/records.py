@@ -111,6 +111,8 @@ class Node:
     #: ``shared`` if jobs there can use the folder of checkpoints, or why they cannot; empty if the
     #: node has not said.
     checkpoints: str = ""
+    #: Whether the strategy reserves it for certain jobs, and why; empty if not.
+    reservation: str = ""
     #: Memory load: ``memory_bytes`` that jobs may use, their ``demand_bytes``, ``idle_bytes``,
     #: ``major_faults_per_s``, ``pressure_percent``, and ``age_s``, ``stale``. None if not measured.
     load: Mapping[str, Any] | None = None

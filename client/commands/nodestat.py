@@ -114,6 +114,8 @@ def containment_line(node: dict[str, Any]) -> str:
     parts = parts or ["containment is not known"]
     if node.get("checkpoints"):
         parts.append(f"checkpoints: {node['checkpoints']}")
+    if node.get("reservation"):
+        parts.append(node["reservation"])
     if node.get("load"):
         parts.append(_load_text(node["load"]))
     return f"{node['name']}: {'; '.join(parts)}"
@@ -147,6 +149,7 @@ def nodes_table(nodes: Sequence[dict[str, Any]]) -> str:
             "unusable" if node.get("checkpoints") not in (None, "", "shared") else ""
             for node in nodes
         ],
+        "reservation": [(node.get("reservation") or "").partition(":")[0] for node in nodes],
         # Normally there are none, except while jobs read files.
         "faults/s": [_faults(node.get("load")) for node in nodes],
         "devices": [_devices(node.get("gres") or {}) for node in nodes],

@@ -23,7 +23,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import Node, NodeFault, NodeState, max_load_age_s
 from pliant.core.model.resize import BEFORE_GO, Preparing
-from pliant.core.state import node_capacity_left
+from pliant.core.state import node_capacity_left, relocation
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
@@ -202,6 +202,7 @@ def on_world_ready(state: CoreState, event: WorldReady) -> None:
     if job.state is JobState.STARTING and not job.starting:
         state.step(job, JobState.RUNNING, f"runs on {plural(job.size, 'processor')}")
         state.note("job.running", "all processes are up", job)
+        relocation.note_arrival(state, job)
 
 
 def on_node_suspected(state: CoreState, event: NodeSuspected) -> None:
@@ -285,7 +286,8 @@ def on_checkpoint_folder_tested(state: CoreState, event: CheckpointFolderTested)
 def on_node_load_measured(state: CoreState, event: NodeLoadMeasured) -> None:
     """Keep the load of a node until the next one is overdue. Strategies see it in their views.
 
-    No plan is due: a strategy that reads loads names the time of its next pass.
+    A strategy that reads loads names the time of its next pass, so a plan is due only if it could
+    not see the load of this node before.
     """
     node, load = state.nodes.get(event.name), event.load
     if node is None:
@@ -295,7 +297,9 @@ def on_node_load_measured(state: CoreState, event: NodeLoadMeasured) -> None:
         for each in load.faulting
         if (job := state.jobs.get(each.job)) is not None and job.occupied & node.processors
     ]
-    known = replace(load, faulting=tuple(here))
+    known = relocation.corrected(state, node, replace(load, faulting=tuple(here)))
+    if node.name not in state.loads or state.now > state.loads[node.name][1]:
+        state.plan_due = True
     state.loads[node.name] = known, state.now + max_load_age_s(event.interval_s)
 
 

@@ -7,7 +7,7 @@ fit. A refused part is noted in the history, and the rest of the plan is carried
 from sys import maxsize
 
 from pliant.core.commands import RunStrategy, SetTimer
-from pliant.core.handlers import donor_negotiation, suspension
+from pliant.core.handlers import donor_negotiation, relocation, suspension
 from pliant.core.model.jobs import Job, Promise
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.timers import Timer, TimerKind
@@ -88,6 +88,9 @@ def commit(state: CoreState, plan: Plan) -> bool:
         lacks |= not _start(state, start, promised, donors)
     for offer in plan.expands:
         lacks |= not _expand(state, offer, promised, donors)
+    for move in plan.migrations:
+        relocation.move_as_planned(state, move)
+    _show_reservations(state, plan)
     donor_negotiation.link_donors(state, donors)
     for rejection in plan.rejects:
         job = state.jobs.get(rejection.job)
@@ -99,6 +102,19 @@ def commit(state: CoreState, plan: Plan) -> bool:
     if plan.memory != state.memory:
         state.memory, state.memory_changed = plan.memory, True
     return lacks
+
+
+def _show_reservations(state: CoreState, plan: Plan) -> None:
+    """Show users which nodes the strategy reserves, and why."""
+    reserved = {each.node: each for each in plan.reservations}
+    for name in {**dict.fromkeys(state.reserved_nodes), **reserved}:
+        node, each = state.nodes.get(name), reserved.get(name)
+        text = f"{each.state}: {each.reason}" if each is not None else ""
+        if node is not None and node.reservation != text:
+            node.reservation = text
+            state.touch_node(node)
+            state.note("node.reserved", f"node {name}: {text or 'no longer reserved'}")
+    state.reserved_nodes = tuple(reserved)
 
 
 def _wake(state: CoreState, at: float | None) -> None:

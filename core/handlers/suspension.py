@@ -31,7 +31,7 @@ from pliant.core.values.processors import NONE
 def on_job_suspended(state: CoreState, event: JobSuspended) -> None:
     """Suspend a job for its user or an operator."""
     job = state.jobs.get(event.job)
-    refusal = f"there is no job {event.job}" if job is None else _why_not(state, job)
+    refusal = f"there is no job {event.job}" if job is None else why_not_suspended(state, job)
     if refusal or job is None:
         state.emit(AnswerUser(event.request, refusal))
         return
@@ -48,7 +48,7 @@ def on_job_suspended(state: CoreState, event: JobSuspended) -> None:
 def suspend_as_planned(state: CoreState, wish: Suspension) -> None:
     """Suspend a job because the strategy decided it; note the reason if that is impossible."""
     job = state.jobs.get(wish.job)
-    refusal = "there is no such job" if job is None else _why_not(state, job)
+    refusal = "there is no such job" if job is None else why_not_suspended(state, job)
     if job is not None and job.resize is not None:
         refusal = f"it is busy with resize {job.resize.id}"
     if job is None or refusal or state.now < job.no_offers_until:
@@ -61,7 +61,8 @@ def suspend_as_planned(state: CoreState, wish: Suspension) -> None:
     )
 
 
-def _why_not(state: CoreState, job: Job) -> str:
+def why_not_suspended(state: CoreState, job: Job) -> str:
+    """Return why a job cannot be suspended now; empty if it can."""
     if job.saving is not None:
         return f"job {job.id} is being suspended already"
     if job.resize is not None and not isinstance(job.resize.stage, PROPOSED):

@@ -88,3 +88,20 @@ class Checkpoint(NamedTuple):
     done: float
     #: Seconds of the time limit that were used up at that time.
     used_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """The last move of a job to other nodes, which a strategy ordered (``Plan.migrations``)."""
+
+    #: The nodes that the job leaves, and those that it gets.
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    #: A text for users.
+    reason: str
+    #: When it was ordered, in seconds since the epoch.
+    ordered: float
+    #: The bytes that the job demanded on its old nodes, as they last reported. 0 if unknown.
+    demand: float = 0.0
+    #: Seconds from the order until the processes of the next run were up. None before that.
+    seconds: float | None = None

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pliant.core.arrays.progress import ArrayProgress
 from pliant.core.arrays.task_numbers import ArrayTasks
-from pliant.core.model.checkpoint import Checkpoint, SaveStage, Saving
+from pliant.core.model.checkpoint import Checkpoint, Relocation, SaveStage, Saving
 from pliant.core.model.lifecycle import (
     FINAL_STATES,
     RESIZABLE_STATES,
@@ -243,6 +243,8 @@ class Job:
     resize: Resize | None = None
     #: The open suspension, if any.
     saving: Saving | None = None
+    #: The last move to other nodes, or the present one.
+    relocation: Relocation | None = None
     #: The last checkpoint that the application reported, in this run or an earlier one.
     checkpoint: Checkpoint | None = None
     #: Whether a strategy suspended the job. That strategy may start it again.
@@ -413,6 +415,21 @@ class Job:
             and self.resize is None
             and now >= self.no_offers_until
         )
+
+    def migratable(self, now: float) -> bool:
+        """Return whether a strategy may move the job to other processors now.
+
+        It must be able to save itself, or its user must allow that it begins again.
+        """
+        if self.malleable:
+            return self.suspendable(now)
+        may_begin_again = self.spec.requeue is True and self.resize is None
+        return self.state is JobState.RUNNING and may_begin_again and now >= self.no_offers_until
+
+    @property
+    def is_moving(self) -> bool:
+        """Return whether the job is being moved to other processors."""
+        return self.relocation is not None and self.relocation.seconds is None
 
     @property
     def is_leaving(self) -> bool:

@@ -72,6 +72,9 @@ class Node:
     fault: NodeFault | None = None
     #: Whether this is a spare node, which replaces a lost one.
     spare: bool = False
+    #: Whether a strategy reserves it for certain jobs, and why. Empty if not. It is not stored: the
+    #: next plan says it again.
+    reservation: str = field(default="", compare=False)
     #: The lost node that this spare node replaces. Empty if none.
     stands_in: str = ""
     #: All its processors.

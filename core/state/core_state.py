@@ -87,6 +87,8 @@ class CoreState:
     #: The last load of each node that measures it, and until when it is shown to strategies.
     loads: dict[NodeName, tuple[NodeLoad, float]] = field(default_factory=dict)
     memory: object = None
+    #: The nodes that the last plan reserved.
+    reserved_nodes: tuple[NodeName, ...] = ()
     #: From the last plan: the reason of jobs that it did not name, and the jobs that it named.
     #: ``to_explain`` are jobs whose reason has changed since.
     default_wait_reason: Reason = ""

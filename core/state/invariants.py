@@ -236,6 +236,8 @@ def _problems(state: CoreState, job: Job) -> Iterator[str]:
 
 def _waits_later(job: Job) -> bool:
     if job.resize is None:
+        if job.is_moving and (job.saving is not None or job.state is JobState.COMPLETING):
+            return True
         return job.state is JobState.COMPLETING and job.size_before_loss > 0
     return job.resize.grows and isinstance(job.resize.stage, PROPOSED)
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pliant.core.arrays.progress import ArrayProgress
 from pliant.core.arrays.task_numbers import parse_array, parse_task_numbers
 from pliant.core.model import wait_reasons
-from pliant.core.model.checkpoint import Checkpoint, SaveStage, Saving
+from pliant.core.model.checkpoint import Checkpoint, Relocation, SaveStage, Saving
 from pliant.core.model.jobs import Completion, Job, JobSpec, JobType, Promise, RegisteredProgram
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.negotiation import Negotiation, NegotiationState
@@ -119,6 +119,7 @@ def job_to_record(job: Job) -> Record:
         "starting": sorted(job.starting),
         "resize": _resize_to_record(job.resize) if job.resize else None,
         "saving": asdict(job.saving) if job.saving else None,
+        **({"relocation": asdict(job.relocation)} if job.relocation else {}),
         "checkpoint": list(job.checkpoint) if job.checkpoint else None,
         "parked": job.suspended_by_strategy,
         "again": job.completion.requeue if job.completion is not None else False,
@@ -176,6 +177,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         starting=set(record["starting"]),
         resize=_resize_from_record(record["resize"]) if record["resize"] else None,
         saving=_saving_from_record(record["saving"]) if record.get("saving") else None,
+        relocation=_relocation_from_record(record.get("relocation")),
         checkpoint=_checkpoint_from_record(record["checkpoint"])
         if record.get("checkpoint")
         else None,
@@ -403,6 +405,14 @@ def _saving_from_record(record: Mapping[str, Any]) -> Saving:
 
 def _checkpoint_from_record(record: list[Any] | None) -> Checkpoint | None:
     return Checkpoint(*record[: len(Checkpoint._fields)]) if record else None
+
+
+def _relocation_from_record(record: Mapping[str, Any] | None) -> Relocation | None:
+    if not record:
+        return None
+    known = {each.name: record[each.name] for each in fields(Relocation) if each.name in record}
+    nodes = {name: tuple(known[name]) for name in ("sources", "targets")}
+    return Relocation(**{**known, **nodes})
 
 
 def _resize_to_record(resize: Resize) -> Record:

@@ -303,6 +303,7 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
         account=spec.account,
         leaving=job.is_leaving,
         needs=job.node_needs,
+        migratable=job.migratable(now),
     )
 
 

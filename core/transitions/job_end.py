@@ -8,6 +8,7 @@ from pliant.core.model.jobs import Completion, Exit, Job, JobType
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.resize import PROPOSED, Begun, Go, Releasing, Resize, Withdrawing
 from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.state import relocation
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
@@ -394,6 +395,8 @@ def _complete(
     hold: bool = False,
 ) -> None:
     completion = job.completion
+    if completion is None or hold or not completion.requeue:
+        relocation.abandon(state, job, reason)
     if completion is None:
         # Leaving ranks whose exit arrived before the coordinator's report.
         gone = job.resize.gone if job.resize else NONE

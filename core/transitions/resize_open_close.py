@@ -20,7 +20,7 @@ from pliant.core.model.resize import (
     Withdrawing,
 )
 from pliant.core.model.timers import TimerKind
-from pliant.core.state import node_capacity_left
+from pliant.core.state import node_capacity_left, relocation
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import negotiation_messages, time_limits
@@ -256,6 +256,7 @@ def drop_reservation(state: CoreState, job: Job, reason: str = "waits in the que
     if job.resize is not None:
         withdraw(state, job, reason)
         return
+    relocation.abandon(state, job, reason)
     state.drop_reservation(job)
     state.explain(job, reason)
     state.plan_due = True

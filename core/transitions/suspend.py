@@ -11,6 +11,7 @@ from pliant.core.model.checkpoint import Checkpoint, SaveStage, SaveStep, Saving
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.state import relocation
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import resize_open_close, time_limits
@@ -95,6 +96,7 @@ def close_failed(state: CoreState, job: Job, reason: str) -> None:
     if saving is None:
         return
     job.saving = None
+    relocation.abandon(state, job, reason)
     if saving.begun is not None:
         time_limits.add_work_since_resize(state, job, saving.begun)
         time_limits.arm_estimate(state, job)
@@ -151,6 +153,7 @@ def processes_gone(state: CoreState, job: Job, processors: ProcessorMap) -> None
     state.note("job.suspended", job.reason, job, suspension=saving.number)
     if saving.requeues or saving.returns:
         requeue(state, job, f"is queued again: {saving.cause}")
+        resize_open_close.start_reserved(state)
 
 
 def requeue(state: CoreState, job: Job, reason: str) -> None:

@@ -204,4 +204,5 @@ def _row(node: Node) -> _Row:
         "properties": list(node.properties),
         "address": node.address,
         "spare": node.spare,
+        "reservation": node.reservation,
     }

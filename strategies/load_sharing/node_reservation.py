@@ -169,7 +169,10 @@ class Reconfiguration:
             return False
         if reserving + states.count(RESERVED) + 1 > self._rules.max_share * len(rows):
             return False
-        return sum(row.idle for row in rows) > sum(row.memory for row in rows) / len(rows)
+        known = [row for row in rows if row.is_measured]
+        if not known:
+            return False
+        return sum(row.idle for row in known) > sum(row.memory for row in known) / len(known)
 
     def _reserve(self, blocked: Sequence[Blocked]) -> None:
         """Reserve an unreserved node that is not blocked, if there is one.
@@ -177,7 +180,8 @@ class Reconfiguration:
         The node with the most memory is taken, and among equals the one with the fewest jobs.
         """
         taken = {each.row.index for each in blocked}
-        found = [row for row in self._table.rows if row.flag is None and row.index not in taken]
+        rows = [row for row in self._table.rows if row.flag is None and row.is_measured]
+        found = [row for row in rows if row.index not in taken]
         if found:
             row = min(found, key=lambda row: (-row.memory, row.running, row.demand, row.index))
             row.flag, row.since = RESERVING, self._now

@@ -46,8 +46,13 @@ class NodeRow:
 
     @property
     def idle(self) -> float:
-        """Return the bytes that no job demands."""
-        return max(0.0, self.memory - self.demand)
+        """Return the bytes that no job demands; 0 if the node reports no load."""
+        return max(0.0, self.memory - self.demand) if self.is_measured else 0.0
+
+    @property
+    def is_measured(self) -> bool:
+        """Return whether the node has reported its load lately. If not, no job is moved to it."""
+        return self.memory < math.inf
 
     @property
     def accepts(self) -> bool:

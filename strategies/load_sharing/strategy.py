@@ -19,6 +19,9 @@ from pliant.strategies.load_sharing.overload import FAULT_THRESHOLD, Blocked, Th
 from pliant.strategies.load_sharing.submissions import start_waiting
 from pliant.strategies.policies.start_estimate import now_or_later, too_few
 
+#: Seconds between two passes while nodes report loads.
+PASS_INTERVAL_S = 1.0
+
 _BEHIND = WaitReason(WaitCode.QUEUE)
 #: Free slots are not enough: the nodes that have them have no idle memory, or are reserved.
 _NO_MEMORY = "no node with a free slot has idle memory"
@@ -51,7 +54,14 @@ def share_load(view: View, flags: Flags, thresholds: Thresholds, *, migrate: boo
         reasons = {left.id: _NO_MEMORY if is_short else too_few(reach)}
     movable = frozenset([job.id for job in view.running if job.migratable and view.loads])
     migrations, blocked = relieve(table, thresholds, movable, migrate=migrate)
-    plan = Plan(starts=tuple(starts), migrations=tuple(migrations), reasons=reasons, behind=_BEHIND)
+    plan = Plan(
+        starts=tuple(starts),
+        migrations=tuple(migrations),
+        reasons=reasons,
+        behind=_BEHIND,
+        # Most new loads cause no pass, because other strategies do not read them.
+        wake_at=view.now + PASS_INTERVAL_S if view.loads and (view.running or left) else None,
+    )
     return Shared(table, plan, blocked)
 
 
@@ -145,6 +155,7 @@ class VReconfiguration(Strategy):
             migrations=(*plan.migrations, *moved),
             reasons=plan.reasons,
             behind=plan.behind,
+            wake_at=plan.wake_at,
             memory=pass_.remembered().to_memory(),
             reservations=pass_.reservations(),
         )

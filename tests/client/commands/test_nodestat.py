@@ -74,6 +74,16 @@ class TestNodestat:
         assert main(["--long"]) == 0
         assert "faults/s," not in capsys.readouterr().out
 
+    def test_reservations(self, nodes: Any, capsys: Capture) -> None:
+        large = NODE | {"reservation": "reserving: becomes free for a large job"}
+        nodes.answers["nodes"] = {"nodes": [large, NODE | {"name": "n2", "reservation": ""}]}
+        assert main(["--long"]) == 0
+        head, first, second, *_, long, _ = capsys.readouterr().out.splitlines()
+        assert "reservation" in head
+        assert "reserving" in first
+        assert "reserving" not in second
+        assert long.endswith("reserving: becomes free for a large job")
+
     def test_nodes_that_cannot_use_the_folder_of_checkpoints_are_named(
         self, nodes: Any, capsys: Capture
     ) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pliant.protos import node_pb2
-from serverkit import Server, User
+from pliant.protos import app_pb2, node_pb2
+from serverkit import Application, Server, User
 from testkit import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -51,3 +52,27 @@ def test_users_see_the_load_of_a_node(server: Server) -> None:
         wait_until(lambda: "sent an invalid message" in server.log(), what="the end of its stream")
         other.say(load(rate=8.0))
         assert wait_until(lambda: shown(user, "n2"), what="the load of the other node")
+
+
+def test_load_sharing_moves_a_saved_job(make_server: Callable[..., Server]) -> None:
+    """The strategy of the server reads the loads in its own time, without any other event."""
+    options = {"memory-threshold": 0.5}
+    server = make_server(strategy="load-sharing", strategy_options=options).start()
+    nodes = [server.controller(name, slots=1).welcome() for name in ("n1", "n2")]
+    with server.user() as user:
+        job = user.submit(sizes="1")
+        start = nodes[0].expect("start_world")
+        application = Application(start, sizes="1")
+        application.expect("welcome")
+        nodes[1].say(node_pb2.NodeReport(load=node_pb2.Load(memory_bytes=100, interval_s=60.0)))
+        nodes[0].say(load(rate=900.0))
+        order = application.find("suspend")
+        saved = app_pb2.SAVE_WORD_SAVED
+        report = app_pb2.SaveReport(number=order.number, word=saved, iteration=3, bytes=8)
+        application.say(app_pb2.AppReport(save=report))
+        application.find("suspend")  # now its processes may exit
+        nodes[0].exit(start)
+        again = nodes[1].find("start_world")
+        assert (again.job, again.run) == (job, 2)
+        nodes[1].ready(again)
+        wait_until(lambda: "job.moved" in user.kinds(job), what="the end of the move")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from corekit.plans import decide
 from corekit.shared_nodes import Shared, moved, shared_view, started
 from corekit.views import make_view, waiting
 from pliant.core.model.views_and_plans import Plan, View
-from pliant.core.values.ids import JobId
+from pliant.core.values.ids import JobId, NodeName
 from pliant.strategies import OptionError, load_strategy
 from pliant.strategies.interface.plan_check import find_fault
 
@@ -127,3 +129,29 @@ def test_plans_that_do_not_fit_are_found() -> None:
     assert "cannot be moved" in (find_fault(fixed, plan) or "")
     full = shared_view([Shared({1: 50.0, 2: 60.0}), Shared({5: 0.0})])
     assert "not free" in (find_fault(full, plan) or "")
+
+
+# ---------------------------------------------------------------- missing reports
+
+
+def test_a_node_without_a_report_gets_new_jobs_but_no_moved_ones() -> None:
+    """Its memory is not known: the controller is old, or its reports are overdue."""
+    view = shared_view([Shared({1: 40.0, 2: 70.0}, faults=100.0), Shared({5: 90.0}), Shared()])
+    silent = replace(view, loads={name: view.loads[name] for name in map(NodeName, ("n0", "n1"))})
+    assert moved(plan_of(view)) == [(2, "n2")]
+    assert moved(plan_of(silent)) == []
+    assert plan_of(silent, "v-reconfiguration", max_reserved=0.5).reservations == ()
+    n0 = NodeName("n0")
+    waiting_job = shared_view([Shared({1: 100.0}), Shared()], [9])
+    unknown = replace(waiting_job, loads={n0: waiting_job.loads[n0]})
+    assert started(plan_of(unknown)) == [(9, "n1")]
+
+
+def test_passes_are_periodic_while_nodes_report_loads() -> None:
+    view = shared_view([Shared({1: 10.0}), Shared()])
+    for name in ("load-sharing", "v-reconfiguration", "load-sharing+suspend"):
+        wake_at = plan_of(view, name).wake_at
+        assert wake_at is not None
+        assert wake_at > view.now
+        assert plan_of(replace(view, loads={}), name).wake_at is None
+        assert plan_of(shared_view([Shared(), Shared()]), name).wake_at is None

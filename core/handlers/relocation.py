@@ -1,0 +1,78 @@
+"""Order the moves of running jobs that a strategy has planned (``Plan.migrations``)."""
+
+from pliant.core.handlers import suspension
+from pliant.core.model.checkpoint import Relocation
+from pliant.core.model.jobs import Job
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.timers import TimerKind
+from pliant.core.model.views_and_plans import Migration
+from pliant.core.state import named_resources, node_capacity_left, processor_limits, relocation
+from pliant.core.state.core_state import PLAN_REFUSED, CoreState
+from pliant.core.transitions import job_end, suspend
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import ProcessorMap, count
+
+
+def move_as_planned(state: CoreState, wish: Migration) -> None:
+    """Save a running job and end it, so that it continues on other processors.
+
+    A job that cannot save itself begins again there, if its user has allowed that (``--requeue``).
+    """
+    job = state.jobs.get(wish.job)
+    refusal = "there is no such job" if job is None else _why_not(state, job, wish.processors)
+    if job is None or refusal:
+        state.note(PLAN_REFUSED, f"{state.strategy}: move of job {wish.job}: {refusal}")
+        if job is not None:
+            # Otherwise a strategy could order the same move again in each pass.
+            job.no_offers_until = max(job.no_offers_until, state.now + state.limits.quiet_s)
+            state.timer(TimerKind.QUIET, job, state.limits.quiet_s)
+            state.touch(job)
+        return
+    sources = tuple(state.node_names(job.allocation))
+    targets = tuple(state.node_names(wish.processors))
+    reason = wish.reason or state.strategy
+    job.relocation = Relocation(sources, targets, reason, state.now, _demand(state, job.id))
+    state.note(
+        "job.moving",
+        f"to be moved from {', '.join(sources)} to {', '.join(targets)}: {reason}",
+        job,
+        sources=list(sources),
+        targets=list(targets),
+    )
+    cause = f"moves to {', '.join(targets)}: {reason}"
+    if job.malleable:
+        suspend.order_suspension(state, job, cause, by_strategy=True, returns=True)
+        state.reserve(job, wish.processors, frozenset())
+    else:
+        # Before the reservation, because the end of a job drops what is reserved for it.
+        move, job.relocation = job.relocation, None
+        job_end.end(state, job, JobState.CANCELLED, cause, requeue=True)
+        job.relocation = move
+        state.reserve(job, wish.processors, frozenset())
+    relocation.correct_loads(state, (*sources, *targets))
+
+
+def _why_not(state: CoreState, job: Job, processors: ProcessorMap) -> str:
+    """Return why a job cannot be moved to these processors now; empty if it can."""
+    if job.resize is not None:
+        return f"it is busy with resize {job.resize.id}"
+    if not job.migratable(state.now):
+        return "it cannot be moved now"
+    if job.malleable and (refusal := suspension.why_not_suspended(state, job)):
+        return refusal
+    if count(processors) != job.size:
+        return f"{count(processors)} is not its size {job.size}"
+    if processors & ~state.free():
+        return "the processors are not free"
+    # Until its old processes have ended, the job holds its old and its new processors.
+    if named_resources.missing_resource(state, job, 2 * job.size):
+        return "too little of its named resources is free for two places at once"
+    if state.user_limits.limits_processors and processor_limits.exceeds(state, job, 2 * job.size):
+        return "its user may not have processors in two places at once"
+    return node_capacity_left.missing_on_nodes(state, job, processors, {})
+
+
+def _demand(state: CoreState, number: JobId) -> float:
+    """Return the memory demand of a faulting job in bytes, as its nodes last reported."""
+    loads = (load for load, _ in state.loads.values())
+    return sum(each.demand for load in loads for each in load.faulting if each.job == number)

@@ -1,0 +1,93 @@
+"""Moves of running jobs to other nodes: what all handlers need of them.
+
+A job moves by ending on its old nodes and starting on the new ones: from a checkpoint, or from the
+beginning. From the order on, the new processors are reserved for it, so that they count as used
+(Chen, Xiao and Zhang 2002: a job that is being moved holds its slot at the destination). If they
+are lost meanwhile, the job waits in the queue like any other.
+"""
+
+from dataclasses import replace
+
+from pliant.core.model.jobs import Job
+from pliant.core.model.nodes import Node, NodeLoad
+from pliant.core.state.core_state import CoreState
+from pliant.core.values.ids import NodeName
+
+
+def note_arrival(state: CoreState, job: Job) -> None:
+    """Note the end of a move and its cost, when the processes of the next run are up."""
+    move = job.relocation
+    if move is None or not job.is_moving:
+        return
+    targets = tuple(state.node_names(job.allocation))
+    seconds = state.now - move.ordered
+    job.relocation = replace(move, targets=targets, seconds=seconds)
+    iteration = job.checkpoint.iteration if job.checkpoint is not None else 0
+    whence = f"continues at iteration {iteration}" if job.checkpoint else "begins again"
+    state.note(
+        "job.moved",
+        f"moved from {_names(move.sources)} to {_names(targets)} in {seconds:.1f} s, {whence}",
+        job,
+        sources=list(move.sources),
+        targets=list(targets),
+        seconds=seconds,
+        bytes=job.checkpoint.bytes if job.checkpoint is not None else 0,
+        reason=move.reason,
+    )
+
+
+def abandon(state: CoreState, job: Job, reason: str) -> None:
+    """Forget an open move and free the processors that it had reserved; ``reason`` says why."""
+    move = job.relocation
+    if move is None or not job.is_moving:
+        return
+    if job.reserved:
+        state.drop_reservation(job)
+    job.relocation = None
+    state.note("job.not-moved", f"not moved to {_names(move.targets)}: {reason}", job)
+    state.plan_due = True
+
+
+def corrected(state: CoreState, node: Node, load: NodeLoad) -> NodeLoad:
+    """Return a node's load in which jobs that are being moved count on their new nodes.
+
+    Most faults of the old node were those of the job that leaves, so they are not counted while it
+    leaves. Otherwise the next pass would move another job.
+    """
+    for job in state.reserving.values():
+        move = job.relocation
+        if move is None or not job.is_moving:
+            continue
+        if node.name in move.targets:
+            load = replace(load, demand=load.demand + move.demand)
+        elif job.occupied & node.processors:
+            load = replace(
+                load,
+                demand=max(0.0, load.demand - move.demand),
+                fault_rate=0.0,
+                faulting=tuple(each for each in load.faulting if each.job != job.id),
+            )
+    return load
+
+
+def correct_loads(state: CoreState, names: tuple[str, ...]) -> None:
+    """Correct the last loads of nodes between which a move has just begun."""
+    for name in map(NodeName, names):
+        if name in state.loads:
+            load, until = state.loads[name]
+            state.loads[name] = corrected(state, state.nodes[name], load), until
+
+
+def describe(job: Job, now: float) -> str:
+    """Return a sentence about the last move of a job; empty if it was never moved."""
+    move = job.relocation
+    if move is None:
+        return ""
+    way = f"from {_names(move.sources)} to {_names(move.targets)} ({move.reason})"
+    if job.is_moving:
+        return f"it is being moved {way}, since {now - move.ordered:.1f} s"
+    return f"it was moved {way}, which took {move.seconds:.1f} s"
+
+
+def _names(nodes: tuple[str, ...]) -> str:
+    return ", ".join(nodes)

@@ -1,0 +1,230 @@
+"""A strategy moves running jobs: saved here, continued there, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+import pytest
+
+from corekit.rig import Rig
+from pliant.core import events
+from pliant.core.job_explanation import explain
+from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.lifecycle import JobState as S
+from pliant.core.model.nodes import JobMemory, NodeLoad, NodeReservation, ReservationState
+from pliant.core.model.views_and_plans import Migration, Plan, Start, View
+from pliant.core.state.views import view
+from pliant.core.values.ids import FIRST_START, JobId, NodeName
+from pliant.core.values.processors import block, lowest
+from pliant.core.values.user_limits import UserLimit, UserLimits
+from pliant.strategies import Strategy
+
+N1, N2 = NodeName("n1"), NodeName("n2")
+JOB = JobId(1)
+
+
+class Mover(Strategy):
+    """Start waiting jobs on the first free processors, and move those that the test names."""
+
+    def __init__(self) -> None:
+        self.moves: list[Migration] = []
+        self.reserved: tuple[NodeReservation, ...] = ()
+
+    def allocate_processors(self, view: View) -> Plan:
+        free, starts = view.free, []
+        for job in view.waiting:
+            if free:
+                starts.append(Start(job.id, lowest(free, 1)))
+                free &= ~starts[-1].processors
+        moves, self.moves = tuple(self.moves), []
+        return Plan(starts=tuple(starts), migrations=moves, reservations=self.reserved)
+
+
+class Moving(Rig):
+    """Nodes n1 (processors 0 and 1) and n2 (2 and 3), and a strategy that moves on demand."""
+
+    def __init__(self, user_limits: UserLimits | None = None) -> None:
+        self.mover = Mover()
+        limits = {} if user_limits is None else {"user_limits": user_limits}
+        super().__init__({"n1": 2, "n2": 2}, self.mover, **limits)  # type: ignore[arg-type]
+
+    def move(self, to: int = 2) -> None:
+        self.mover.moves = [Migration(JOB, block(to, 1), "n1 is short of memory")]
+        self.poke()
+
+    def poke(self) -> None:
+        """Let the strategy plan."""
+        self.core.state.plan_due = True
+        self.do(events.NodeAble(N1))
+
+    def saved(self, word: SaveWord = SaveWord.SAVED, reason: str = "") -> None:
+        job = self.job(1)
+        assert job.saving is not None
+        self.do(
+            events.SaveReported(
+                JOB, job.run, job.saving.number, word, reason, iteration=40, bytes=8, seconds=0.5
+            )
+        )
+
+    def texts_of(self, kind: str) -> list[str]:
+        return [note.text for note in self.notes if note.kind == kind]
+
+    def why(self) -> str:
+        return "\n".join(explain(self.core, JOB, self.now))
+
+
+def running(sizes: str = "1", **fields: object) -> Moving:
+    rig = Moving(**fields)  # type: ignore[arg-type]
+    rig.run(1, sizes)
+    assert rig.job(1).ranks == (0,)
+    return rig
+
+
+def test_a_job_is_saved_and_continues_on_its_new_processor() -> None:
+    rig = running()
+    rig.move()
+    assert rig.state(1) is S.ADAPTING
+    assert rig.job(1).reserved == block(2, 1)
+    assert "is being moved from n1 to n2 (n1 is short of memory)" in rig.why()
+    rig.wait(3.0)
+    rig.saved()
+    rig.exit(1)
+    assert rig.state(1) is S.STARTING
+    assert rig.job(1).ranks == (2,)
+    rig.up(1)
+    assert rig.state(1) is S.RUNNING
+    assert "job.moved" in rig.kinds(1)
+    assert any("moved from n1 to n2 in 3.0 s, continues at iteration 40" in t for t in rig.texts(1))
+    assert "it was moved from n1 to n2 (n1 is short of memory), which took 3.0 s" in rig.why()
+
+
+def test_a_job_that_cannot_save_itself_moves_only_with_requeue() -> None:
+    for requeue, end in ((None, S.RUNNING), (True, S.COMPLETING)):
+        rig = Moving()
+        rig.submit(1, "1", requeue=requeue)
+        rig.up(1)
+        assert view(rig.core.state).running[0].migratable is bool(requeue)
+        load = NodeLoad(100.0, 99.0, 900.0, (JobMemory(JOB, 40.0),))
+        rig.do(events.NodeLoadMeasured(N1, load, 60.0))
+        assert ("cannot be moved" in rig.why()) is not bool(requeue)
+        rig.core.state.plan_due = True
+        if requeue:
+            rig.move()
+        assert rig.state(1) is end
+        if requeue:
+            rig.exit(1, signal=15)
+            assert rig.job(1).ranks == (2,)
+            rig.up(1)
+            assert any("begins again" in text for text in rig.texts(1))
+
+
+def test_a_refused_save_leaves_the_job_where_it_is_and_frees_the_processor() -> None:
+    rig = running()
+    rig.move()
+    rig.saved(SaveWord.FAILED, "disk full")
+    assert rig.state(1) is S.RUNNING
+    assert rig.job(1).reserved == 0
+    assert not rig.job(1).is_moving
+    assert any("not moved to n2" in text and "disk full" in text for text in rig.texts(1))
+    assert not view(rig.core.state).running[0].migratable  # not again at once
+
+
+def test_the_target_is_lost_while_the_job_is_saved() -> None:
+    rig = running()
+    rig.move()
+    rig.do(events.NodeLost(N2, "silent"))
+    assert rig.job(1).reserved == 0
+    assert any("not moved to n2: node n2 was lost" in text for text in rig.texts(1))
+    rig.saved()
+    rig.exit(1)  # it is queued again, and the strategy starts it where a processor is free
+    assert rig.state(1) is S.STARTING
+    assert rig.job(1).ranks in ((0,), (1,))
+    rig.up(1)
+    assert "job.moved" not in rig.kinds(1)
+
+
+def test_the_source_is_lost_while_the_job_is_saved() -> None:
+    rig = running()
+    rig.move()
+    rig.do(events.NodeLost(N1, "silent"))
+    assert rig.job(1).reserved == 0
+    assert rig.state(1) in (S.NODE_FAIL, S.COMPLETING, S.PENDING, S.STARTING)
+
+
+@pytest.mark.parametrize("stage", ["ordered", "saved", "gone"])
+def test_the_server_restarts_during_a_move(stage: str) -> None:
+    rig = running()
+    rig.move()
+    if stage != "ordered":
+        rig.saved()
+    if stage == "gone":
+        rig.exit(1)
+    moving = rig.job(1).relocation
+    rig.restart()
+    assert rig.job(1).relocation == moving
+    assert rig.job(1).reserved == (0 if stage == "gone" else block(2, 1))
+    job = rig.job(1)
+    here = N2 if stage == "gone" else N1
+    live = events.LiveWorld(JOB, job.run, FIRST_START, job.occupied, ready=True)
+    for name in (N1, N2):
+        rig.do(events.NodeRegistered(name, 2, worlds=(live,) if name == here else ()))
+    if stage == "ordered":
+        rig.saved()
+    if stage != "gone":
+        rig.exit(1)
+    assert rig.job(1).ranks == (2,)
+    assert rig.job(1).reserved == 0
+
+
+def test_a_cancelled_job_frees_the_processor() -> None:
+    rig = running()
+    rig.move()
+    rig.do(events.JobCancelled(JOB, "ann"))
+    assert rig.job(1).reserved == 0
+    rig.exit(1)
+    assert rig.state(1) is S.CANCELLED
+
+
+def test_moves_that_do_not_fit_are_refused_and_not_repeated_at_once() -> None:
+    rig = running()
+    rig.submit(2, "1")
+    assert rig.job(2).ranks == (1,)
+    rig.mover.moves = [Migration(JOB, block(2, 1))]
+    rig.submit(3, "1")  # takes processor 2 in the same plan
+    assert rig.job(3).ranks == (2,)
+    assert rig.state(1) is S.RUNNING
+    assert any("not free" in text for text in rig.texts_of("plan.refused"))
+    assert not view(rig.core.state).running[0].migratable
+    rig.wait(rig.limits.quiet_s + 1)
+    rig.poke()
+    assert view(rig.core.state).running[0].migratable
+
+
+def test_a_users_limit_counts_both_places() -> None:
+    rig = running(user_limits=UserLimits(UserLimit(running_processors=1)))
+    rig.move()
+    assert rig.state(1) is S.RUNNING
+
+
+def test_a_moving_job_counts_on_its_new_node() -> None:
+    rig = running()
+    load = NodeLoad(100.0, 99.0, 900.0, (JobMemory(JOB, 40.0), JobMemory(JobId(9), 30.0)))
+    rig.do(events.NodeLoadMeasured(N1, load, 60.0))
+    rig.do(events.NodeLoadMeasured(N2, NodeLoad(100.0, 10.0), 60.0))
+    rig.move()
+    loads = view(rig.core.state).loads
+    assert (loads[N1].demand, loads[N1].fault_rate, loads[N1].faulting) == (59.0, 0.0, ())
+    assert loads[N2].demand == 50.0
+    rig.do(events.NodeLoadMeasured(N1, load, 60.0))  # as long as it is still there
+    assert view(rig.core.state).loads[N1].demand == 59.0
+
+
+def test_users_see_reservations_of_nodes() -> None:
+    rig = Moving()
+    rig.mover.reserved = (NodeReservation(N2, ReservationState.RESERVING, 1.0, "for a large job"),)
+    rig.poke()
+    assert rig.core.nodes[N2].reservation == "reserving: for a large job"
+    assert len(rig.texts_of("node.reserved")) == 1
+    rig.poke()
+    assert len(rig.texts_of("node.reserved")) == 1
+    rig.mover.reserved = ()
+    rig.poke()
+    assert rig.core.nodes[N2].reservation == ""
