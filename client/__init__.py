@@ -1,7 +1,8 @@
 """The Python client and the command line: ``jobsub``, ``jobstat``, ``jobdel``, ``jobctl``, ...
 
-Programs use the names in ``__all__``: `Client` and `AsyncClient`, the values that they return, and
-their errors. These names are stable; everything else here may change at any time.
+Programs use the names in ``__all__``: `Client` and `AsyncClient`, the values that they return,
+`PliantExecutor`, and their errors. These names are stable; everything else here may change at any
+time.
 
 Commands are started thousands of times. Therefore modules that load slowly, such as grpc and rich,
 are imported where they are used, and public names on first use. Neither scheduling nor database
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
         UsageError,
         WaitTimeoutError,
     )
+    from pliant.client.executor.executor import PliantExecutor
+    from pliant.client.executor.executor_errors import (
+        ExecutorBrokenError,
+        TaskResultError,
+        WorkerLostError,
+    )
 
 __all__ = [
     "AsyncClient",
@@ -34,23 +41,34 @@ __all__ = [
     "Client",
     "ClientError",
     "Event",
+    "ExecutorBrokenError",
     "Job",
     "LostServerError",
     "NoServerError",
     "Node",
     "Phase",
+    "PliantExecutor",
     "RequestError",
     "SilentServerError",
     "SubmitError",
     "SubmitOptions",
+    "TaskResultError",
     "Usage",
     "UsageError",
     "WaitTimeoutError",
     "Why",
+    "WorkerLostError",
 ]
 
-#: Modules of names that are neither errors nor in ``pliant.client.api``.
-_MODULES = {"AsyncClient": "api.async_client", "SubmitOptions": "api.submit_options"}
+#: Modules of names that are neither in ``client_errors`` nor in ``pliant.client.api``.
+_MODULES = {
+    "AsyncClient": "api.async_client",
+    "ExecutorBrokenError": "executor.executor_errors",
+    "PliantExecutor": "executor.executor",
+    "SubmitOptions": "api.submit_options",
+    "TaskResultError": "executor.executor_errors",
+    "WorkerLostError": "executor.executor_errors",
+}
 
 
 def __getattr__(name: str) -> object:

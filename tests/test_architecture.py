@@ -123,6 +123,7 @@ ORDER = {
         cluster listing
         accounting forecasts
         api dashboard demo gantt commands login_agent metrics
+        executor
         shell_completion resize_check run
     """,
     "server": """
