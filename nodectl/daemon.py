@@ -19,7 +19,7 @@ from pliant.core.support.base_error import PliantError
 from pliant.core.support.command_line import CommandParser
 from pliant.faults import identify
 from pliant.protos.daemons.atomic_files import describe_unusable
-from pliant.protos.daemons.log_handlers import LogHandler, make_log_handler
+from pliant.protos.daemons.log_handlers import LogHandler, make_log_handler, use_json
 from pliant.protos.daemons.private_paths import open_private
 from pliant.protos.daemons.service_manager import ServiceManager
 from pliant.protos.identity.grpc_tls import require_tls_1_3
@@ -91,6 +91,8 @@ def main(argv: list[str]) -> int:
         level=settings.log_level.upper(),
         format=f"%(asctime)s %(levelname)s nodectl[{settings.name}] %(message)s",
     )
+    if settings.log_format == "json":
+        use_json(handler, daemon="pliant-nodectl", node=settings.name)
     if end_jobs:
         return _with_lock(settings, _end_jobs)
     manager = ServiceManager.from_environment()
@@ -141,6 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--most-processes", type=_parse_number, help="of a job on this node")
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"])
+    parser.add_argument("--log-format", choices=["text", "json"], help="of the log (text)")
     return parser
 
 

@@ -64,6 +64,8 @@ class ControllerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     #: Seconds between two reports of the memory load of this node; 0: it reports none.
     load_interval_s: float = 5.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    #: Form of the log, unless it goes to the journal.
+    log_format: Literal["text", "json"] = "text"
 
 
 #: Limits of `load_interval_s`, in seconds.

@@ -126,6 +126,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     lowest_uid: int = 1000
     #: Check every invariant after every event.
     debug: bool = False
+    #: Form of the log, unless it goes to the journal.
+    log_format: Literal["text", "json"] = "text"
 
     @property
     def state(self) -> Path:

@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.check:
         print("the configuration is good")
         return 0
-    file = log_to_stderr(debug=config.debug)
+    file = log_to_stderr(debug=config.debug, log_format=config.log_format)
     own: list[ServerLock | RunLock] = [ServerLock(config.state / "server.lock")]
     if options.recover:
         return run(config, own, _recover)
@@ -74,6 +74,7 @@ def _load(options: argparse.Namespace) -> Config:
         run_dir=options.run_dir,
         listen=options.listen,
         debug=options.debug or None,
+        log_format=options.log_format,
     )
 
 
@@ -98,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--run-dir", metavar="DIR", help="folder of sockets and pid files")
     parser.add_argument("--listen", metavar="HOST:PORT", help="port for the nodes of other hosts")
     parser.add_argument("--debug", action="store_true", help="check every invariant, log more")
+    parser.add_argument("--log-format", choices=["text", "json"], help="of the log (text)")
     return parser
 
 

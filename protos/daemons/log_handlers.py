@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TextIO
 
 from pliant.protos.daemons import journal
@@ -16,6 +20,70 @@ _PRIORITIES = (
     (logging.WARNING, journal.WARNING),
     (logging.INFO, journal.INFO),
 )
+
+
+#: A word that names the value after it in the text of a log record, and any conversion.
+_CONVERSION = re.compile(
+    r"(?:\b(job|node|resize|world|rank|user) )?%(?:%|[-#0 +]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa])"
+)
+#: The name of a world: cluster, job, run and resize.
+_WORLD = re.compile(r"[^.]*\.j(\d+)\.r\d+\.w(\d+)")
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats each record as a JSON object in one line.
+
+    The object has ``time``, ``level``, ``logger``, ``thread`` and ``message``. The texts of the
+    daemons write ``job %d`` or ``node %s``; these values become fields of their own. So do the
+    values that a record has in its attribute ``fields``.
+
+    Args:
+        fields: fields of every object.
+    """
+
+    def __init__(self, fields: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        self._fields = dict(fields or {})
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the object, in ASCII and without line breaks."""
+        found: dict[str, object] = {
+            "time": _timestamp(record.created),
+            "level": record.levelname,
+            "logger": record.name,
+            "thread": record.threadName,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            found["exception"] = self.formatException(record.exc_info)
+        given = {**self._fields, **_named_values(record), **getattr(record, "fields", {})}
+        found.update((key, value) for key, value in given.items() if key not in found)
+        return json.dumps(found, default=str)
+
+
+def _timestamp(seconds: float) -> str:
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{whole}.{int(seconds % 1 * 1000):03d}Z"
+
+
+def _named_values(record: logging.LogRecord) -> dict[str, object]:
+    """Return the values that the text of a record names, and those that a world's name contains."""
+    if not isinstance(record.args, tuple) or not isinstance(record.msg, str):
+        return {}
+    pairs = zip(_names(record.msg), record.args, strict=False)
+    found: dict[str, object] = {
+        name: value for name, value in pairs if name and isinstance(value, int | str)
+    }
+    if match := _WORLD.fullmatch(str(found.get("world", ""))):
+        resize = {"resize": int(match[2])} if int(match[2]) else {}  # 0: the start of the run
+        found = {"job": int(match[1]), **resize, **found}
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _names(text: str) -> Sequence[str]:
+    """Return the name of each value that a text takes, empty if it has none."""
+    return [found[1] or "" for found in _CONVERSION.finditer(text) if found[0][-2:] != "%%"]
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
@@ -74,6 +142,22 @@ def make_log_handler(daemon: str, **fields: str) -> LogHandler:
     if not journal.is_journal():
         return LogHandler()
     return JournalHandler(journal.Journal({"SYSLOG_IDENTIFIER": daemon, **fields}))
+
+
+def use_json(handler: LogHandler, **fields: str) -> bool:
+    """Let a handler write JSON, unless it writes to the journal, which has fields of its own.
+
+    Args:
+        handler: the handler of the daemon.
+        fields: fields of every object.
+
+    Returns:
+        Whether it writes JSON.
+    """
+    if isinstance(handler, JournalHandler):
+        return False
+    handler.setFormatter(JsonFormatter(fields))
+    return True
 
 
 def _priority(level: int) -> int:

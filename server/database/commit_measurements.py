@@ -1,12 +1,14 @@
-"""Measures commits, and counts what the stored lines of the history report."""
+"""Measures commits, and counts and logs what the stored lines of the history report."""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pliant.server.database.statements import INSERT_NOTE, Write
+from pliant.server.support.log_setup import HISTORY_LOG
 from pliant.server.support.measurements import OTHER, Measurements
 
 #: Steps of the pause in a resize that appkit reports. Programs could report others.
@@ -39,7 +41,11 @@ def measure_commit(
     measurements.observe("commit_seconds", seconds)
     measurements.observe("commit_transactions", transactions)
     measurements.observe("commit_rows", len(changes))
-    _count_events(measurements, (c.values for c in changes if c.statement is INSERT_NOTE))
+    lines = [change.values for change in changes if change.statement is INSERT_NOTE]
+    _count_events(measurements, lines)
+    if HISTORY_LOG.isEnabledFor(logging.INFO):
+        for line in lines:
+            _log(line)
 
 
 def _count_events(measurements: Measurements, lines: Iterable[Mapping[str, Any]]) -> None:
@@ -49,6 +55,15 @@ def _count_events(measurements: Measurements, lines: Iterable[Mapping[str, Any]]
             measurements.count("negotiations", _NEGOTIATIONS[kind])
         elif kind in _WITH_DATA:
             _WITH_DATA[kind](measurements, json.loads(line["data"]))
+
+
+def _log(line: Mapping[str, Any]) -> None:
+    """Log a line of the history, with its values that are neither lists nor objects as fields."""
+    data = json.loads(line["data"])
+    fields = {key: value for key, value in data.items() if isinstance(value, int | float | str)}
+    if line["job"] is not None:
+        fields["job"] = line["job"]
+    HISTORY_LOG.info("%s", line["text"], extra={"fields": {**fields, "event": line["kind"]}})
 
 
 def _answered(measurements: Measurements, data: Mapping[str, Any]) -> None:

@@ -7,10 +7,14 @@ import time
 from collections.abc import Callable
 
 from pliant.protos.daemons.log_files import LogFile
-from pliant.protos.daemons.log_handlers import make_log_handler
+from pliant.protos.daemons.log_handlers import make_log_handler, use_json
 
 #: A repeated message is logged once in this time, seconds.
 LOG_INTERVAL_S = 60.0
+
+#: Logs each stored line of the history, but only as JSON.
+HISTORY_LOG = logging.getLogger("pliant.history")
+HISTORY_LOG.setLevel(logging.CRITICAL)
 
 
 class OneLineFormatter(logging.Formatter):
@@ -61,8 +65,12 @@ class RateLimitedLog:
         self._left_out.clear()
 
 
-def log_to_stderr(*, debug: bool) -> LogFile:
+def log_to_stderr(*, debug: bool, log_format: str = "text") -> LogFile:
     """Send the log to standard error, or to the journal if systemd has connected it to that.
+
+    Args:
+        debug: log more.
+        log_format: ``text`` or ``json``; the journal gets text in any case.
 
     Returns:
         The log file to reopen on SIGHUP.
@@ -71,6 +79,8 @@ def log_to_stderr(*, debug: bool) -> LogFile:
     handler.setFormatter(
         OneLineFormatter("%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s")
     )
+    if log_format == "json" and use_json(handler, daemon="pliant-server"):
+        HISTORY_LOG.setLevel(logging.INFO)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.DEBUG if debug else logging.INFO)

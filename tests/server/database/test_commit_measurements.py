@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
+
+import pytest
 
 from pliant.core.commands import Note
 from pliant.core.values.ids import JobId
 from pliant.server.database.commit_measurements import measure_commit
 from pliant.server.database.statements import add_note, put_meta
+from pliant.server.support.log_setup import HISTORY_LOG
 from pliant.server.support.measurements import Measurements
 
 
@@ -59,3 +63,17 @@ def test_a_negotiation_and_its_resize_are_counted() -> None:
         "resize_step_seconds total": 0.3,
         "resize_step_seconds other": 2,
     }
+
+
+def test_stored_lines_are_logged_with_their_values_as_fields(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    event = ("offer.answered", {"resize": 12, "answer": "ACCEPT", "wanted": [1, 2]})
+    measured(event)
+    assert not caplog.records  # only the form JSON has them
+    with caplog.at_level(logging.INFO, HISTORY_LOG.name):
+        measured(event)
+    (record,) = caplog.records
+    assert record.getMessage() == "text"
+    expected = {"event": "offer.answered", "job": 1, "resize": 12, "answer": "ACCEPT"}
+    assert record.__dict__["fields"] == expected
