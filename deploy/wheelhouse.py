@@ -176,7 +176,7 @@ def make_wheelhouse(
 
 
 def _pip(*words: str) -> None:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *words]
+    command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", *words]
     code = subprocess.run(command, check=False, stdout=sys.stderr).returncode
     if code != 0:
         raise ClientError(f"pip {words[0]} ended with exit code {code}, see above")

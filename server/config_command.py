@@ -101,7 +101,7 @@ def _ask_nodectl(options: argparse.Namespace) -> int:
     files = [str(file) for file in given if file is not None]
     flags = [f"--{name}" for name in ("changed", "json") if getattr(options, name, False)]
     action = options.act.__name__.removeprefix("_")
-    command = [sys.executable, "-m", "pliant.nodectl.config_command", action, *files, *flags]
+    command = [sys.executable, "-P", "-m", "pliant.nodectl.config_command", action, *files, *flags]
     return subprocess.run(command, check=False).returncode
 
 

@@ -25,7 +25,8 @@ class DashboardProcess:
             opens: whether the dashboard opens a browser.
         """
         self._log = os.path.join(state, "dashboard.log")
-        command = [sys.executable, "-m", "pliant.client.commands.cli", "dashboard", "--with-server"]
+        python = [sys.executable, "-P", "-m"]
+        command = [*python, "pliant.client.commands.cli", "dashboard", "--with-server"]
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(
                 [*command, *(["--open"] if opens else [])],

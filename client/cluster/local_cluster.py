@@ -20,8 +20,8 @@ from pliant.client.paths import SOCKET, check_directories
 from pliant.core.support.plural import plural
 
 #: Commands that start the daemons; node controllers also get their name and slots.
-SERVER = (sys.executable, "-m", "pliant.server")
-CONTROLLER = (sys.executable, "-m", "pliant.nodectl")
+SERVER = (sys.executable, "-P", "-m", "pliant.server")
+CONTROLLER = (sys.executable, "-P", "-m", "pliant.nodectl")
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0

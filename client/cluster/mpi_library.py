@@ -29,7 +29,7 @@ class LibraryProbe:
     def __enter__(self) -> LibraryProbe:
         try:
             self._probe = subprocess.Popen(
-                [sys.executable, "-c", _PROBE],
+                [sys.executable, "-P", "-c", _PROBE],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

@@ -122,7 +122,7 @@ def opened(address: str) -> Iterator[None]:
         )
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PLIANT_")}
         opener = subprocess.Popen(
-            [sys.executable, "-m", "webbrowser", page.as_uri()],
+            [sys.executable, "-P", "-m", "webbrowser", page.as_uri()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

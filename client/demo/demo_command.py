@@ -190,7 +190,7 @@ class Demo:
         """Start the program heat alone; the malleable run of the demo must give its checksum."""
         with open(os.path.join(self.directory, "alone.out"), "wb") as output:
             self._alone = subprocess.Popen(
-                [sys.executable, "-m", PROGRAM, os.path.join(self.directory, "alone.yaml")],
+                [sys.executable, "-P", "-m", PROGRAM, os.path.join(self.directory, "alone.yaml")],
                 cwd=self.directory,
                 env=self._cluster.environment(),
                 stdin=subprocess.DEVNULL,

@@ -108,7 +108,7 @@ class Scenario:
 
     def _submit(self, name: str, sizes: str) -> int:
         job = build_job(
-            [sys.executable, "-m", PROGRAM, os.path.join(self._directory, f"{name}.yaml")],
+            [sys.executable, "-P", "-m", PROGRAM, os.path.join(self._directory, f"{name}.yaml")],
             sizes=sizes,
             name=name,
             chdir=self._directory,

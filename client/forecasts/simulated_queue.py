@@ -38,7 +38,7 @@ def simulate_queue(
         ClientError: a strategy is unknown, or cannot run these jobs; the text says why.
     """
     question = {"snapshot": snapshot, "strategies": list(strategies), "assume_s": assume_s}
-    command = ["nice", "-n", str(_NICE), sys.executable, "-m", "pliant.simulator.what_if"]
+    command = ["nice", "-n", str(_NICE), sys.executable, "-P", "-m", "pliant.simulator.what_if"]
     done = subprocess.run(
         command, input=json.dumps(question), capture_output=True, text=True, check=False
     )

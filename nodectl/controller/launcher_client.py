@@ -81,7 +81,7 @@ class LauncherClient:
         ours, theirs = socket.socketpair()
         # Not our own stderr: shims outlive us, and a reader of that pipe would wait for them.
         with theirs, open(self._log, "ab") as log:
-            command = [sys.executable, "-m", "pliant.nodectl.launcher"]
+            command = [sys.executable, "-P", "-m", "pliant.nodectl.launcher"]
             self._process = subprocess.Popen(
                 [*command, str(theirs.fileno()), str(self._descriptors)],
                 stdin=subprocess.DEVNULL,

@@ -67,7 +67,7 @@ class StrategyProcess:
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
         self._command = [
-            *(sys.executable, "-m", "pliant.server.execution.strategy_worker"),
+            *(sys.executable, "-P", "-m", "pliant.server.execution.strategy_worker"),
             *(name, json.dumps(dict(options))),
         ]
         self._received = b""

@@ -78,7 +78,7 @@ class SlurmCluster(RemoteCluster):
             self.remote.node_dir,
             self.remote.save_before_s,
         )
-        command = [sys.executable, "-m", slurm_nodes.MODULE, order.encode()]
+        command = [sys.executable, "-P", "-m", slurm_nodes.MODULE, order.encode()]
         log, lock = (os.path.join(self.state, f"allocation.{kind}") for kind in ("log", "lock"))
         pid_file = self._pid_file("allocation")
         return [Daemon("allocation", command, slurm_nodes.MODULE, "", pid_file, log, lock)]

@@ -104,3 +104,12 @@ def test_an_empty_queue(asked: Any, capsys: Capture) -> None:
     asked.answers["snapshot"] = {**asked.answers["snapshot"], "jobs": []}
     assert main(["sjf"]) == 2
     assert "nothing to simulate" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_module_in_the_working_directory_is_not_executed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('planted')\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["sjf"]) == 0
