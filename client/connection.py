@@ -47,6 +47,7 @@ class Connection:
             RequestError: the server refuses.
         """
         line = server_socket.encode(op, fields)
+        server_socket.check_length(line)
         limit = self._timeout_s if limit_s is None else limit_s
         try:
             link = self._socket or self._open()

@@ -20,6 +20,7 @@ from pliant.client.client_errors import (
 )
 from pliant.client.paths import SOCKET
 from pliant.client.site_settings import ACCOUNT_VARIABLE, SITE_FILE, trusted_accounts
+from pliant.core.support.input_limits import MAX_REQUEST_BYTES
 from pliant.protos.daemons.peer_credentials import peer_uid
 from pliant.protos.daemons.private_paths import UntrustedPathError, private_socket
 
@@ -88,6 +89,20 @@ def connect(link: socket.socket, directory: str) -> bool:
 def encode(op: str, fields: dict[str, Any]) -> bytes:
     """Return a request as a line of JSON."""
     return json.dumps({"op": op, **fields}, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def check_length(line: bytes) -> None:
+    """Check that the server takes a request of this length.
+
+    Raises:
+        RequestError: it is too long.
+    """
+    if len(line) > MAX_REQUEST_BYTES:
+        raise RequestError(
+            f"the request has {len(line)} bytes, and the server takes {MAX_REQUEST_BYTES}: send "
+            "less at once, such as fewer jobs, arguments or variables of the environment",
+            kind="invalid",
+        )
 
 
 def decode(line: bytes) -> Answer:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import socket
+from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -19,6 +20,11 @@ from pliant.client.paths import server_dir
 from pliant.client.server_socket import SILENCE_S, TIMEOUT_S, UNLIMITED, Answer
 
 _CHUNK = 1 << 18
+#: Bytes of requests that are sent before the first of them is answered. Further ones wait. The
+#: server allows a user twice as many, on all connections together.
+_MAX_UNANSWERED_BYTES = 16 << 20
+#: Seconds to wait for further answers after the server has refused the whole connection.
+_LAST_ANSWERS_S = 5.0
 
 
 class AsyncConnection:
@@ -132,15 +138,20 @@ class AsyncConnection:
         if self._opening is None or self._opening.get_loop() is not loop:
             self._opening = loop.create_task(self._open_link())
             self._opening.add_done_callback(self._opened)
-        # Shielded, because others wait for the same connection if this request is cancelled.
-        return await asyncio.shield(self._opening)
+        opening = self._opening
+        # It continues if this request is cancelled, because others wait for the same connection.
+        await asyncio.wait({opening})
+        if opening.cancelled():
+            raise closed_error()
+        return opening.result()
 
     async def _open_link(self) -> _Link:
         self._link = _Link(*await _open(self.directory))
         return self._link
 
     def _opened(self, task: asyncio.Task[_Link]) -> None:
-        self._opening = None
+        if self._opening is task:
+            self._opening = None
         if not task.cancelled():
             task.exception()  # each request has got it, unless it was cancelled
 
@@ -157,6 +168,9 @@ class _Link:
         self._writer = writer
         self._tags = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Answer]] = {}
+        self._unanswered_bytes = 0
+        #: Requests that are not sent yet because of the limit on these bytes, oldest first.
+        self._unsent: deque[asyncio.Future[None]] = deque()
         #: Why no answer will arrive any more.
         self._end: Exception | None = None
         self._reading = asyncio.ensure_future(self._read(_Lines(reader)))
@@ -166,14 +180,44 @@ class _Link:
         return self._end is None and self._reading.get_loop() is loop
 
     async def request(self, op: str, fields: dict[str, Any]) -> Answer:
-        """Send a request, and return its answer, which may be a refusal."""
+        """Send a request, and return its answer, which may be a refusal.
+
+        Raises:
+            RequestError: the request is too long; nothing was sent.
+        """
+        tag = next(self._tags)
+        line = server_socket.encode(op, {**fields, "tag": tag})
+        server_socket.check_length(line)
+        await self._take_bytes(len(line))
+        try:
+            return await self._send(op, tag, line)
+        finally:
+            self._give_bytes(len(line))
+
+    async def _take_bytes(self, number: int) -> None:
+        """Count the bytes of a request; wait first while too many are not answered."""
+        while self._unanswered_bytes and (
+            self._unanswered_bytes + number > _MAX_UNANSWERED_BYTES and self._end is None
+        ):
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._unsent.append(turn)
+            await turn
+        self._unanswered_bytes += number
+
+    def _give_bytes(self, number: int) -> None:
+        self._unanswered_bytes -= number
+        while self._unsent:
+            turn = self._unsent.popleft()
+            if not turn.done():
+                turn.set_result(None)
+
+    async def _send(self, op: str, tag: int, line: bytes) -> Answer:
         if self._end is not None:
             raise self._end
-        tag = next(self._tags)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._answers[tag] = answer
         try:
-            self._writer.write(server_socket.encode(op, {**fields, "tag": tag}))
+            self._writer.write(line)
             await self._writer.drain()
             return await answer
         except ConnectionError:
@@ -203,8 +247,18 @@ class _Link:
             while True:
                 self._receive(server_socket.decode(await lines.next()))
         except (OSError, ClientError) as error:
+            if isinstance(error, RequestError) and error.kind != "internal":
+                self._end = error
+                await self._read_last_answers(lines)
             self._fail(error)
             self._writer.transport.abort()
+
+    async def _read_last_answers(self, lines: _Lines) -> None:
+        """Pass on answers that follow a refusal of the connection, such as those to submissions."""
+        with contextlib.suppress(OSError, ClientError, TimeoutError):
+            async with asyncio.timeout(_LAST_ANSWERS_S):
+                while not all(answer.done() for answer in self._answers.values()):
+                    self._receive(server_socket.decode(await lines.next()))
 
     def _receive(self, answer: Answer) -> None:
         tag = answer.pop("tag", None)

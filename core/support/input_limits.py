@@ -10,3 +10,6 @@ MAX_DURATION_S = MAX_DAYS * 86400.0
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 #: Characters of a text from a user or program. Longer ones would fill the history.
 MAX_TEXT = 1000
+
+#: Bytes of the longest request on the users' socket.
+MAX_REQUEST_BYTES = 4 << 20

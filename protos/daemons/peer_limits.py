@@ -104,13 +104,17 @@ class PeerUse:
         finally:
             self.watches -= 1
 
+    def is_full(self, number: int) -> bool:
+        """Return whether so many more bytes of requests would exceed the limit."""
+        return self.bytes + number > self.limits.bytes
+
     def take_bytes(self, number: int) -> None:
         """Count bytes of requests that have arrived.
 
         Raises:
             PeerLimitError: the user's requests have too many bytes.
         """
-        if self.bytes + number > self.limits.bytes:
+        if self.is_full(number):
             raise PeerLimitError(
                 f"your requests that are not answered yet have {self.bytes} bytes, and one user "
                 f"may have {self.limits.bytes:.0f}: send fewer at once"

@@ -9,6 +9,7 @@ import select
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
+from pliant.core.support.input_limits import MAX_REQUEST_BYTES
 from pliant.protos.daemons.peer_limits import PeerLimitError, PeerUse
 from pliant.server.authorisation.access_control import RequestingUser
 from pliant.server.database.row_codecs import UnreadableRowError
@@ -18,8 +19,6 @@ from pliant.server.user_requests.connections.tagged_requests import TaggedReques
 
 log = logging.getLogger(__name__)
 
-#: Bytes of the longest request.
-LINE_BYTES = 4 << 20
 #: Bytes that are read at once, and that wait in the reader of a connection.
 CHUNK_BYTES = 1 << 16
 
@@ -82,19 +81,28 @@ class UserConnection:
         """Return the next request; None at the end of the connection."""
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
-            if len(self._buffer) >= LINE_BYTES:
-                text = f"a request is longer than {LINE_BYTES} bytes"
+            if len(self._buffer) >= MAX_REQUEST_BYTES:
+                text = f"a request is longer than {MAX_REQUEST_BYTES} bytes"
                 await self._write(UserRequestError(text).answer())
                 return None
             searched = len(self._buffer)
             data = await self._read()
             if not data:
                 return None
-            self._use.take_bytes(len(data))
+            await self._take_bytes(len(data))
             self._buffer += data
         line = bytes(self._buffer[: end + 1])
         del self._buffer[: end + 1]
         return line
+
+    async def _take_bytes(self, number: int) -> None:
+        """Count bytes that have arrived; wait first for answers of this connection if need be.
+
+        A refusal would end the connection, and its other requests would lose their answers.
+        """
+        while self._use.is_full(number) and await self._tagged.wait_for_answer():
+            pass
+        self._use.take_bytes(number)
 
     async def _read(self) -> bytes:
         # A connection without a request may stay as long as the user likes.
@@ -207,7 +215,9 @@ class UserConnection:
 
     async def _until_disconnected(self) -> None:
         """Wait until the user closes the connection; keep what the user sends in the meantime."""
-        while len(self._buffer) < LINE_BYTES and (data := await self._reader.read(CHUNK_BYTES)):
+        while len(self._buffer) < MAX_REQUEST_BYTES and (
+            data := await self._reader.read(CHUNK_BYTES)
+        ):
             self._use.take_bytes(len(data))
             self._buffer += data
         # A user who sends no more may still read the answer.

@@ -100,6 +100,13 @@ class TaggedRequests:
         if (wait := self._waits.get(tag)) is not None:
             wait.cancel()
 
+    async def wait_for_answer(self) -> bool:
+        """Wait until a request is answered that does not wait for a job; False if there is none."""
+        tasks = [task for tag, task in self._tasks.items() if tag not in self._waits]
+        if tasks:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return bool(tasks)
+
     async def answer_all(self, is_disconnected: Callable[[], bool], interval_s: float) -> None:
         """Wait until all requests are answered, or the user has disconnected."""
         while (tasks := self.tasks) and not is_disconnected():

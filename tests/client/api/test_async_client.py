@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import socket
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -20,6 +22,7 @@ from pliant.client import (
     SilentServerError,
     WaitTimeoutError,
 )
+from pliant.client.api import async_connection
 from testkit import wait_until
 
 MakeJob = Callable[..., dict[str, Any]]
@@ -215,5 +218,77 @@ def test_events_continue_after_the_last_one(server: Any) -> None:
                 if len(seen) == 3:
                     break
         assert seen == [1, 2, 3]
+
+    run(scenario)
+
+
+def test_a_request_that_is_too_long_fails_alone(server: Any) -> None:
+    server.answers["wait"] = SILENT
+
+    async def scenario(client: AsyncClient) -> None:
+        waiting = asyncio.create_task(client.wait(1))
+        await until(lambda: bool(server.requests))
+        with pytest.raises(RequestError, match="the server takes 4194304"):
+            await client.jobs(names=["x" * (5 << 20)])
+        assert not waiting.done()
+        waiting.cancel()
+
+    run(scenario)
+
+
+def test_answers_that_follow_a_refusal_of_the_connection_are_not_lost() -> None:
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        link = async_connection._Link(*await asyncio.open_connection(sock=ours))
+        first, second = (asyncio.create_task(link.request("submit", {})) for _ in range(2))
+        tag = json.loads(await reader.readline())["tag"]
+        await reader.readline()
+        writer.write(b'{"ok": false, "error": {"kind": "unavailable", "message": "too many"}}\n')
+        writer.write(json.dumps({"ok": True, "tag": tag, "id": 7}).encode() + b"\n")
+        writer.close()
+        assert (await first)["id"] == 7
+        with pytest.raises(RequestError, match="too many"):
+            await second
+
+    asyncio.run(scenario(), debug=True)
+
+
+def test_few_bytes_are_sent_before_they_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_connection, "_MAX_UNANSWERED_BYTES", 100)
+
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        link = async_connection._Link(*await asyncio.open_connection(sock=ours))
+        asked = [asyncio.create_task(link.request("jobs", {"names": ["x" * 40]})) for _ in range(3)]
+        for unsent, request in zip((2, 1, 0), asked, strict=True):
+            tag = json.loads(await reader.readline())["tag"]
+            assert len(link._unsent) == unsent
+            writer.write(json.dumps({"ok": True, "tag": tag}).encode() + b"\n")
+            assert (await request)["ok"]
+        await link.aclose()
+        writer.close()
+
+    asyncio.run(scenario(), debug=True)
+
+
+def test_calls_end_when_the_client_is_closed_while_it_connects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opening: list[str] = []
+
+    async def never(directory: str) -> Any:
+        opening.append(directory)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(async_connection, "_open", never)
+
+    async def scenario(client: AsyncClient) -> None:
+        asked = [asyncio.create_task(client.nodes()) for _ in range(2)]
+        await until(lambda: bool(opening))
+        await client.aclose()
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(error) for error in found] == [ClientError, ClientError]
 
     run(scenario)

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from pliant.core.support.input_limits import MAX_REQUEST_BYTES
 from pliant.protos.daemons.peer_limits import PeerLimitError, PeerLimits, PeerTable
 from pliant.server.authorisation.access_control import RequestingUser
-from pliant.server.user_requests.connections.connection import LINE_BYTES, UserConnection
+from pliant.server.user_requests.connections.connection import UserConnection
 from serverkit import Server, User
 from testkit import wait_until
 from userkit import ALICE, BOB, held_as, needs_root, open_folder, run_as
@@ -73,7 +74,7 @@ def send_half_requests(path: Path) -> str:
         link = connect(path)
         link.settimeout(1)
         try:
-            link.sendall(b"x" * (LINE_BYTES - 1))
+            link.sendall(b"x" * (MAX_REQUEST_BYTES - 1))
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
             pass
         try:

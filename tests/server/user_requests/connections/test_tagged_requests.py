@@ -173,3 +173,17 @@ def test_a_connection_takes_a_limited_number_of_requests_at_once() -> None:
             await asyncio.sleep(0.001)
 
     run(scenario, Scene(PeerLimits(requests=1000)))
+
+
+def test_requests_with_many_bytes_wait_for_the_answers_to_others() -> None:
+    async def scenario(scene: Scene) -> None:
+        for number in (1, 2):
+            scene.ask(op="jobs", id=number, tag=number, text="x" * 600)
+            await scene.begin(1)
+        scene.begun[1].set_result({"ok": True})
+        assert await scene.answer() == {"tag": 1, "ok": True}
+        await scene.begin(2)
+        scene.begun[2].set_result({"ok": True})
+        assert await scene.answer() == {"tag": 2, "ok": True}
+
+    run(scenario, Scene(PeerLimits(bytes=1000)))
