@@ -40,11 +40,13 @@ class JobSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class JobCancelled:
-    """A user cancels a job."""
+    """A user cancels a job, or the tasks of an array."""
 
     job: JobId
     actor: str = ""
     request: int = 0
+    #: The job or task is cancelled only if it is in one of these states. Empty for any state.
+    states: frozenset[JobState] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,9 @@ from pliant.core.values.ids import JobId, task_job
 #: Most tasks of one array that wait in the queue as jobs. A strategy starts so many at once, and
 #: gets the next ones in its next plan, which follows immediately.
 MAX_WAITING_TASKS = 256
+#: Most ranges of pending tasks that users may make of an array by cancelling some of them. All of
+#: them are stored each time a task becomes a job.
+MAX_RANGES = 10_000
 
 
 def review(state: CoreState) -> bool:
@@ -141,12 +144,26 @@ def restore(state: CoreState) -> None:
             state.jobs[number].behind_limit = True
 
 
-def cancel_all(state: CoreState, array: Job, by: str) -> None:
-    """Cancel all tasks of an array that have not ended."""
+def cancel_all(state: CoreState, array: Job, by: str, states: frozenset[JobState]) -> bool:
+    """Cancel the tasks of an array that are in these states, or all open ones if it is empty.
+
+    Return whether there were any; without states, the array is cancelled in any case.
+    """
     assert array.progress is not None
-    drop_pending(state, array, array.progress.pending, by)
-    cancel_open(state, array, None, by)
+    done = 0
+    if not states or array.state in states:
+        done = drop_pending(state, array, array.progress.pending, by)
+    done += cancel_open(state, array, None, by, states)
     state.arrays_to_review[array.id] = None
+    return done > 0 or not states
+
+
+def may_drop(array: Job, tasks: TaskNumbers) -> bool:
+    """Return whether these tasks can be cancelled without leaving too many separate ranges."""
+    assert array.progress is not None
+    before = array.progress.pending
+    left = len(before.without(tasks).ranges)
+    return left <= max(MAX_RANGES, len(before.ranges))
 
 
 def drop_pending(state: CoreState, array: Job, tasks: TaskNumbers, by: str) -> int:
@@ -194,11 +211,28 @@ def _close(state: CoreState, array: Job, progress: ArrayProgress) -> None:
     state.emit(Ended(array.id))
 
 
-def cancel_open(state: CoreState, array: Job, tasks: TaskNumbers | None, by: str) -> int:
-    """Cancel the jobs of an array's tasks, of all tasks if ``tasks`` is None; return how many."""
+def cancel_open(
+    state: CoreState,
+    array: Job,
+    tasks: TaskNumbers | None,
+    by: str,
+    states: frozenset[JobState] = frozenset(),
+) -> int:
+    """Cancel jobs of an array's tasks; return how many.
+
+    Args:
+        state: the state.
+        array: the array.
+        tasks: those whose jobs are cancelled. None for all.
+        by: the reason for the user.
+        states: only jobs in these states are cancelled. Empty for any state.
+    """
     assert array.progress is not None
     numbers = [
-        number for number in array.progress.open if tasks is None or number - array.id - 1 in tasks
+        number
+        for number in array.progress.open
+        if (tasks is None or number - array.id - 1 in tasks)
+        and (not states or state.jobs[number].state in states)
     ]
     for number in numbers:
         job_end.cancel(state, state.jobs[number], by)

@@ -54,7 +54,7 @@ def on_job_submitted(state: CoreState, event: JobSubmitted) -> None:
 
 
 def on_job_cancelled(state: CoreState, event: JobCancelled) -> None:
-    """Cancel a job in any state; of an array, all tasks that have not ended."""
+    """Cancel a job in any state, or in those of the event; of an array, its tasks in them."""
     job = _find(state, event.job, event.request)
     if job is None:
         return
@@ -65,9 +65,14 @@ def on_job_cancelled(state: CoreState, event: JobCancelled) -> None:
         return
     by = _cancelled_by(event.actor)
     if job.progress is not None:
-        array_tasks.cancel_all(state, job, by)
-    else:
+        done = array_tasks.cancel_all(state, job, by, event.states)
+    elif done := not event.states or job.state in event.states:
         job_end.cancel(state, job, by)
+    if not done:
+        wanted = " or ".join(sorted(event.states))
+        what = "none of its tasks is" if job.progress is not None else f"it is {job.state}, not"
+        state.emit(AnswerUser(event.request, f"job {job.spec.title}: {what} {wanted} any more"))
+        return
     state.emit(AnswerUser(event.request, message=f"job {job.spec.title} {by}"))
 
 
@@ -76,6 +81,10 @@ def on_tasks_cancelled(state: CoreState, event: TasksCancelled) -> None:
     array = state.jobs.get(event.job)
     if array is None or array.progress is None:
         state.emit(AnswerUser(event.request, f"there is no open array {event.job}"))
+        return
+    if not array_tasks.may_drop(array, event.tasks):
+        text = f"more than {array_tasks.MAX_RANGES} separate ranges of tasks would be left"
+        state.emit(AnswerUser(event.request, f"array {array.id}: {text}: cancel whole ranges"))
         return
     by = _cancelled_by(event.actor)
     done = array_tasks.drop_pending(state, array, event.tasks, by)

@@ -286,8 +286,12 @@ class CoreState:
         namesakes.pop(job.id, None)
         if not namesakes:
             self.namesakes.pop(name, None)
-        elif (first := self.jobs[next(iter(namesakes))]).dependencies:
-            self.dependencies_to_review[first.id] = None
+            return
+        first = self.jobs[next(iter(namesakes))]
+        tasks = first.progress.open if first.progress is not None else ()
+        for number in (first.id, *tasks):
+            if self.jobs[number].dependencies:
+                self.dependencies_to_review[number] = None
 
     def note_end(self, job: JobId, final: JobState) -> None:
         """Note how a job ended, for jobs that depend on it."""

@@ -254,8 +254,8 @@ def _progress_from_record(record: Mapping[str, Any]) -> ArrayProgress | None:
     if not record.get("tasks"):
         return None
     return ArrayProgress(
-        parse_task_numbers(record["tasks_pending"]),
-        parse_task_numbers(record["tasks_cancelled"]),
+        parse_task_numbers(record["tasks_pending"], max_text=None),
+        parse_task_numbers(record["tasks_cancelled"], max_text=None),
         *record["tasks_ended"],
         *record["tasks_exit"],
     )

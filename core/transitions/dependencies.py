@@ -8,6 +8,7 @@ The core forgets jobs that have ended. How the newest of them ended is kept in `
 for jobs that are submitted meanwhile. The server adds those that it finds in the database.
 """
 
+from pliant.core.arrays.progress import ArrayProgress
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import FINAL_STATES, JobState
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
@@ -99,9 +100,13 @@ def _state_without_job(state: CoreState, number: JobId) -> JobState:
 
 
 def is_first_of_name(state: CoreState, job: Job) -> bool:
-    """Return whether no earlier job of the same user and name is still open."""
+    """Return whether no earlier job of the same user and name is still open.
+
+    The tasks of an array have its name. They wait for the jobs before the array, not for the array
+    and each other.
+    """
     namesakes = state.namesakes.get((job.spec.user, job.spec.name), {})
-    return next(iter(namesakes), job.id) == job.id
+    return next(iter(namesakes), job.id) in (job.id, job.spec.array)
 
 
 def _reject(state: CoreState, job: Job, dependency: Dependency) -> None:
@@ -109,4 +114,22 @@ def _reject(state: CoreState, job: Job, dependency: Dependency) -> None:
     ended = state.jobs.get(dependency.job)
     how = ended.state if ended is not None else state.ended.get(dependency.job, "unknown")
     reason = f"dependency {dependency} can never be met: job {dependency.title} has ended as {how}"
+    if job.progress is not None:
+        _reject_tasks(state, job, job.progress, reason)
     job_end.close_waiting(state, job, JobState.REJECTED, reason)
+
+
+def _reject_tasks(state: CoreState, array: Job, progress: ArrayProgress, reason: str) -> None:
+    """Reject the tasks of an array that is rejected, and tell the jobs that wait for them.
+
+    Some tasks may be jobs although none has started, because their user held them.
+    """
+    for task in [state.jobs[number] for number in progress.open]:
+        if task.state is JobState.HELD:
+            state.step(task, JobState.PENDING, "its array is rejected")
+        if task.state is JobState.PENDING:
+            job_end.close_waiting(state, task, JobState.REJECTED, reason)
+    for number in list(state.dependents):
+        if number - array.id - 1 in progress.pending:
+            state.note_end(number, JobState.REJECTED)
+            state.dependencies_to_review.update(state.dependents.pop(number))

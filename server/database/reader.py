@@ -184,10 +184,10 @@ class Reader:
         query = select(table.id).where(table.last_task.is_not(None))
         return [JobId(row.id) for row in self._in(query, table.id, ids)]
 
-    def tasks_of(self, array: int) -> list[JobId]:
-        """Return the numbers of those tasks of an array that are jobs, in ascending order."""
+    def tasks_of(self, array: int, most: int) -> list[JobId]:
+        """Return the highest ``most`` numbers of those tasks of an array that are jobs."""
         table = tables.job.c
-        query = select(table.id).where(table.array == array).order_by(table.id)
+        query = select(table.id).where(table.array == array).order_by(table.id.desc()).limit(most)
         return [JobId(row.id) for row in self._rows(query)]
 
     def last_job_id(self) -> int:
@@ -288,8 +288,9 @@ class Reader:
         after: int = 0,
         limit: int | None = None,
         owner: int | None = None,
-        until: float | None = None,
         kinds: Collection[str] = (),
+        last: int | None = None,
+        newest: bool | None = None,
     ) -> list[dict[str, Any]]:
         """Return events of a job, or of all jobs and nodes if ``job`` is None, oldest first.
 
@@ -298,11 +299,13 @@ class Reader:
         folder that a user asked for.
 
         The result has at most ``limit`` events, and never more than ``MAX_HISTORY_LINES``. They are
-        the first ones after number ``after``, or the newest if neither argument is given. Events
-        after the time ``until`` are left out, and, if ``kinds`` are named, those of other kinds.
+        the first ones after number ``after``, or the newest if neither argument is given or
+        ``newest`` is true. Events after the number ``last`` are left out, and, if ``kinds`` are
+        named, those of other kinds.
         """
         table = tables.job_event
-        newest = not after and limit is None
+        if newest is None:
+            newest = not after and limit is None
         most = MAX_HISTORY_LINES if limit is None else min(limit, MAX_HISTORY_LINES)
         order = table.c.seq.desc() if newest else table.c.seq
         query = (
@@ -318,8 +321,8 @@ class Reader:
             own = select(tables.job.c.id).where(tables.job.c.uid == owner)
             query = query.where(table.c.job.is_(None) | table.c.job.in_(own))
             query = query.where(table.c.kind != REFUSED)
-        if until is not None:
-            query = query.where(table.c.time <= until)
+        if last is not None:
+            query = query.where(table.c.seq <= last)
         if kinds:
             query = query.where(table.c.kind.in_(sorted(kinds)))
         rows = self._rows(query)
@@ -346,11 +349,23 @@ class Reader:
         return int(rows[0].last or 0)
 
     def event_before(self, time: float) -> int:
-        """Return the number of the newest line that is older than a time, 0 if there is none."""
+        """Return the number of the newest line that is older than a time, 0 if there is none.
+
+        The times of lines grow with their numbers, so few of them have to be read.
+        """
         event = tables.job_event.c
-        query = select(event.seq).where(event.time < time).order_by(event.seq.desc()).limit(1)
-        rows = self._rows(query)
-        return int(rows[0].seq) if rows else 0
+        older, newer = 0, self.last_event() + 1
+        while newer - older > 1:
+            middle = (older + newer) // 2
+            query = select(event.seq, event.time).where(event.seq <= middle, event.seq > older)
+            rows = self._rows(query.order_by(event.seq.desc()).limit(1))
+            if not rows or rows[0].time >= time:
+                newer = rows[0].seq if rows else newer
+                if not rows:
+                    older = middle
+            else:
+                older = middle
+        return older
 
     def refusals(self, uid: int | None) -> list[dict[str, Any]]:
         """Return refused requests of a user, or of all users if None, oldest first."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from pliant.core.arrays.task_numbers import TaskNumbers, parse_array, parse_task_numbers
+from pliant.core.arrays.task_numbers import TaskNumbers, parse_task_numbers
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.support.plural import plural
@@ -46,20 +46,22 @@ def parse_job_name(text: str, field: str = "id") -> JobName:
         )
     listed = match[2] or match[3]
     try:
-        return JobName(JobId(int(match[1])), None if listed is None else _parsed(listed))
+        tasks = None if listed is None else parse_task_numbers(listed)
+        return JobName(JobId(int(match[1])), tasks)
     except ValueError as error:
         raise UserRequestError(f"{field}: {text!r:.40}: {error}", field=field) from None
 
 
-@lru_cache(maxsize=512)
-def _parsed(text: str) -> TaskNumbers:
-    return parse_task_numbers(text)
+@lru_cache(maxsize=128)
+def _stored(text: str) -> TaskNumbers:
+    """Return the numbers of a text that this server has written, of any length."""
+    return parse_task_numbers(text, max_text=None)
 
 
 def tasks_of_array(info: Info) -> TaskNumbers | None:
     """Return the numbers of an array's tasks; None if the job is no array."""
     array = info.get("array")
-    return None if array is None else _parsed(array["numbers"])
+    return None if array is None else _stored(array["numbers"])
 
 
 def task_fields(job: int | None, array: int | None) -> dict[str, int]:
@@ -134,9 +136,9 @@ def info_of_pending_task(info: Info, number: JobId) -> Info | None:
     if numbers is None or task not in numbers:
         return None
     state = info["state"]
-    if task in _parsed(info["array"]["cancelled_tasks"]):
+    if task in _stored(info["array"]["cancelled_tasks"]):
         state, reason = JobState.CANCELLED.value, "cancelled before it started"
-    elif info["array"]["pending"] and task in parse_array(info["tasks"]).numbers:
+    elif info["array"]["pending"] and task in _stored(info["tasks"].partition("%")[0]):
         reason = info["reason"] if state != JobState.PENDING else "waits for earlier tasks"
     else:
         return None

@@ -237,7 +237,11 @@ class StatusCache:
         with self._lock:
             whole = self._jobs.get(array)
             numbers = tasks_of_array(whole.info) if whole is not None else None
-            found = [task_job(array, task) for task in numbers or ()]
+            if numbers is None:
+                return []
+            if len(numbers) > len(self._jobs):
+                return [job for job in self._jobs if job - array - 1 in numbers]
+            found = (task_job(array, task) for task in numbers)
             return [number for number in found if number in self._jobs]
 
     def is_open(self, job: JobId, run: int) -> bool:

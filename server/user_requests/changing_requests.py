@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from pliant.core import events
-from pliant.core.model.lifecycle import FINAL_STATES
+from pliant.core.model.lifecycle import FINAL_STATES, JobState
 from pliant.core.support.signals import parse_signal
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import NONE, ProcessorMap, block
@@ -26,6 +26,7 @@ from pliant.server.execution.strategy_choice import (
 )
 from pliant.server.execution.strategy_process import StrategyRefusedError
 from pliant.server.registry.array_tasks import JobName, parse_job_name
+from pliant.server.registry.job_selection import JobSelection
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests import listing
@@ -65,32 +66,43 @@ class Commands:
         """Cancel the jobs in ``ids``; the answer has one result for each.
 
         Without ``ids``, cancel the jobs that ``users``, ``states`` and ``names`` select. Without
-        ``users``, these are only the user's own jobs.
+        ``users``, these are only the user's own jobs. With ``states``, jobs and tasks of arrays
+        that have left these states meanwhile are not cancelled.
         """
+        states: frozenset[JobState] = frozenset()
         if request.get("ids") is None and {"users", "states", "names"} & request.keys():
-            ids: Sequence[int | str] = await self._selected(request, peer)
+            selection = listing.read_selection(request)
+            states = frozenset(map(JobState, selection.states))
+            ids: Sequence[int | str] = await self._selected(selection, peer)
         else:
             ids = read_names(request, "ids")
         results: list[Answer] = []
         for start in range(0, len(ids), _CANCELLED_AT_ONCE):
             some = ids[start : start + _CANCELLED_AT_ONCE]
-            results += await asyncio.gather(*(self._cancel_one(name, peer) for name in some))
+            cancelling = [self._cancel_one(name, peer, states) for name in some]
+            results += await asyncio.gather(*cancelling)
         return {"results": results}
 
-    async def _selected(self, request: Request, peer: RequestingUser) -> list[int]:
-        """Return the numbers of the open jobs that a request selects."""
-        selection = listing.read_selection(request)
+    async def _selected(self, selection: JobSelection, peer: RequestingUser) -> list[int]:
+        """Return the numbers of the open jobs that a request selects.
+
+        Tasks of a selected array are left out, because they are cancelled with the array.
+        """
         if not selection.users:
             selection = replace(selection, users=frozenset({peer.user}))
-        return [int(entry.info["id"]) for entry in await self._jobs.entries(selection)]
+        infos = [entry.info for entry in await self._jobs.entries(selection)]
+        numbers = {info["id"] for info in infos}
+        return [int(info["id"]) for info in infos if info.get("array_job") not in numbers]
 
-    async def _cancel_one(self, name: int | str, peer: RequestingUser) -> Answer:
+    async def _cancel_one(
+        self, name: int | str, peer: RequestingUser, states: frozenset[JobState]
+    ) -> Answer:
         try:
             named = JobName(JobId(name)) if isinstance(name, int) else parse_job_name(name, "ids")
-            event: UserEvent = events.JobCancelled(named.job, peer.user)
+            event: UserEvent = events.JobCancelled(named.job, peer.user, states=states)
             if named.tasks is not None:
-                await self._jobs.check_tasks(named.job, named.tasks)
-                event = events.TasksCancelled(named.job, named.tasks, peer.user)
+                present = await self._jobs.tasks_among(named.job, named.tasks)
+                event = events.TasksCancelled(named.job, present, peer.user)
             await self._authorise("cancel", named.job, peer, name)
             await self._ask_of("cancel", named.job, peer, event)
         except UserRequestError as error:

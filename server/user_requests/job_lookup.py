@@ -15,10 +15,12 @@ from pliant.server.registry.array_tasks import JobName, parse_job_name, tasks_of
 from pliant.server.registry.job_selection import JobSelection
 from pliant.server.registry.status_cache import Info, JobEntry, StatusCache
 from pliant.server.support.user_request_error import UserRequestError
-from pliant.server.user_requests.request_fields import not_found
+from pliant.server.user_requests.request_fields import MAX_IDS, not_found
 
 #: Jobs that are compared with a selection before requests of others are served: 1 to 2 ms.
 _AT_ONCE = 2000
+#: Most characters of the numbers of tasks in a message.
+_MAX_SHOWN = 80
 #: Maximum number of jobs in an answer that are read from the database.
 MAX_OLD_JOBS = 20_000
 
@@ -48,7 +50,9 @@ class JobLookup:
     async def find(self, ids: Sequence[int], peer: RequestingUser) -> dict[int, Info]:
         """Return jobs by number, as far as the user may see them; unknown numbers are left out."""
         found: dict[int, Info] = {}
-        for number in ids:
+        for place, number in enumerate(ids, start=1):
+            if place % _AT_ONCE == 0:
+                await asyncio.sleep(0)  # let others be served
             entry = self._status.entry(JobId(number))
             if entry is not None:
                 info = self._status.info(entry)
@@ -79,14 +83,14 @@ class JobLookup:
                 f"{named.job}_{named.tasks.first}",
                 field=field,
             )
-        await self.check_tasks(named.job, named.tasks)
+        await self.tasks_among(named.job, named.tasks)
         return task_job(named.job, named.tasks.first)
 
-    async def check_tasks(self, array: JobId, tasks: TaskNumbers) -> None:
-        """Check that a job is an array which has at least one of some tasks.
+    async def tasks_among(self, array: JobId, tasks: TaskNumbers) -> TaskNumbers:
+        """Return those of some tasks that an array has.
 
         Raises:
-            UserRequestError: it is not, or has none of them.
+            UserRequestError: it has none of them, or the job is not an array.
         """
         entry = self._status.entry(array)
         if entry is not None:
@@ -100,17 +104,25 @@ class JobLookup:
             raise UserRequestError(
                 f"job {array} is not an array and has no tasks", kind="not_found", field="id"
             )
-        if not numbers.common(tasks):
+        present = numbers.common(tasks)
+        if not present:
             raise UserRequestError(
-                f"array {array} has no task {tasks}: its tasks are {numbers}",
+                f"array {array} has no task {_short(tasks)}: its tasks are {_short(numbers)}",
                 kind="not_found",
                 field="id",
             )
+        return present
 
-    async def numbers(self, names: Sequence[int | str]) -> tuple[list[int], list[int | str]]:
+    async def numbers(
+        self, names: Sequence[int | str], most: int = MAX_OLD_JOBS
+    ) -> tuple[list[int], list[int | str], bool]:
         """Return the numbers of the jobs that a list names, and those names that are unknown.
 
-        An array stands for itself and for those of its tasks that are jobs.
+        An array stands for itself and for those of its tasks that are jobs. Of a large array, these
+        are the last ``most``; the third value tells whether none was left out.
+
+        Raises:
+            UserRequestError: the list names too many tasks.
         """
         named = [
             JobName(JobId(name)) if isinstance(name, int) else parse_job_name(name, "ids")
@@ -122,24 +134,36 @@ class JobLookup:
         arrays |= {job for job in whole if self.is_array(job)}
         found: dict[int, None] = {}
         missing: list[int | str] = []
+        named_tasks, complete = 0, True
         for each, name in zip(named, names, strict=True):
             if each.tasks is None:
                 found[each.job] = None
                 if each.job in arrays:
-                    found.update(dict.fromkeys(await self._tasks_of(each.job)))
+                    tasks = await self._tasks_of(each.job, most)
+                    complete &= len(tasks) < most
+                    found.update(dict.fromkeys(tasks))
                 continue
             try:
-                await self.check_tasks(each.job, each.tasks)
+                present = await self.tasks_among(each.job, each.tasks)
             except UserRequestError:
                 missing.append(name)
-            else:
-                found.update((task_job(each.job, task), None) for task in each.tasks)
-        return list(found), missing
+                continue
+            named_tasks += len(present)
+            if named_tasks > MAX_IDS:
+                raise UserRequestError(
+                    f"ids: {name!s:.40} and those before name more than {MAX_IDS} tasks: name "
+                    f"fewer, or the whole array: {each.job}",
+                    field="ids",
+                )
+            if absent := each.tasks.without(present):
+                missing.append(f"{each.job}_[{_short(absent)}]")
+            found.update((task_job(each.job, task), None) for task in present)
+        return list(found), missing, complete
 
-    async def _tasks_of(self, array: JobId) -> Sequence[int]:
-        """Return the numbers of those tasks of an array that are jobs."""
-        stored = await self._reader.in_thread(lambda reader: reader.tasks_of(array))
-        return sorted({*stored, *self._status.tasks_of(array)})
+    async def _tasks_of(self, array: JobId, most: int) -> Sequence[int]:
+        """Return the numbers of the last ``most`` tasks of an array that are jobs."""
+        stored = await self._reader.in_thread(lambda reader: reader.tasks_of(array, most))
+        return sorted({*stored, *self._status.tasks_of(array)})[-most:]
 
     async def entries(self, selection: JobSelection) -> list[JobEntry]:
         """Return the jobs in the status cache that match a selection, by number."""
@@ -208,3 +232,9 @@ class JobLookup:
         """Return whether a job in the status cache is an array."""
         entry = self._status.entry(job)
         return entry is not None and "array" in entry.info
+
+
+def _short(tasks: TaskNumbers) -> str:
+    """Return numbers of tasks for a message."""
+    text = str(tasks)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

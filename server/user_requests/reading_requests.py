@@ -10,7 +10,6 @@ import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from pliant.core.job_explanation import explain
 from pliant.core.model.usage import AllocationPhase
@@ -19,6 +18,7 @@ from pliant.core.state.usage_reports import open_phases, standings
 from pliant.core.transitions.time_limits import time_limits_left
 from pliant.core.values.ids import JobId
 from pliant.server.authorisation.access_control import RequestingUser
+from pliant.server.database import history_search
 from pliant.server.database.reader import MAX_HISTORY_LINES, PhaseQuery, Reader
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.core_loop import CoreLoop
@@ -72,8 +72,8 @@ class StateQueries:
         self._identity = identity
         #: Requests that wait for the end of a job, by its number.
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}
-        #: Those of these numbers that were tasks of an array and not jobs yet.
-        self._awaited_tasks: set[int] = set()
+        #: Those of these numbers that were tasks and not jobs yet, with their arrays.
+        self._awaited_tasks: dict[int, int] = {}
 
     async def jobs(self, request: Request, peer: RequestingUser) -> Answer:
         """List the jobs in ``ids``, or the open ones; with ``all`` also jobs of the last hour.
@@ -98,7 +98,7 @@ class StateQueries:
                 answer["complete"] = complete
         else:
             names = read_names(request, "ids")
-            wanted, missing = await self._jobs.numbers(names)
+            wanted, missing, answer["complete"] = await self._jobs.numbers(names)
             found = await self._jobs.find(wanted, peer)
             infos = [found[job] for job in wanted if job in found]
             missing += [name for name in names if isinstance(name, int) and name not in found]
@@ -227,7 +227,8 @@ class StateQueries:
         """List events of the job ``id``, or of all jobs and nodes that the user may see.
 
         The request may select events by number (``after``, ``limit``), by time (``since``,
-        ``until``) and by ``kinds``.
+        ``until``) and by ``kinds``. If there are more, the answer has the number ``next``, to be
+        sent as ``after``; ``complete`` tells whether there are none.
         """
         job = None if request.get("id") is None else read_number(request, "id")
         after = read_number(request, "after", default=0)
@@ -235,18 +236,17 @@ class StateQueries:
         if job is not None:
             await self._jobs.check_owner("history of a job", JobId(job), peer)
         every = job is not None or self._jobs.access.allows("history of all jobs", peer)
-        owner = None if every else peer.uid
         since, until = (listing.read_time(request, field) for field in ("since", "until"))
-        kinds = listing.read_texts(request, "kinds")
-
-        def read(reader: Reader) -> list[dict[str, Any]]:
-            first, most = after, limit
-            if since is not None:
-                first = max(after, reader.event_before(since))
-                most = MAX_HISTORY_LINES if limit is None else limit
-            return reader.history(job, first, most, owner, until, kinds)
-
-        return {"events": Objects(await self._reader.in_thread(read))}
+        wanted = history_search.Wanted(
+            job, None if every else peer.uid, until, listing.read_texts(request, "kinds")
+        )
+        if since is None and not after and limit is None:
+            events, complete = await history_search.newest(self._reader, wanted)
+            return {"events": Objects(events), "complete": complete}
+        most = MAX_HISTORY_LINES if limit is None else min(limit, MAX_HISTORY_LINES)
+        events, following = await history_search.first(self._reader, wanted, after, most, since)
+        found: Answer = {"events": Objects(events), "complete": following is None}
+        return found if following is None else {**found, "next": following}
 
     async def refusals(self, request: Request, peer: RequestingUser) -> Answer:
         """List refused requests: the user's own, or all of them for an operator."""
@@ -279,7 +279,7 @@ class StateQueries:
             entry = self._status.entry(JobId(job))
             if entry is not None and not entry.final:
                 if not entry.run and "array_job" in entry.info:
-                    self._awaited_tasks.add(job)
+                    self._awaited_tasks[job] = entry.info["array_job"]
                 await waiter
             found = (await self._jobs.find([job], peer)).get(job)
         finally:
@@ -296,22 +296,29 @@ class StateQueries:
             self._waiters.pop(job, None)
 
     def on_jobs_ended(self, jobs: Sequence[int]) -> None:
-        """Answer the requests that wait for these jobs."""
+        """Answer the requests that wait for these jobs, or for tasks of these arrays."""
         for job in jobs:
-            self._awaited_tasks.discard(job)
-            for waiter in self._waiters.pop(job, []):
-                if not waiter.done():
-                    waiter.set_result(None)
-        self.release_waiters_of_tasks()
+            self._release(job)
+        ended = frozenset(jobs)
+        self._release_ended([job for job, array in self._awaited_tasks.items() if array in ended])
         self._status.drop_old(self._clock.now())
 
     def release_waiters_of_tasks(self) -> None:
         """Answer the requests that wait for tasks which were cancelled before they became jobs."""
-        for job in list(self._awaited_tasks):
+        self._release_ended(list(self._awaited_tasks))
+
+    def _release_ended(self, tasks: Sequence[int]) -> None:
+        """Answer the requests that wait for those of these tasks that have ended."""
+        for job in tasks:
             entry = self._status.entry(JobId(job))
             if entry is None or entry.final:
-                self._awaited_tasks.discard(job)
-                self.on_jobs_ended([job])
+                self._release(job)
+
+    def _release(self, job: int) -> None:
+        self._awaited_tasks.pop(job, None)
+        for waiter in self._waiters.pop(job, []):
+            if not waiter.done():
+                waiter.set_result(None)
 
     def release_waiters(self) -> None:
         """Refuse all requests that wait for a job, because the server stops."""
@@ -342,15 +349,18 @@ class UsageQueries:
             "now": now,
         }
 
-    async def _job_numbers(self, request: Request) -> Sequence[int]:
-        """Return the numbers of the named jobs, with the tasks of named arrays; empty for all."""
+    async def _job_numbers(self, request: Request) -> tuple[Sequence[int], bool]:
+        """Return the numbers of the named jobs, with the tasks of named arrays; empty for all.
+
+        The second value tells whether no task of a large array was left out.
+        """
         if not request.get("ids"):
-            return ()
+            return (), True
         names = read_names(request, "ids")
-        found, missing = await self._jobs.numbers(names)
+        found, missing, complete = await self._jobs.numbers(names, MAX_PHASES)
         if missing and not found:
             raise UserRequestError(f"there is no job {missing[0]}", kind="not_found", field="ids")
-        return found
+        return found, complete
 
     async def accounting(self, request: Request, peer: RequestingUser) -> Answer:
         """List the phases of jobs: times in which they had processors, with number and nodes.
@@ -360,8 +370,9 @@ class UsageQueries:
         ended come last.
         """
         every = self._access.allows("accounting of all users", peer)
+        jobs, complete = await self._job_numbers(request)
         wanted = PhaseQuery(
-            jobs=await self._job_numbers(request),
+            jobs=jobs,
             uid=None if every else peer.uid,
             user=_text(request, "user"),
             account=_text(request, "account"),
@@ -392,7 +403,7 @@ class UsageQueries:
         ]
         return {
             "phases": Objects(rows),
-            "complete": len(ended) < MAX_PHASES,
+            "complete": complete and len(ended) < MAX_PHASES,
             "now": now,
             "all_users": every,
         }

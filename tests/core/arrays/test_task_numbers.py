@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.core.arrays.task_numbers import (
+    TaskNumbers,
     TaskNumbersError,
     numbers_of,
     parse_array,
@@ -102,3 +103,46 @@ def test_one_number_less(numbers: set[int], gone: int) -> None:
     assert set(made) == numbers - {gone}
     if made:
         assert made.first == min(numbers - {gone})
+
+
+#: Ranges with steps, longer than what is handled number by number.
+LONG = st.builds(
+    lambda first, count, step: range(first, first + count * step, step),
+    st.integers(0, 40),
+    st.integers(4500, 4600),
+    st.integers(1, 5),
+)
+
+
+@given(LONG, LONG, st.sets(st.integers(0, 9000), max_size=40))
+def test_long_sets_behave_as_sets(one: range, other: range, few: set[int]) -> None:
+    left, right, some = TaskNumbers((one,)), TaskNumbers((other,)), numbers_of(few)
+    for found, wanted in (
+        (left.without(right), {*one} - {*other}),
+        (left.common(right), {*one} & {*other}),
+        (left.union(right), {*one} | {*other}),
+        (left.without(some), {*one} - few),
+        (left.without(some).union(some), {*one} | few),
+    ):
+        assert list(found) == sorted(wanted)
+        assert len(found) == len(wanted)
+        assert list(parse_task_numbers(str(found), max_text=None)) == sorted(wanted)
+
+
+def test_millions_of_tasks_take_as_long_as_their_ranges() -> None:
+    """As sets of numbers, these would need gigabytes."""
+    tasks = TaskNumbers((range(0, 10**15),))
+    odd = TaskNumbers((range(1, 10**15, 2),))
+    even = tasks.without(odd)
+    assert (len(even), even.first, even.last) == (10**15 // 2, 0, 10**15 - 2)
+    assert len(even.ranges) <= 2
+    assert tasks.common(odd) == odd
+    assert odd.union(TaskNumbers((range(10**15 + 1, 10**15 + 9, 2),))).ranges == (
+        range(1, 10**15 + 8, 2),
+    )
+
+
+def test_many_ranges_that_overlap_are_refused() -> None:
+    text = ",".join(f"{first}-3999999:1000" for first in range(1000))
+    with pytest.raises(TaskNumbersError, match="at most 256"):
+        parse_task_numbers(text)

@@ -6,7 +6,7 @@ import pytest
 
 from corekit.rig import Rig
 from pliant.core import commands, events
-from pliant.core.arrays.task_numbers import parse_task_numbers
+from pliant.core.arrays.task_numbers import TaskNumbers, parse_task_numbers
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.values.ids import FIRST_START, JobId, NodeName, task_job
 
@@ -244,3 +244,65 @@ def test_a_restart_keeps_the_limit_when_a_released_task_waits(rig: Rig) -> None:
     assert tasks_in(rig, *ACTIVE_STATES) == [4, 5]
     assert drain(rig) == [4, 3, 5]
     assert rig.state(ARRAY) is JobState.COMPLETED
+
+
+def test_only_tasks_in_the_named_states_are_cancelled(rig: Rig) -> None:
+    rig.submit(ARRAY, "1", array="1-100")
+    waiting = frozenset({JobState.PENDING})
+    rig.do(events.JobCancelled(JobId(ARRAY), "ann", 1, waiting))
+    assert rig.one(commands.AnswerUser).refusal == ""
+    assert tasks_in(rig, *ACTIVE_STATES) == [1, 2, 3, 4]
+    assert not tasks_in(rig, JobState.PENDING)
+    assert pending(rig) == ""
+    again = events.JobCancelled(JobId(ARRAY), "ann", 1, waiting)
+    assert "none of its tasks is PENDING" in refusal(rig, again)
+    started = events.JobCancelled(JobId(task(1)), "ann", 1, waiting)
+    assert "not PENDING" in refusal(rig, started)
+    assert drain(rig) == [1, 2, 3, 4]
+    assert rig.state(ARRAY) is JobState.CANCELLED
+
+
+def test_cancelling_every_third_task_of_many_survives_a_restart(rig: Rig) -> None:
+    rig.submit(ARRAY, "1", array="1-100000")
+    rig.do(events.TasksCancelled(JobId(ARRAY), parse_task_numbers("10-100000:3"), "ann", 1))
+    assert rig.one(commands.AnswerUser).refusal == ""
+    rig.restart()
+    progress = rig.job(ARRAY).progress
+    assert progress is not None
+    assert [number for number in range(11, 20) if number in progress.pending] == [
+        *(11, 12, 14, 15, 17, 18)
+    ]
+    scattered = [number for number in range(10, 100_000) if number % 7 in (0, 1, 3)]
+    many = TaskNumbers(tuple(range(number, number + 1) for number in scattered))
+    assert "separate ranges" in refusal(rig, events.TasksCancelled(JobId(ARRAY), many, "ann", 1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "final"), [("afterok", JobState.REJECTED), ("afterany", JobState.STARTING)]
+)
+def test_jobs_after_a_task_of_a_rejected_array(rig: Rig, kind: str, final: JobState) -> None:
+    rig.run(1, "1")
+    rig.submit(ARRAY, "1", array="1-9", dependency="afterok:1")
+    rig.do(events.JobHeld(JobId(task(3))))
+    rig.submit(2, "1", dependency=f"{kind}:{ARRAY}_7")
+    rig.submit(3, "1", dependency=f"{kind}:{ARRAY}_3")
+    rig.exit(1, code=5)
+    assert rig.state(ARRAY) is JobState.REJECTED
+    assert rig.state(task(3)) is JobState.REJECTED
+    assert [rig.state(2), rig.state(3)] == [final, final]
+    if final is JobState.REJECTED:
+        assert f"job {ARRAY}_7 has ended as REJECTED" in rig.job(2).why
+
+
+def test_a_singleton_array_does_not_wait_for_its_own_held_task(rig: Rig) -> None:
+    rig.submit(1, "4", name="sim")
+    rig.up(1)
+    rig.submit(ARRAY, "1", array="1-3", name="sim", dependency="singleton")
+    rig.do(events.JobHeld(JobId(task(2))))
+    rig.submit(2, "1", name="sim", dependency="singleton")
+    rig.exit(1)
+    assert tasks_in(rig, *ACTIVE_STATES) == [1, 3]
+    rig.do(events.JobReleased(JobId(task(2))))
+    assert drain(rig) == [1, 2, 3]
+    assert rig.state(ARRAY) is JobState.COMPLETED
+    assert rig.state(2) is JobState.STARTING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sqlite3
@@ -19,8 +20,10 @@ from sqlalchemy import Connection, Engine, event
 
 from pliant.core.commands import Note
 from pliant.core.values.ids import JobId
+from pliant.server.database import history_search
 from pliant.server.database.database_errors import is_transient
 from pliant.server.database.engine import DatabaseUnusableError, open_database, open_reader
+from pliant.server.database.history_search import Wanted
 from pliant.server.database.reader import Reader
 from pliant.server.database.statements import (
     add_barrier,
@@ -289,6 +292,33 @@ def test_history_is_read_in_pieces(
     assert (read(after=1), read(after=6), read(limit=2), read(limit=99)) == (
         ("234", "78", "12", "123")
     )
-    assert (read(after=1, until=0.3), read(kinds=["test.1", "test.2"])) == ("23", "256")
+    assert (read(after=1, last=3), read(kinds=["test.1", "test.2"])) == ("23", "256")
     assert read(after=reader.event_before(0.5)) == "567"
+    assert [reader.event_before(time) for time in (0.0, 0.1, 0.15, 0.8, 9.0)] == [0, 0, 1, 7, 8]
+
+    monkeypatch.setattr(history_search, "AT_ONCE", 2)
+    monkeypatch.setattr(history_search, "MAX_HISTORY_LINES", 3)
+
+    def newest(**wanted: Any) -> tuple[str, bool]:
+        lines, complete = asyncio.run(history_search.newest(reader, Wanted(**wanted)))
+        return "".join(line["text"] for line in lines), complete
+
+    def first(*range_: Any, **wanted: Any) -> tuple[str, int | None]:
+        lines, following = asyncio.run(history_search.first(reader, Wanted(**wanted), *range_))
+        return "".join(line["text"] for line in lines), following
+
+    assert (newest(), newest(job=1)) == (("678", False), ("357", False))
+    assert newest(kinds=["test.1"]) == ("15", True)
+    assert newest(kinds=["test.9"]) == ("", True)
+    assert newest(until=0.2) == ("12", True)
+    assert first(0, 3, None) == ("123", 3)
+    assert first(6, 3, None) == ("78", None)
+    assert first(0, 3, 0.6) == ("678", None)
+    assert first(0, 1, None, kinds=["test.1"]) == ("1", 1)
+    assert first(1, 1, None, kinds=["test.1"]) == ("5", 5)
+    assert first(5, 1, None, kinds=["test.1"]) == ("", None)
+    assert first(0, 2, None, job=0, until=0.6) == ("24", 4)
+    monkeypatch.setattr(history_search, "SEARCH_S", 0.0)
+    assert first(3, 3, None) == ("", 3)
+    reader.close()
     engine.dispose()
