@@ -14,7 +14,7 @@ from typing import Any
 from pliant.client.connection import Connection
 from pliant.client.listing.selection import moment_before
 from pliant.client.terminal.number_arguments import job_name
-from pliant.client.terminal.output import Parser, print_json, print_text, run_command
+from pliant.client.terminal.output import Parser, print_error, print_json, print_text, run_command
 from pliant.client.terminal.timeline import event_line, history_text
 from pliant.client.waiting import follow_changes
 
@@ -65,13 +65,33 @@ def show_history(
                 print_text(json.dumps(event) if as_json else event_line(event))
                 sys.stdout.flush()
             return 0
-        events = link.request("history", id=job)["events"]
+        events, complete = _stored_events(link, job, since)
     chosen = [event for event in events if since is None or event["time"] >= since]
     if as_json:
         print_json(chosen)
     else:
         print_text(history_text(chosen))
+    if not complete:
+        print_error(PROG, "older events are left out: choose a time with --since")
     return 0
+
+
+def _stored_events(
+    link: Connection, job: int | str | None, since: float | None
+) -> tuple[list[Mapping[str, Any]], bool]:
+    """Return events of the history, and whether they are all that were asked for.
+
+    Without a time, they are the newest ones.
+    """
+    if since is None:
+        answer = link.request("history", id=job)
+        return answer["events"], bool(answer.get("complete", True))
+    answer = link.request("history", id=job, since=since)
+    events = list(answer["events"])
+    while (after := answer.get("next")) is not None:
+        answer = link.request("history", id=job, since=since, after=after)
+        events += answer["events"]
+    return events, True
 
 
 def _new_events(

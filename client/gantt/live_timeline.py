@@ -120,9 +120,12 @@ def _events(link: Connection, since: float, until: float) -> Iterator[Mapping[st
         fields: dict[str, Any] = {"since": since, "until": until, "limit": _EVENTS_AT_ONCE}
         answer = link.request("history", id=None, after=after, kinds=list(_KINDS), **fields)
         yield from answer["events"]
-        if len(answer["events"]) < _EVENTS_AT_ONCE:
+        following = answer.get("next")
+        if "complete" not in answer and len(answer["events"]) == _EVENTS_AT_ONCE:
+            following = answer["events"][-1]["seq"]  # an older server
+        if following is None:
             return
-        after = answer["events"][-1]["seq"]
+        after = following
 
 
 def _apply_earlier(

@@ -34,6 +34,29 @@ def test_only_events_since_a_time(server: Any, capsys: pytest.CaptureFixture[str
     assert json.loads(capsys.readouterr().out) == []
 
 
+def test_the_events_since_a_time_are_complete(
+    server: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = 4e9  # in the future, so after any time that can be named
+    pages = iter(
+        [
+            {"events": [event(1, late)], "next": 7},
+            {"events": [], "next": 9},
+            {"events": [event(10, late)]},
+        ]
+    )
+    server.answers["history"] = lambda _: next(pages)
+    assert main(["--since", "1h", "--json"]) == 0
+    assert [line["seq"] for line in json.loads(capsys.readouterr().out)] == [1, 10]
+    assert [request.get("after") for request in server.requests] == [None, 7, 9]
+
+
+def test_a_cut_list_says_so(server: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    server.answers["history"] = {"events": [event(1, 10.0)], "complete": False}
+    assert main([]) == 0
+    assert "--since" in capsys.readouterr().err
+
+
 def test_wrong_usage() -> None:
     with pytest.raises(SystemExit) as caught:
         main(["x"])
