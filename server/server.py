@@ -289,7 +289,6 @@ class Server:
         removals = CheckpointRemovals(
             self._connections,
             signer,
-            self._checkpoint_dirs.path_of,
             self._uid_of,
             self._remove_old_checkpoints,
         )

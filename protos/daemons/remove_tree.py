@@ -7,10 +7,15 @@ is mounted in a folder stays, because it may hold other data of the user.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import struct
 from collections.abc import Callable
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+#: Of statx(2), which Python has no function for. Linux has the number of the mount since 5.8.
+_AT_EMPTY_PATH, _STATX_MNT_ID, _STATX_BYTES, _MNT_ID_OFFSET = 0x1000, 0x1000, 256, 144
 
 #: Called with the name of an entry and why it is left.
 OnProblem = Callable[[str, str], None]
@@ -37,8 +42,8 @@ def remove_tree(name: str, parent: int, on_problem: OnProblem) -> bool:
     try:
         handle = os.open(name, _FOLDER, dir_fd=parent)
         try:
-            if os.fstat(handle).st_dev != os.fstat(parent).st_dev:
-                on_problem(name, "another file system is mounted there")
+            if _mount_of(handle) != _mount_of(parent):
+                on_problem(name, "something is mounted there")
                 return False
             remove_content(handle, on_problem)
         finally:
@@ -50,6 +55,21 @@ def remove_tree(name: str, parent: int, on_problem: OnProblem) -> bool:
         on_problem(name, error.strerror or str(error))
         return False
     return True
+
+
+def _mount_of(handle: int) -> tuple[str, int]:
+    """Return what is the same for two open folders in one mount.
+
+    The number of the device is also the same if part of a file system is mounted in itself.
+    """
+    found = ctypes.create_string_buffer(_STATX_BYTES)
+    try:
+        failed = ctypes.CDLL(None).statx(handle, b"", _AT_EMPTY_PATH, _STATX_MNT_ID, found)
+    except AttributeError:  # an old C library
+        failed = -1
+    if not failed and struct.unpack_from("=I", found)[0] & _STATX_MNT_ID:
+        return "mount", struct.unpack_from("=Q", found, _MNT_ID_OFFSET)[0]
+    return "device", os.fstat(handle).st_dev
 
 
 def remove_content(handle: int, on_problem: OnProblem) -> None:

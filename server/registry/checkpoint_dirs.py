@@ -40,8 +40,8 @@ class CheckpointDirs:
         self._base, self._cluster, self._name_part = base, cluster, name_part
         #: Open jobs that have a folder with a name of an earlier version, without the secret part.
         self._earlier_names: set[int] = set()
-        #: Called with jobs that have ended, and whose folders belong to another user.
-        self.on_foreign: Callable[[JobId], None] | None = None
+        #: Called with jobs that have ended, and their folders, if these belong to another user.
+        self.on_foreign: Callable[[JobId, Path], None] | None = None
 
     def path_of(self, job: int) -> Path:
         """Return the path of a job's checkpoint folder, which may not exist."""
@@ -86,7 +86,7 @@ class CheckpointDirs:
     def _remove(self, job: JobId, folder: Path) -> None:
         try:
             if folder.lstat().st_uid != os.geteuid() and self.on_foreign is not None:
-                self.on_foreign(job)
+                self.on_foreign(job, folder)
                 return
             handle = os.open(self._base, _FOLDER)
         except FileNotFoundError:

@@ -37,8 +37,11 @@ log = logging.getLogger(__name__)
 MAX_AT_NODE = 2
 #: Seconds until the first repetition, and the longest delay. Each delay is twice the one before.
 RETRY_S, MAX_RETRY_S = 30.0, 4 * 3600.0
-#: Removals that are remembered. Further ones are found by another search of the folder.
-MAX_WAITING = 10_000
+#: Removals that are remembered, and those of one user. Further ones are found by another search of
+#: the folder. So a user whose removals do not succeed cannot keep those of others out.
+MAX_WAITING, MAX_OF_USER = 10_000, 1000
+#: Seconds between two searches.
+SEARCH_S = 60.0
 #: Seconds until an order counts as failed. A controller answers earlier, unless it hangs.
 ORDER_TIMEOUT_S = 900.0
 _MAX_TEXT = 300
@@ -46,9 +49,11 @@ _MAX_TEXT = 300
 
 @dataclass(slots=True)
 class _Removal:
-    """A folder that is to be removed."""
+    """The folders of a job that are to be removed."""
 
     job: JobId
+    #: There are two if a folder has a name of an earlier version. An order is about the first.
+    folders: list[Path]
     #: The user of the job; None if nobody has looked it up yet.
     uid: int | None = None
     failures: int = 0
@@ -67,7 +72,6 @@ class CheckpointRemovals:
         self,
         connections: Connections,
         signer: OrderSigner | None,
-        path_of: Callable[[int], Path],
         uid_of: Callable[[JobId], int | None],
         search: Callable[[], None] = lambda: None,
     ) -> None:
@@ -76,13 +80,12 @@ class CheckpointRemovals:
         Args:
             connections: the connections to the nodes.
             signer: the signer of orders; None if the cluster has no identity.
-            path_of: returns the folder of a job.
             uid_of: returns the user of a job, None if the job is unknown.
             search: calls `add` for the folders that are left. Called when removals were forgotten
                 because there were too many, and the others have been carried out.
         """
         self._connections, self._signer = connections, signer
-        self._path_of, self._uid_of, self._search = path_of, uid_of, search
+        self._uid_of, self._search = uid_of, search
         self._changed = threading.Condition()
         #: The removals for which no node has an order, in the order in which they are tried.
         self._waiting: dict[JobId, _Removal] = {}
@@ -93,6 +96,8 @@ class CheckpointRemovals:
         #: Nodes that can remove folders of users. The first one gets the next order.
         self._nodes: list[NodeName] = []
         self._is_searching_later = self._is_stopped = False
+        #: When the next search may begin, on the monotonic clock.
+        self._search_due = 0.0
         self._thread: threading.Thread | None = None
 
     def stop(self) -> None:
@@ -103,16 +108,19 @@ class CheckpointRemovals:
         if self._thread is not None:
             self._thread.join()
 
-    def add(self, job: JobId) -> None:
-        """Have the folder of a job that has ended removed."""
+    def add(self, job: JobId, folder: Path) -> None:
+        """Have a folder of a job that has ended removed."""
         with self._changed:
-            if job in self._waiting:
+            if (known := self._waiting.get(job)) is not None:
+                if folder not in known.folders:
+                    known.folders.append(folder)
                 return
             if len(self._waiting) >= MAX_WAITING:
                 self._is_searching_later = True
                 return
-            self._sent.pop(job, None)
-            removal = self._waiting[job] = _Removal(job)
+            sent = self._sent.pop(job, None)
+            others = [each for each in sent[0].folders if each != folder] if sent else []
+            removal = self._waiting[job] = _Removal(job, [folder, *others])
             self._new.append(removal)
             self._wake()
 
@@ -142,6 +150,8 @@ class CheckpointRemovals:
             if result.problem:
                 problem = sanitize_text(result.problem)[:_MAX_TEXT]
                 self._retry_later(removal, f"node {node}: {problem}")
+            else:
+                self._drop_folder(removal)
             self._wake()
 
     # ---------------------------------------------------------------- with the lock held
@@ -154,6 +164,12 @@ class CheckpointRemovals:
             self._thread = start_thread("removals", self._run, lambda _: None)
         self._changed.notify_all()
 
+    def _drop_folder(self, removal: _Removal) -> None:
+        """Forget the first folder of a removal, and continue with the next one."""
+        del removal.folders[0]
+        if removal.folders:
+            self._wait_again(removal, due=0.0)
+
     def _wait_again(self, removal: _Removal, due: float) -> None:
         self._sent.pop(removal.job, None)
         removal.due = due
@@ -163,10 +179,12 @@ class CheckpointRemovals:
     def _retry_later(self, removal: _Removal, reason: str) -> None:
         delay = min(MAX_RETRY_S, RETRY_S * 2.0 ** min(removal.failures, 30))
         removal.failures += 1
+        folder = removal.folders.pop(0)
+        removal.folders.append(folder)  # the other one must not wait for it
         self._wait_again(removal, time.monotonic() + delay)
         log.warning(
             "the checkpoints in %s are not removed: %s; attempt %d follows in %.0f s",
-            self._path_of(removal.job),
+            folder,
             reason,
             removal.failures + 1,
             delay,
@@ -210,6 +228,8 @@ class CheckpointRemovals:
         now = time.monotonic()
         due = [removal.due for removal, _ in self._sent.values()]
         due += [removal.due for removal in self._waiting.values() if removal.due > now]
+        if self._is_searching_later and len(self._waiting) < MAX_WAITING // 2:
+            due.append(self._search_due)
         return max(0.05, min(due) - now) if due else None
 
     # ---------------------------------------------------------------- the thread
@@ -226,12 +246,14 @@ class CheckpointRemovals:
                     order is None
                     and self._is_searching_later
                     and len(self._waiting) < MAX_WAITING // 2
+                    and time.monotonic() >= self._search_due
                 )
                 if order is None and not searches:
                     self._changed.wait(self._seconds_to_wait())
                     continue
                 if searches:
                     self._is_searching_later = False
+                    self._search_due = time.monotonic() + SEARCH_S
             if order is not None:
                 self._send(*order)
             else:
@@ -252,6 +274,20 @@ class CheckpointRemovals:
                 removal.uid = self._uid_of(removal.job)
             except Exception:  # of the database: the user is looked up again before the order
                 log.exception("cannot look up the user of job %s", removal.job)
+        if new:
+            with self._changed:
+                self._limit_users(new)
+
+    def _limit_users(self, new: list[_Removal]) -> None:
+        """Forget new removals of users who have too many; another search finds them."""
+        waiting = Counter(removal.uid for removal in self._waiting.values())
+        for removal in reversed(new):
+            if removal.uid is None or waiting[removal.uid] <= MAX_OF_USER:
+                continue
+            if self._waiting.get(removal.job) is removal:
+                del self._waiting[removal.job]
+                waiting[removal.uid] -= 1
+                self._is_searching_later = True
 
     def _send(self, removal: _Removal, node: NodeName) -> None:
         try:
@@ -267,7 +303,7 @@ class CheckpointRemovals:
 
     def _send_order(self, removal: _Removal, node: NodeName) -> str:
         """Sign and send an order; return why that is impossible now, or an empty text."""
-        job = removal.job
+        job, folder = removal.job, removal.folders[0]
         if removal.uid is None:
             removal.uid = self._uid_of(job)
         if removal.uid is None:
@@ -275,12 +311,20 @@ class CheckpointRemovals:
                 self._sent.pop(job, None)
             log.warning(
                 "the checkpoints in %s stay until an administrator removes them: job %s is unknown",
-                self._path_of(job),
+                folder,
                 job,
             )
             return ""
+        if _owner_of(folder) not in (removal.uid, None):
+            # The rights of the job's user do not suffice, and the folder is none of the job's.
+            log.warning("%s is not removed: it belongs to another user than job %s", folder, job)
+            with self._changed:
+                if self._sent.pop(job, None) is not None:
+                    self._drop_folder(removal)
+                    self._wake()
+            return ""
         signed = (
-            self._signer.sign_removal(node, job, removal.uid, self._path_of(job))
+            self._signer.sign_removal(node, job, removal.uid, folder)
             if self._signer is not None
             else None
         )
@@ -289,3 +333,11 @@ class CheckpointRemovals:
         order = node_pb2.RemoveCheckpoints(job=job, signed_order=signed)
         self._connections.send_to_node(node, node_pb2.NodeOrder(remove_checkpoints=order))
         return ""
+
+
+def _owner_of(folder: Path) -> int | None:
+    """Return the user id of a folder's owner; None if the server cannot see it."""
+    try:
+        return folder.lstat().st_uid
+    except OSError:
+        return None

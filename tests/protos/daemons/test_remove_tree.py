@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
+
+import pytest
 
 from pliant.protos.daemons.remove_tree import remove_content, remove_tree
 
@@ -47,3 +52,29 @@ def test_memory_does_not_grow_with_the_number_of_files(tmp_path: Path) -> None:
 
     peak(10)
     assert peak(1500) < peak(10) + (32 << 10)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("unshare") is None, reason="only root can mount folders"
+)
+def test_a_folder_that_is_mounted_in_its_own_file_system_stays(tmp_path: Path) -> None:
+    keep, folder = tmp_path / "keep", tmp_path / "job"
+    (keep / "inside").mkdir(parents=True)
+    (folder / "mounted").mkdir(parents=True)
+    program = (
+        "import os, sys\n"
+        "from pliant.protos.daemons.remove_tree import remove_tree\n"
+        "remove_tree('job', os.open('.', os.O_RDONLY), lambda *problem: print(*problem))\n"
+    )
+    script = 'mount --bind keep job/mounted && exec "$0" -c "$1"'
+    command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+    done = subprocess.run(
+        [*command, sys.executable, program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "mounted something is mounted there" in done.stdout, done.stderr
+    assert os.listdir(keep) == ["inside"]
+    assert remove(folder) == []

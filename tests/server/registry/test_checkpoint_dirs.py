@@ -38,15 +38,17 @@ def test_the_name_of_a_folder_depends_on_the_key_of_the_cluster(tmp_path: Path) 
 def test_folders_of_other_users_are_handed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folders, foreign = dirs(tmp_path), list[int]()
-    folders.on_foreign = foreign.append
+    folders, foreign = dirs(tmp_path), list[tuple[int, str]]()
+    folders.on_foreign = lambda job, folder: foreign.append((job, folder.name))
     for job in (1, 2):
         folders.path_of(job).mkdir()
+    (tmp_path / "25f9.j2").mkdir()  # an earlier version named it
     monkeypatch.setattr(os, "geteuid", lambda: ME + 1)
     folders.on_jobs_closed([1, 3])
     folders.sweep({}, last_job=3)
-    assert sorted(foreign) == [1, 1, 2]
-    assert len(os.listdir(tmp_path)) == 2
+    one, two = folders.path_of(1).name, folders.path_of(2).name
+    assert sorted(foreign) == sorted([(1, one), (1, one), (2, two), (2, "25f9.j2")])
+    assert len(os.listdir(tmp_path)) == 3
 
 
 def test_what_was_left_behind_is_swept_and_nothing_else(tmp_path: Path) -> None:

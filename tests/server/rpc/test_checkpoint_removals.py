@@ -49,11 +49,13 @@ def nodes() -> Nodes:
 
 @pytest.fixture
 def removals(nodes: Nodes) -> Iterator[CheckpointRemovals]:
-    made = CheckpointRemovals(
-        cast(Any, nodes), cast(Any, Signer()), lambda job: Path(f"/saves/x.j{job}"), USERS.get
-    )
+    made = CheckpointRemovals(cast(Any, nodes), cast(Any, Signer()), USERS.get)
     yield made
     made.stop()
+
+
+def add(removals: CheckpointRemovals, job: int) -> None:
+    removals.add(JobId(job), Path(f"/saves/x.j{job}"))
 
 
 def removed(job: int, problem: str = "") -> node_pb2.CheckpointsRemoved:
@@ -63,15 +65,15 @@ def removed(job: int, problem: str = "") -> node_pb2.CheckpointsRemoved:
 def test_orders_wait_for_a_node_and_go_to_nodes_in_turn(
     removals: CheckpointRemovals, nodes: Nodes
 ) -> None:
-    removals.add(JobId(1))
+    add(removals, 1)
     removals.on_node(N1, is_able=False)
     assert nodes.sent == []
     removals.on_node(N1, is_able=True)
     nodes.wait((N1, "n1 1 5001 /saves/x.j1"))
     removals.on_node(N2, is_able=True)
-    removals.add(JobId(2))
+    add(removals, 2)
     nodes.wait((N1, "n1 2 5002 /saves/x.j2"))
-    removals.add(JobId(1))
+    add(removals, 1)
     nodes.wait((N2, "n2 1 5001 /saves/x.j1"))
 
 
@@ -79,7 +81,7 @@ def test_orders_of_a_node_that_is_gone_are_sent_to_another(
     removals: CheckpointRemovals, nodes: Nodes
 ) -> None:
     removals.on_node(N1, is_able=True)
-    removals.add(JobId(1))
+    add(removals, 1)
     nodes.wait((N1, "n1 1 5001 /saves/x.j1"))
     removals.on_node_gone(N1)
     removals.on_node(N2, is_able=True)
@@ -90,7 +92,7 @@ def test_orders_of_a_node_that_is_gone_are_sent_to_another(
     nodes.wait((N1, "n1 1 5001 /saves/x.j1"))
     removals.on_result(N1, removed(1))
     removals.on_node(N1, is_able=True)
-    removals.add(JobId(2))
+    add(removals, 2)
     nodes.wait((N1, "n1 2 5002 /saves/x.j2"))
 
 
@@ -98,12 +100,12 @@ def test_failures_are_logged(
     removals: CheckpointRemovals, nodes: Nodes, caplog: pytest.LogCaptureFixture
 ) -> None:
     removals.on_node(N1, is_able=True)
-    removals.add(JobId(1))
+    add(removals, 1)
     nodes.wait((N1, "n1 1 5001 /saves/x.j1"))
     removals.on_result(N1, removed(1, "the folder belongs to user 5002\n"))
     removals.on_result(N1, removed(1, "again"))
     for unknown in (3, 4, 99):
-        removals.add(JobId(unknown))
+        add(removals, unknown)
 
     def warnings() -> list[str]:
         return [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
@@ -112,7 +114,7 @@ def test_failures_are_logged(
     words = ["belongs to user 5002", "404", "does not answer", "unknown"]
     assert [word in text for word, text in zip(words, warnings(), strict=True)] == [True] * 4
     assert "attempt 2" in warnings()[0]
-    removals.add(JobId(2))  # the failures left no order behind
+    add(removals, 2)  # the failures left no order behind
     nodes.wait((N1, "n1 2 5002 /saves/x.j2"))
 
 
@@ -122,7 +124,7 @@ def test_orders_do_not_wait_at_a_node_where_they_would_expire(
     ended = [JobId(number) for number in range(10, 14 + MAX_AT_NODE)]
     USERS.update(dict.fromkeys(ended, 5001))
     for job in ended:
-        removals.add(job)
+        add(removals, job)
     removals.on_node(N1, is_able=True)
     first, rest = ended[:MAX_AT_NODE], ended[MAX_AT_NODE:]
     nodes.wait(*((N1, f"n1 {job} 5001 /saves/x.j{job}") for job in first))
@@ -139,7 +141,7 @@ def test_failed_removals_are_repeated_with_growing_delays(
 ) -> None:
     monkeypatch.setattr(checkpoint_removals, "RETRY_S", 0.25)
     removals.on_node(N1, is_able=True)
-    removals.add(JobId(1))
+    add(removals, 1)
     for _ in range(3):
         nodes.wait((N1, "n1 1 5001 /saves/x.j1"))
         removals.on_result(N1, removed(1, "8 removals have not ended yet"))
@@ -154,7 +156,7 @@ def test_an_order_without_an_answer_is_repeated(
     monkeypatch.setattr(checkpoint_removals, "ORDER_TIMEOUT_S", 0.1)
     monkeypatch.setattr(checkpoint_removals, "RETRY_S", 0.1)
     removals.on_node(N1, is_able=True)
-    removals.add(JobId(1))
+    add(removals, 1)
     wait_until(lambda: len(nodes.sent) >= 2, what="the repetition")
 
 
@@ -164,10 +166,10 @@ def test_a_user_with_slow_removals_does_not_block_the_others(
     slow = [JobId(number) for number in range(20, 40)]
     USERS.update(dict.fromkeys(slow, 5001))
     for job in slow:
-        removals.add(job)
+        add(removals, job)
     removals.on_node(N1, is_able=True)
     wait_until(lambda: len(nodes.sent) == MAX_AT_NODE, what="the first orders")
-    removals.add(JobId(2))
+    add(removals, 2)
     nodes.sent.clear()
     removals.on_result(N1, removed(20, "the root helper does not answer"))
     nodes.wait((N1, "n1 2 5002 /saves/x.j2"))
@@ -177,16 +179,15 @@ def test_removals_beyond_the_limit_are_found_again(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint_removals, "MAX_WAITING", 2)
+    monkeypatch.setattr(checkpoint_removals, "SEARCH_S", 0.0)
     left = {JobId(number) for number in range(50, 60)}
     USERS.update(dict.fromkeys(left, 5001))
 
     def search() -> None:
         for job in sorted(left):
-            made.add(job)
+            add(made, job)
 
-    made = CheckpointRemovals(
-        cast(Any, nodes), cast(Any, Signer()), lambda job: Path(f"/x.j{job}"), USERS.get, search
-    )
+    made = CheckpointRemovals(cast(Any, nodes), cast(Any, Signer()), USERS.get, search)
     search()
     made.on_node(N1, is_able=True)
     while left:
@@ -195,3 +196,38 @@ def test_removals_beyond_the_limit_are_found_again(
         left.discard(JobId(job))
         made.on_result(N1, removed(job))
     made.stop()
+
+
+def test_a_user_with_many_removals_does_not_keep_those_of_others_out(
+    removals: CheckpointRemovals, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_removals, "MAX_WAITING", 8)
+    monkeypatch.setattr(checkpoint_removals, "MAX_OF_USER", 2)
+    monkeypatch.setattr(checkpoint_removals, "MAX_AT_NODE", 100)
+    many = range(60, 68)
+    USERS.update(dict.fromkeys(map(JobId, many), 5001))
+    for job in many:
+        add(removals, job)
+    removals.on_node(N1, is_able=True)
+    wait_until(lambda: len(nodes.sent) == 2, what="the orders of the first user")
+    add(removals, 2)
+    nodes.wait(*((N1, f"n1 {job} 500{job // 60 or 2} /saves/x.j{job}") for job in (60, 61, 2)))
+
+
+def test_both_folders_of_a_job_are_removed(removals: CheckpointRemovals, nodes: Nodes) -> None:
+    add(removals, 1)
+    removals.add(JobId(1), Path("/saves/old.j1"))
+    removals.on_node(N1, is_able=True)
+    nodes.wait((N1, "n1 1 5001 /saves/x.j1"))
+    removals.on_result(N1, removed(1))
+    nodes.wait((N1, "n1 1 5001 /saves/old.j1"))
+    removals.on_result(N1, removed(1))
+
+
+def test_a_folder_of_another_user_is_left(
+    removals: CheckpointRemovals, nodes: Nodes, tmp_path: Path
+) -> None:
+    removals.add(JobId(1), tmp_path)  # it does not belong to user 5001
+    add(removals, 1)
+    removals.on_node(N1, is_able=True)
+    nodes.wait((N1, "n1 1 5001 /saves/x.j1"))
