@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from pliant.charts.bands import Band, band_of
@@ -11,9 +13,16 @@ from pliant.charts.lanes import Lanes, Node
 from pliant.charts.layout import SHORTEST_S, Window
 from pliant.charts.timeline import Timeline
 from pliant.charts.usable_processors import UsableProcessors
+from pliant.core.support.input_limits import MAX_PROCESSORS
 
 #: Later times are seconds since the epoch (2001 and on). Simulations begin at 0.
 _EPOCH_TIMES_S = 1e9
+#: The year 9000. Calendars end before the year 10000.
+MAX_TIME_S = 2.2e11
+
+
+class RecordingError(ValueError):
+    """An event has a value that no picture can show."""
 
 
 class Recording:
@@ -27,8 +36,14 @@ class Recording:
         self._last = 0.0
 
     def apply(self, event: Mapping[str, Any]) -> None:
-        """Apply an event: a mapping with ``time``, ``kind``, ``job`` and ``data``."""
+        """Apply an event: a mapping with ``time``, ``kind``, ``job`` and ``data``.
+
+        Raises:
+            RecordingError: a time or the number of a processor is out of range.
+        """
         time = float(event["time"])
+        _check_range("time", time, MAX_TIME_S)
+        _check_processors(event.get("data") or {})
         self._tracks.apply(event)
         self._usable.apply(event)
         if event.get("job") is not None and self._first is None:
@@ -89,6 +104,26 @@ class Recording:
         )
 
 
+def _check_processors(data: Mapping[str, Any]) -> None:
+    """Check the slots and processors of an event.
+
+    Raises:
+        RecordingError: a number is out of range. It would take the memory of a set with this size.
+    """
+    for name in ("slots", "first"):
+        if data.get(name) is not None:
+            _check_range(name, float(data[name]), MAX_PROCESSORS)
+    processors = data.get("processors") or ()
+    if processors:
+        _check_range("processors", float(max(processors)), MAX_PROCESSORS)
+        _check_range("processors", float(min(processors)), MAX_PROCESSORS)
+
+
+def _check_range(name: str, value: float, largest: float) -> None:
+    if not 0 <= value <= largest:
+        raise RecordingError(f"{name}: {value:g} is not between 0 and {largest:g}")
+
+
 def node_rows(nodes: Iterable[Mapping[str, Any]]) -> list[Node]:
     """Return the rows of each node; one without a known first processor follows the one before."""
     rows, following = [], 0
@@ -101,9 +136,13 @@ def node_rows(nodes: Iterable[Mapping[str, Any]]) -> list[Node]:
 
 def with_unknown(rows: Sequence[Node], used: Iterable[int]) -> list[Node]:
     """Add rows for processors in ``used`` that no node has, for example because it left."""
-    known = {index for row in rows for index in range(row.first, row.first + row.slots)}
+    ordered = sorted(rows, key=lambda row: row.first)
+    firsts = [row.first for row in ordered]
+    ends = [0, *accumulate((row.first + row.slots for row in ordered), max)]
     found = list(rows)
-    for index in sorted(set(used) - known):
+    for index in sorted(set(used)):
+        if index < ends[bisect_right(firsts, index)]:
+            continue
         last = found[-1] if found and found[-1].name == "?" else None
         if last is not None and last.first + last.slots == index:
             found[-1] = last._replace(slots=last.slots + 1)

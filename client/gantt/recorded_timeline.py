@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from pliant.charts.recording import Recording
+from pliant.charts.recording import MAX_TIME_S, Recording, RecordingError
 from pliant.charts.timeline import Timeline
 from pliant.client.client_errors import ClientError, UsageError
 from pliant.client.terminal.durations import parse_span
@@ -44,7 +44,9 @@ def recorded_timeline(
             for place, event in _events(file, path):
                 try:
                     recording.apply(event)
-                except (KeyError, TypeError, ValueError, AttributeError):
+                except RecordingError as error:
+                    raise ClientError(f"--result {path}: {place}: {error}") from None
+                except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
                     raise ClientError(f"--result {path}: {place}: is not an event") from None
     except OSError as error:
         raise ClientError(f"--result {path}: {(error.strerror or str(error)).lower()}") from None
@@ -73,7 +75,7 @@ def _moment(option: str, time: tuple[str, float] | None, recording: Recording) -
     if time is None or recording.is_clock:
         return time and time[1]
     try:
-        return recording.first + parse_span(time[0])
+        return recording.first + min(parse_span(time[0]), MAX_TIME_S)
     except ValueError:
         raise UsageError(
             f"{option} {time[0]}: the recording has simulated time: write a span since its "

@@ -99,12 +99,15 @@ def own_name() -> str:
 
 
 def moment_before(text: str) -> float:
-    """Return a time for argparse, in seconds since the epoch, from a span before now or a date."""
+    """Return a time for argparse, in seconds since the epoch, from a span before now or a date.
+
+    A span that is longer than the time since the epoch stands for the epoch.
+    """
     from pliant.client.terminal.durations import parse_span
 
     now = time.time()
     try:
-        return now - parse_span(text)
+        return max(0.0, now - parse_span(text))
     except ValueError:
         pass
     for form in ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"):

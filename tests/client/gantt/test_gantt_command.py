@@ -81,12 +81,18 @@ def test_a_part_of_a_simulation(recording: Path, tmp_path: Path) -> None:
     assert jobs_of(drawn(tmp_path / "g.svg")) == {"1"}
     assert main(["--result", str(recording), "-o", picture, "--since", "2026-01-01"]) == 2
     assert main(["--result", str(recording), "-o", picture, "--since", "5s", "--until", "3s"]) == 2
+    assert main(["--result", str(recording), "-o", picture, "--until", "9" * 400 + "d"]) == 0
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [("", "no job started"), ("{}\n", "line 1: is not an event"), ("{", "line 1: is not JSON"),
-     ("[1]", "event 1: is not an event"), ("\udcff", "is not text")],
+     ("[1]", "event 1: is not an event"), ("\udcff", "is not text"),
+     ('{"time": 1e300, "kind": "job.started", "job": 1}', "line 1: time: 1e+300"),
+     ('{"time": NaN, "kind": "job.started", "job": 1}', "line 1: time: nan"),
+     ('{"time": 1, "kind": "node.registered", "data": {"node": "n", "slots": 1e10}}', "slots"),
+     ('{"time": 1, "kind": "job.started", "job": 1, "data": {"processors": [9999999999]}}',
+      "processors: 1e+10")],
 )  # fmt: skip
 def test_files_that_are_no_recording(
     content: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
