@@ -271,9 +271,10 @@ class Core:
     def strategy(self, name: str) -> None:
         """Use another strategy from now on, and requeue the jobs that the old one suspended.
 
-        What the old strategy remembered is forgotten, because it has its own form.
+        What the old strategy remembered is forgotten, because it has its own form, which also the
+        options of a strategy may change.
         """
-        if name != self._state.strategy and self._state.memory is not None:
+        if self._state.memory is not None:
             self._state.memory, self._state.memory_changed = None, True
         self._state.strategy = name
         suspension.requeue_suspended_by_strategy(self._state)

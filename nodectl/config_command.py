@@ -31,14 +31,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.action == "check":
         return max([_check(file) for file in options.files], default=0)
     first = options.files[0] if options.files else None
-    try:
-        if options.action == "show":
-            _show(first, only_changed=options.changed, as_json=options.json)
-            return 0
-        before, after = ([None, first] if len(options.files) < 2 else options.files)[:2]
-        return _diff(_values(before), _values(after), as_json=options.json)
-    except ControllerSettingsError as error:
-        return _wrong(first, error)
+    compared = [None, first] if len(options.files) < 2 else options.files[:2]
+    values: list[dict[str, Any]] = []
+    for file in [first] if options.action == "show" else compared:
+        try:
+            values.append(_values(file))
+        except ControllerSettingsError as error:
+            return _wrong(file, error)
+    if options.action == "show":
+        _show(first, values[0], only_changed=options.changed, as_json=options.json)
+        return 0
+    return _diff(*values, as_json=options.json)
 
 
 def _wrong(file: str | None, error: ControllerSettingsError) -> int:
@@ -68,12 +71,12 @@ def _values(file: str | None) -> dict[str, Any]:
     return {key: values[key] for key in ControllerSettings.__struct_fields__}
 
 
-def _show(file: str | None, *, only_changed: bool, as_json: bool) -> None:
+def _show(file: str | None, values: dict[str, Any], *, only_changed: bool, as_json: bool) -> None:
     lines = key_lines(file) if file else {}
     defaults = _values(None)
     rows = {
         key: {"value": value, "origin": f"{file}:{lines[key]}" if key in lines else "default"}
-        for key, value in _values(file).items()
+        for key, value in values.items()
         if not only_changed or value != defaults[key]
     }
     if as_json:

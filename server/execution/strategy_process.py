@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from pliant.core.model.views_and_plans import Availability, Outcome, Plan, View, WaitingJob
+from pliant.core.support.input_limits import MAX_ARGUMENT_BYTES
 from pliant.server.execution.strategy_worker import LENGTH_BYTES, Question, frame
 
 log = logging.getLogger(__name__)
@@ -63,12 +64,19 @@ class StrategyProcess:
     Args:
         name: the name of the strategy.
         options: the options of the strategy.
+
+    Raises:
+        StrategyRefusedError: the name or the options are too long for a command line.
     """
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
+        text = json.dumps(dict(options))
+        for key, argument in (("strategy", name), ("strategy_options", text)):
+            if (size := len(os.fsencode(argument))) > MAX_ARGUMENT_BYTES:
+                raise StrategyRefusedError(key, f"{size} bytes, the limit is {MAX_ARGUMENT_BYTES}")
         self._command = [
             *(sys.executable, "-P", "-m", "pliant.server.execution.strategy_worker"),
-            *(name, json.dumps(dict(options))),
+            *(name, text),
         ]
         self._received = b""
         self._ready = False

@@ -117,4 +117,6 @@ def test_files_of_node_controllers(tmp_path: Path, capfd: pytest.CaptureFixture[
         "slots: 3 -> 4  (needs a restart)",
         'log_level: "debug" -> "info"  (SIGHUP)',
     ]
+    assert main(["diff", "--node", str(right), str(wrong)]) == 2
+    assert f"{wrong}:2: slots" in capfd.readouterr().err
     assert main(["diff", "--node", "--running", str(right)]) == 2

@@ -437,6 +437,13 @@ def test_when_a_strategy_is_replaced_its_suspended_jobs_wait_in_the_queue() -> N
     assert rig.state(1) is S.PENDING
 
 
+def test_other_options_of_a_strategy_begin_without_its_memory() -> None:
+    rig = Rig({"n1": 4}, "fcfs")
+    rig.core._state.memory = {"of": "other options"}
+    rig.core.strategy = "fcfs"
+    assert rig.core.memory is None
+
+
 def test_a_plan_that_suspends_who_cannot_be_is_noted(rig: Rig) -> None:
     rig.submit(2, "4")
     rig.shrink_to_go(1)

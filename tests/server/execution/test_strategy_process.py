@@ -211,6 +211,14 @@ def test_what_cannot_be_loaded_is_refused(
     assert caught.value.key == key
 
 
+def test_options_that_no_command_line_takes_are_refused(
+    make: Callable[..., StrategyProcess],
+) -> None:
+    with pytest.raises(StrategyRefusedError, match="the limit is") as caught:
+        make("fcfs", text="x" * 200_000)
+    assert caught.value.key == "strategy_options"
+
+
 def test_one_that_cannot_even_be_made(
     make: Callable[..., StrategyProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
