@@ -30,6 +30,8 @@ _POLL_S, _TICK_S = 3.0, 0.5
 _GRACE_S = 10.0
 #: Workers that may end before they connect until the executor is broken, if none is connected.
 _MAX_FAILED_STARTS = 3
+#: The longest pause, seconds, before the next start after workers have ended before they connected.
+_MAX_PAUSE_S = 60.0
 #: Seconds without a server and without workers until the executor is broken.
 _ABSENCE_S = 300.0
 #: Seconds to wait at the end until all jobs have ended.
@@ -65,7 +67,11 @@ class WorkerJobs:
         #: Arrays whose tasks have not all ended, and the names of workers that have not ended.
         self._arrays: set[int] = set()
         self._names: set[str] = set()
+        #: Why the jobs of workers that had connected have ended.
+        self._reasons: dict[str, str] = {}
+        #: Workers that ended before they connected, since the last one connected.
         self._failed_starts = 0
+        self._connected, self._submit_at = 0, 0.0
         self._server_left: float | None = None
         self._submit(workers)
         # Not a daemon: the interpreter waits until open tasks are done and no job is left.
@@ -123,12 +129,12 @@ class WorkerJobs:
         self._settle_lost(jobs, now)
         if jobs is None:
             return
-        self._drop_ended(jobs)
+        self._drop_ended(jobs, now)
         with self._pool.lock:
             wanted = self._count
             if self._pool.is_closing:
                 wanted = min(wanted, self._pool.open_tasks())
-        if wanted > len(self._names):
+        if wanted > len(self._names) and now >= self._submit_at:
             with contextlib.suppress(NoServerError):  # the next look tries again
                 self._submit(wanted - len(self._names))
 
@@ -152,7 +158,9 @@ class WorkerJobs:
             lost = [*self._pool.lost]
         for entry in lost:
             worker, since = entry
-            ended = None if jobs is None else self._end_of(worker.name, jobs)
+            ended = self._reasons.get(worker.name)
+            if ended is None and jobs is not None:
+                ended = self._end_of(worker.name, jobs)
             if ended is None and now - since < _GRACE_S:
                 continue
             if ended is None:
@@ -162,7 +170,7 @@ class WorkerJobs:
             with self._pool.lock:
                 self._pool.lost.remove(entry)
 
-    def _drop_ended(self, jobs: Mapping[str, Job]) -> None:
+    def _drop_ended(self, jobs: Mapping[str, Job], now: float) -> None:
         """Forget workers whose jobs have ended; break the pool if no worker can start."""
         for name in sorted(self._names):
             if (reason := self._end_of(name, jobs)) is None:
@@ -170,8 +178,11 @@ class WorkerJobs:
             self._names.discard(name)
             with self._pool.lock:
                 worker = self._pool.workers.get(name)
-                self._failed_starts = 0 if self._pool.workers else self._failed_starts
-                is_alone = not self._pool.workers
+                is_alone, connected = not self._pool.workers, len(self._pool.seen)
+            if connected > self._connected:
+                self._connected, self._failed_starts = connected, 0
+            if name in self._pool.seen:
+                self._reasons[name] = reason  # its thread may not know yet that it was lost
             if worker is not None:
                 worker.wire.interrupt()  # its host is gone, and the kernel does not know it yet
             job = jobs.get(name)
@@ -181,6 +192,7 @@ class WorkerJobs:
                     raise ExecutorBrokenError(f"its worker jobs were cancelled: {reason}")
             elif name not in self._pool.seen:
                 self._failed_starts += 1
+                self._submit_at = now + min(2.0**self._failed_starts, _MAX_PAUSE_S)
                 if is_alone and self._failed_starts >= _MAX_FAILED_STARTS:
                     where = f" on node {', '.join(job.nodes)}" if job and job.nodes else ""
                     output = f"; see {job.stdout} there" if job and job.stdout else ""
