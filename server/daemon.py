@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pliant.core.support.command_line import CommandParser
+from pliant.core.support.imports_without_gc import imports_without_gc
 from pliant.protos.daemons.atomic_files import describe_unusable, write_whole
 from pliant.protos.daemons.private_paths import open_private
 from pliant.protos.daemons.service_manager import ServiceManager
@@ -40,12 +41,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(argv)
     # After the parser, so that --help does not wait for YAML, msgspec and the core.
-    from pliant.server.config import ConfigError
+    with imports_without_gc():
+        from pliant.server.config import ConfigError
 
     try:
-        config = _load(options)
-        _check_strategy(config)
-        _check_identity(config)
+        with imports_without_gc():
+            config = _load(options)
+            _check_strategy(config)
+            _check_identity(config)
     except ConfigError as error:
         print(f"pliant server: {error}", file=sys.stderr)
         return 2
@@ -211,9 +214,10 @@ def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
     # interval of 5 ms each of them could take that long.
     sys.setswitchinterval(0.00001)
     _raise_descriptor_limit()
-    from pliant.server.reload import Reload
-    from pliant.server.running_config import remove_running_config, write_running_config
-    from pliant.server.server import Server
+    with imports_without_gc():
+        from pliant.server.reload import Reload
+        from pliant.server.running_config import remove_running_config, write_running_config
+        from pliant.server.server import Server
 
     try:
         server = Server(config, shutdown.stop, shutdown.fail, manager)
