@@ -42,7 +42,8 @@ check: $(DEVELOP)
 
 # A test that fails is run again alone, up to twice; if it passes then, it is listed as flaky.
 # The three steps run one after the other even under `make -j`: they would compete for processors.
-RUN_TESTS := PYTHONPATH=tests/support $(BIN)/python -m rerun_failed
+# pytest compiles every test module, and keeps the result for the next worker unless it may not.
+RUN_TESTS := PYTHONDONTWRITEBYTECODE= PYTHONPATH=tests/support $(BIN)/python -m rerun_failed
 
 unit: check
 	$(RUN_TESTS) -n $(WORKERS) --dist loadgroup -m "not (mpi or cluster)"

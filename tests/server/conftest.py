@@ -34,6 +34,25 @@ def make_server() -> Iterator[Callable[..., Server]]:
             shutil.rmtree(base, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def refusing_server() -> Iterator[Server]:
+    """Return a running server for tests whose requests are all refused, which share it.
+
+    It knows the node n1, which is not connected.
+    """
+    base = Path(tempfile.mkdtemp(prefix="pliant-"))
+    server = Server(base).start()
+    try:
+        server.controller("n1", 4).welcome().close()
+        yield server
+        with server.user() as user:
+            assert user.do("jobs", all=True)["jobs"] == []
+        server.at_rest()
+    finally:
+        server.stop(signal.SIGKILL)
+        shutil.rmtree(base, ignore_errors=True)
+
+
 @pytest.fixture
 def server(make_server: Callable[..., Server]) -> Server:
     """Return a running server."""

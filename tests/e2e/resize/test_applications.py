@@ -84,7 +84,10 @@ def test_random_resizes_do_not_change_the_result(
     assert len(cluster.history(number, "job.resized")) == RESIZES
 
 
-@pytest.mark.parametrize("name", NAMES)
+# The daemons treat all applications alike, and `tests/examples` kills each of them and lets it
+# continue at another size. These three differ in their data: an array, plain values, and blocks
+# whose number changes.
+@pytest.mark.parametrize("name", ["heat", "master_worker", "amr"])
 def test_who_is_requeued_goes_on_from_its_checkpoint_at_another_size(
     cluster: Cluster, tmp_path: Path, name: str
 ) -> None:

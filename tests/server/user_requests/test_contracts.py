@@ -66,10 +66,8 @@ def test_absolute_deadlines_count_from_the_wall_clock(server: Server) -> None:
     ],
 )
 def test_bad_contracts_are_refused_with_their_field(
-    server: Server, fields: dict[str, object], field: str
+    refusing_server: Server, fields: dict[str, object], field: str
 ) -> None:
-    node = server.controller(slots=4).welcome()
-    with server.user() as user:
+    with refusing_server.user() as user:
         answer = user.ask("submit", job=job_request(**fields))
         assert answer["error"]["field"] == field
-    node.close()

@@ -69,9 +69,11 @@ def test_a_query_for_a_later_time_names_it(user: User) -> None:
         ({"begin_s": 60.0, "deadline_s": 50.0}, "deadline"),
     ],
 )
-@pytest.mark.usefixtures("node")
-def test_a_begin_time_that_cannot_be(user: User, fields: dict[str, float], field: str) -> None:
-    answer = user.ask("submit", job=job_request(**fields))
+def test_a_begin_time_that_cannot_be(
+    refusing_server: Server, fields: dict[str, float], field: str
+) -> None:
+    with refusing_server.user() as user:
+        answer = user.ask("submit", job=job_request(**fields))
     assert answer["error"]["field"] == field
 
 
@@ -138,9 +140,9 @@ def test_the_node_replaces_the_mark_for_the_rank(node: Controller, user: User) -
         ("components", ["2"]),
     ],
 )
-@pytest.mark.usefixtures("node")
-def test_wrong_fields_are_named(user: User, field: str, value: object) -> None:
-    answer = user.ask("submit", job=job_request(**{field: value}))
+def test_wrong_fields_are_named(refusing_server: Server, field: str, value: object) -> None:
+    with refusing_server.user() as user:
+        answer = user.ask("submit", job=job_request(**{field: value}))
     assert answer["error"]["field"] == field
 
 

@@ -33,15 +33,16 @@ LONE = "a\ud800b"
         {LONE: 1},
     ],
 )
-def test_half_a_character_in_a_submission_is_named(server: Server, job: dict[str, Any]) -> None:
-    server.controller("n1", 2).welcome().close()
-    with server.user() as user:
+def test_half_a_character_in_a_submission_is_named(
+    refusing_server: Server, job: dict[str, Any]
+) -> None:
+    with refusing_server.user() as user:
         answer = user.ask("submit", job=job_request(**job))
         assert not answer["ok"]
         assert answer["error"]["kind"] == "invalid"
         (field,) = job
         assert field == LONE or field in answer["error"]["message"]
-    assert "Traceback" not in server.log()
+    assert "Traceback" not in refusing_server.log()
 
 
 @pytest.mark.parametrize(
@@ -59,12 +60,11 @@ def test_half_a_character_in_a_submission_is_named(server: Server, job: dict[str
     ],
 )
 def test_half_a_character_in_a_request_is_no_fault_of_the_server(
-    server: Server, request_: dict[str, Any]
+    refusing_server: Server, request_: dict[str, Any]
 ) -> None:
-    server.controller("n1", 2).welcome().close()
-    with server.user() as user:
+    with refusing_server.user() as user:
         fields = {name: value for name, value in request_.items() if name != "op"}
         answer = user.ask(request_["op"], **fields)
         assert answer["ok"] or answer["error"]["kind"] != "internal", answer
         assert user.do("nodes")["nodes"]
-    assert "Traceback" not in server.log()
+    assert "Traceback" not in refusing_server.log()

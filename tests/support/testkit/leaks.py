@@ -48,13 +48,17 @@ def _mapped(path: Path) -> bool:
 
 def session_processes() -> set[psutil.Process]:
     """Return the living processes that descend from this session, however they were detached."""
-    mark = os.environ[MARK]
+    mark = f"{MARK}={os.environ[MARK]}".encode()
     found = set()
-    for process in psutil.process_iter():
+    for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
         try:
-            if process.name() == IDLE_SHIM:
-                continue
-            if process.environ().get(MARK) == mark and process.pid != os.getpid():
+            # `psutil.process_iter` reads more of each process and takes four times as long, and
+            # this is called often while processes end.
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if mark not in file.read().split(b"\0") or pid == os.getpid():
+                    continue
+            process = psutil.Process(pid)
+            if process.name() != IDLE_SHIM:
                 found.add(process)
         except (psutil.Error, OSError):
             continue  # it has ended, is a zombie, or belongs to somebody else
