@@ -122,7 +122,7 @@ ORDER = {
         waiting
         cluster listing
         accounting forecasts
-        api dashboard demo gantt commands login_agent metrics
+        api dashboard demo gantt commands login_agent metrics traces
         executor
         shell_completion resize_check run
     """,

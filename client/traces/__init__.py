@@ -1,0 +1,1 @@
+"""The command ``pliant traces``: a trace of OpenTelemetry for the start of each job."""
