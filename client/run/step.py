@@ -1,4 +1,4 @@
-"""A step of a job: request it, pass on signals to it, and return its exit code."""
+"""A step or command of a script: request it, pass on signals to it, and return its exit code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class StepEnd:
-    """End of the program of a step: exit code, signal, and the reason of a failure."""
+    """End of a step or command: exit code, signal, and the reason of a failure."""
 
     code: int
     #: The signal that ended it; 0 if none did.
@@ -59,14 +59,35 @@ def run_step(socket_path: str, size: int, argv: Sequence[str], umask: int) -> St
     Raises:
         StepFailedError: the step was refused, or the shim has ended.
     """
+    return _run(socket_path, umask, {"op": "run", "size": size, "argv": list(argv)})
+
+
+def run_on_host(socket_path: str, hosts: Sequence[str], command: str, umask: int) -> StepEnd:
+    """Run a shell command on a host of this job, and return how it ended.
+
+    The command has the outputs of this process and, on the host of the script, also its input.
+
+    Args:
+        socket_path: the path of the socket of the script's shim.
+        hosts: name and addresses of the host; one of them must be in the list of the job's nodes.
+        command: the command.
+        umask: the umask of the command.
+
+    Raises:
+        StepFailedError: the job has no such host, or the shim has ended.
+    """
+    return _run(socket_path, umask, {"op": "launch", "hosts": list(hosts), "command": command})
+
+
+def _run(socket_path: str, umask: int, request: dict[str, Any]) -> StepEnd:
     with _connect(socket_path) as link, _signals_passed_on(link):
-        _send_request(link, size, argv, os.environ, umask)
+        _send_request(link, {**request, "env": dict(os.environ), "umask": umask})
         for message in _messages(link):
             match message.get("op"):
                 case "output":
                     _write(int(message["kind"]), base64.b64decode(message["data"]))
                 case "refused":
-                    raise StepFailedError(f"the step was refused: {message['reason']}")
+                    raise StepFailedError(f"refused: {message['reason']}")
                 case "ended":
                     return StepEnd(
                         int(message["code"]), int(message["signal"]), str(message["reason"])
@@ -92,18 +113,8 @@ def _connect(path: str) -> socket.socket:
     return link
 
 
-def _send_request(
-    link: socket.socket, size: int, argv: Sequence[str], env: Mapping[str, str], umask: int
-) -> None:
-    request = {
-        "op": "run",
-        "size": size,
-        "argv": list(argv),
-        "env": dict(env),
-        "cwd": os.getcwd(),
-        "umask": umask,
-    }
-    line = json.dumps(request).encode("ascii") + b"\n"
+def _send_request(link: socket.socket, request: dict[str, Any]) -> None:
+    line = json.dumps({**request, "cwd": os.getcwd()}).encode("ascii") + b"\n"
     try:
         sent = socket.send_fds(link, [line], [0, 1, 2])
         link.sendall(line[sent:])

@@ -107,6 +107,7 @@ class Shim:
         else:
             if self._request.type == "script":
                 self._steps = StepManager(self._loop, self._spool, self._request, self._relay)
+                self._request.environment |= self._steps.launch_variables()
             lines = (self._pmi.handle, self._on_control)
             self._ranks |= rank_processes.start_ranks(
                 self._loop, self._spool, self._request, self._tracker.failure_pipe, lines

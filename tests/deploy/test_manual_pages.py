@@ -23,6 +23,7 @@ def pages() -> dict[str, str]:
 
 def test_every_command_has_a_page(pages: dict[str, str]) -> None:
     scripts = {"pliant", "jobsub", "jobstat", "jobdel", "jobctl", "jobacct", "nodestat"}
+    scripts.add("pliant-launch-agent")
     commands = {f"pliant-{name}" for name in (*find_commands(), "node-helper")}
     assert set(pages) == scripts | commands
     for name, page in pages.items():

@@ -1,4 +1,8 @@
-"""The ranks of a step on this node: started, served by PMI-1, and ended without leftovers."""
+"""The ranks of a step on this node: started, served by PMI-1, and ended without leftovers.
+
+A command for the launcher of another MPI library is a step with one rank that does not use PMI, and
+that may leave processes behind.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,9 @@ from pliant.nodectl.shim.exec import LaunchSpec, read_failures, start
 from pliant.nodectl.shim.pmi_service import PmiService, abort_reason
 from pliant.nodectl.shim.ranks import Rank
 from pliant.nodectl.world_folder import NOT_USABLE, StartRequest
+
+#: The type of a command that runs on all processors of this node, in a `StartRequest`.
+COMMAND = "command"
 
 #: Seconds between two looks for processes that the ranks of a step have left behind.
 _LEFTOVERS_INTERVAL_S = 0.05
@@ -60,12 +67,13 @@ class LocalRanks:
         self._loop, self._request, self._events = loop, request, events
         self._failures, self._failure_pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._is_ending = self._is_gone = False
-        self._mark = f"PLIANT_STEP={request.environment['PLIANT_STEP']}".encode()
+        self._mark = f"PLIANT_STEP={request.environment.get('PLIANT_STEP', '')}".encode()
         self._ranks: dict[int, Rank] = {}
         self._pmi = PmiService(request, self._ranks, self)
         for place, (rank, processor) in enumerate(request.ranks):
             self._ranks[rank] = self._start(place, rank, processor, stdio)
-        self._pmi.detect_singletons(loop, self._on_foreign)
+        if request.is_mpi:
+            self._pmi.detect_singletons(loop, self._on_foreign)
         loop.after(0, self._check)  # if no rank could be forked
 
     def reap(self, pid: int, status: int) -> bool:
@@ -102,18 +110,20 @@ class LocalRanks:
     def _start(self, place: int, rank: int, processor: int, stdio: tuple[int, int, int]) -> Rank:
         request = self._request
         ours, theirs = socket.socketpair()
+        handle = theirs.fileno()
         devices = {kind: every[place] for kind, every in request.devices.items()}
         variables = {
             **request.environment,
             "PLIANT_PROCESSOR": str(processor),
             **rank_processes.device_variables(devices),
-            **rank_processes.mpi_variables(request, rank, place, theirs.fileno()),
         }
+        if request.is_mpi:
+            variables |= rank_processes.mpi_variables(request, rank, place, handle)
         cpus = request.cpus[place] if request.cpus else ()
         spec = LaunchSpec(
             request,
             variables,
-            (theirs.fileno(),),
+            (handle,) if request.is_mpi else (),
             self._failure_pipe,
             () if request.shares_cpus else cpus,
             cpus if request.shares_cpus else (),
@@ -175,7 +185,9 @@ class LocalRanks:
         if (code or number) and not self._is_ending:
             where = f"rank {rank.rank} of {self._request.size}"
             how = f"was ended by signal {number}" if number else f"exited with code {code}"
-            self._fail(code, number, reason or f"{where} {how}")
+            # Launchers report themselves that their daemons have failed.
+            text = f"{where} {how}" if self._request.is_mpi else ""
+            self._fail(code, number, reason or text)
         self._check()
 
     def _check(self) -> None:
@@ -196,7 +208,9 @@ class LocalRanks:
         self._events.on_gone()
 
     def _leftovers(self) -> list[int]:
-        """Return the running processes that the ranks have left behind."""
+        """Return the running processes that the ranks have left behind; empty for a command."""
+        if not self._request.is_mpi:
+            return []
         return [
             pid
             for pid in procfs.descendants(os.getpid())

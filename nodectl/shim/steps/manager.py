@@ -4,8 +4,12 @@ The shim of the script listens on a socket in the folder of its world. A client 
 together with its own standard input, output and error, which the ranks on this node use directly.
 Then it sends signals and gets one answer. Its disconnection ends the step.
 
-``client -> shim``: ``run`` (with three descriptors), ``signal``.
+``client -> shim``: ``run`` or ``launch`` (with three descriptors), ``signal``.
 ``shim -> client``: ``started``, ``output`` (of ranks on other nodes), ``ended`` or ``refused``.
+
+A client may also request ``launch`` instead of ``run``: a shell command on one node, which uses no
+processor. The launchers of other MPI libraries start their daemons in this way. A daemon that
+leaves its command, because it makes itself a session of its own, runs until the job ends.
 
 Each message is a JSON object in one line. Steps wait for free processors in the order of their
 requests. They end with the script, because each shim ends all processes below itself then.
@@ -24,7 +28,8 @@ from typing import Any
 from pliant.nodectl.host.shared_memory import node_of
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel
 from pliant.nodectl.shim.foreign_mpi import library_without_pmi
-from pliant.nodectl.shim.steps.local_ranks import LocalRanks
+from pliant.nodectl.shim.steps.launch_variables import agent_path, launch_variables
+from pliant.nodectl.shim.steps.local_ranks import COMMAND, LocalRanks
 from pliant.nodectl.shim.steps.remote_ranks import RemoteRanks, RemoteStep, place_on
 from pliant.nodectl.shim.steps.request_socket import RequestSocket
 from pliant.nodectl.shim.steps.shim_messenger import ShimMessenger
@@ -59,7 +64,7 @@ class StepManager:
             request: the request to start the world.
             send: sends a packet to the shim of another node, see `Relay`.
         """
-        self._loop, self._request = loop, request
+        self._loop, self._spool, self._request = loop, spool, request
         self._first = request.ranks[0][0]
         self._relay = ShimMessenger(loop, send, self._on_relayed, self._on_room)
         self._socket = RequestSocket(loop, spool, self._on_request) if self._first == 0 else None
@@ -73,6 +78,13 @@ class StepManager:
         #: Steps of another node's script, by the rank of that node and their number.
         self._remote: dict[tuple[int, int], RemoteStep] = {}
         self._count = 0
+
+    def launch_variables(self) -> dict[str, str]:
+        """Return the variables with which MPI launchers in the script reach all nodes."""
+        agent = agent_path()
+        if not agent or self._socket is None or len(self._addresses()) < 2:
+            return {}
+        return launch_variables(self._request.environment, agent)
 
     def reap(self, pid: int, status: int) -> None:
         """Handle that a child of this process has ended; it may be a rank of a step."""
@@ -101,6 +113,8 @@ class StepManager:
         """Read a client's request, and return the function that takes over its connection."""
         self._count += 1
         step = Step(self._count, self._request, stdio, self._loop, self._on_step_ended)
+        if sent["op"] == "launch":
+            return partial(self._on_client, step, self._read_launch(step, sent))
         return partial(self._on_client, step, self._read(step, sent))
 
     def _on_client(self, step: Step, reason: str, client: socket.socket) -> None:
@@ -114,6 +128,9 @@ class StepManager:
             step.tell(op="refused", reason=reason)
             step.close_stdio()
             return
+        if step.request.type == COMMAND:
+            self._run(step, self._place_command(step))
+            return
         self._waiting.append(step)
         self._start_waiting()
 
@@ -126,6 +143,30 @@ class StepManager:
             return "the request is incomplete"
         if size > most:
             return f"-n {size} is more than the {most} processors of job {ours.job}"
+        if reason := self._set_program(step, "mpi", argv, sent):
+            return reason
+        step.request.size = size
+        step.request.environment["PLIANT_STEP"] = str(step.number)
+        if size > 1 and (library := library_without_pmi(step.request)) is not None:
+            return f"program {argv[0]} is linked with {library}: start it with its own mpiexec"
+        return ""
+
+    def _read_launch(self, step: Step, sent: dict[str, Any]) -> str:
+        """Copy the values of a request for a command; return why it is refused, else empty."""
+        hosts = [str(host) for host in sent["hosts"]]
+        addresses = self._addresses()
+        node = next((addresses[host] for host in hosts if host in addresses), None)
+        if len(step.stdio) != 3 or not hosts:
+            return "the request is incomplete"
+        if node is None:
+            known = ", ".join(addresses) or "unknown, because several of them have one address"
+            return f"job {self._request.job} has no host {hosts[0]}; its hosts are {known}"
+        step.places = [self._leader(node)]
+        argv = ["/bin/sh", "-c", str(sent["command"])]
+        return self._set_program(step, COMMAND, argv, sent)
+
+    def _set_program(self, step: Step, kind: str, argv: list[str], sent: dict[str, Any]) -> str:
+        """Copy the program of a request into a step; return why it is refused, else empty."""
         environment = {str(name): str(value) for name, value in sent["env"].items()}
         for name in _NOT_INHERITED:
             environment.pop(name, None)
@@ -133,18 +174,24 @@ class StepManager:
         if length > _MAX_PROGRAM:
             return f"arguments and environment have {length} bytes, the limit is {_MAX_PROGRAM}"
         step.request = replace(
-            ours,
-            world=f"{ours.world}.s{step.number}",
-            type="mpi",
+            self._request,
+            world=f"{self._request.world}.s{step.number}",
+            type=kind,
             argv=argv,
-            environment=environment | {"PLIANT_STEP": str(step.number)},
+            environment=environment,
             directory=str(sent["cwd"]),
             umask=int(sent["umask"]),
-            size=size,
+            size=1,
         )
-        if size > 1 and (library := library_without_pmi(step.request)) is not None:
-            return f"program {argv[0]} is linked with {library}: start it with its own mpiexec"
         return ""
+
+    def _addresses(self) -> dict[str, int]:
+        """Return the job's nodes by address; empty if several of them have one address."""
+        lines = self._spool.nodes.read_text().split()
+        nodes = {node_of(self._request.mapping, rank) for rank in range(len(self._processors))}
+        if len(lines) != len(nodes):
+            return {}
+        return {line.rpartition(":")[0]: node for node, line in enumerate(lines)}
 
     def _on_message(self, step: Step, line: bytes) -> None:
         try:
@@ -184,6 +231,11 @@ class StepManager:
             by_node.setdefault(node, []).append((rank, self._processors[place]))
         processors = [self._processors[place] for place in step.places]
         step.request.environment["PLIANT_PROCESSORS"] = ",".join(map(str, processors))
+        self._run(step, by_node)
+
+    def _run(self, step: Step, by_node: dict[int, list[tuple[int, int]]]) -> None:
+        """Start the ranks of a step, which are given as (rank, processor) for each node."""
+        ours = self._request
         step.request.mapping = _mapping([len(ranks) for ranks in by_node.values()])
         self._running[step.number] = step
         here = node_of(ours.mapping, self._first)
@@ -201,9 +253,13 @@ class StepManager:
                 send = partial(self._order, self._leader(node), step.number)
                 step.parts[node] = RemoteRanks(send, request)
         step.close_stdio()
-        step.tell(op="started", step=step.number, processors=processors)
+        step.tell(op="started", step=step.number)
         if step.is_ending:  # a rank failed before the others were ordered
             step.end(again=True)
+
+    def _place_command(self, step: Step) -> dict[int, list[tuple[int, int]]]:
+        (place,) = step.places
+        return {node_of(self._request.mapping, place): [(0, self._processors[place])]}
 
     def _leader(self, node: int) -> int:
         """Return the lowest rank on a node; packets address a shim by this rank."""
@@ -212,7 +268,8 @@ class StepManager:
 
     def _on_step_ended(self, step: Step) -> None:
         del self._running[step.number]
-        self._free = sorted([*self._free, *step.places])
+        if step.request.type != COMMAND:
+            self._free = sorted([*self._free, *step.places])
         self._start_waiting()
 
     # ------------------------------------------------------------------ other nodes

@@ -16,10 +16,11 @@ import selectors
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from pliant.nodectl.shim.event_loop import EventLoop
-from pliant.nodectl.shim.steps.local_ranks import LocalRanks
+from pliant.nodectl.shim.steps.local_ranks import COMMAND, LocalRanks
 from pliant.nodectl.world_folder import StartRequest
 
 #: Bytes of output in one message.
@@ -44,6 +45,7 @@ class RemoteRanks:
             {
                 "order": "start",
                 "world": request.world,
+                "type": request.type,
                 "ranks": request.ranks,
                 "size": request.size,
                 "mapping": request.mapping,
@@ -179,7 +181,7 @@ def _local_request(world: StartRequest, order: dict[str, Any]) -> StartRequest:
         replace(
             world,
             world=str(order["world"]),
-            type="mpi",
+            type=str(order.get("type", "mpi")),
             size=int(order["size"]),
             mapping=str(order["mapping"]),
             argv=list(order["argv"]),
@@ -195,7 +197,14 @@ def _local_request(world: StartRequest, order: dict[str, Any]) -> StartRequest:
 def place_on(
     request: StartRequest, world: StartRequest, ranks: list[tuple[int, int]]
 ) -> StartRequest:
-    """Return a copy of a request with ``ranks`` on processors that a world has on this node."""
+    """Return a copy of a request with ``ranks`` on processors that a world has on this node.
+
+    A command gets all processors and devices that the world has here.
+    """
+    if request.type == COMMAND:
+        cpus = sorted({cpu for each in world.cpus for cpu in each})
+        devices = {kind: [sorted(chain(*each))] for kind, each in world.devices.items()}
+        return replace(request, ranks=ranks, cpus=[cpus] if cpus else [], devices=devices)
     places = {processor: place for place, (_, processor) in enumerate(world.ranks)}
     mine = [places[processor] for _, processor in ranks]
     return replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from clusterkit.counter import Counter
 from netkit.network import Network, NetworkError
 from pliant.client.client_errors import ClientError
+from testkit import MPIEXEC
 from testkit.waiting import wait_until
 from tlskit.cluster import ApartTlsCluster
 
@@ -91,3 +93,15 @@ def test_a_job_is_resized_over_a_slow_link_that_loses_packets(
         cluster.resize(job.id, 4)
         cluster.resize(job.id, 3)
         job.finish()
+
+
+def test_mpiexec_in_a_script_reaches_all_hosts(cluster: ApartTlsCluster, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "from mpi4py import MPI; print(MPI.COMM_WORLD.size, MPI.COMM_WORLD.allreduce(1))"
+    )
+    (tmp_path / "job.sh").write_text(f"{MPIEXEC} {sys.executable} program.py\n")
+    number = cluster.client.submit(str(tmp_path / "job.sh"), sizes="6", chdir=str(tmp_path))
+    job = cluster.wait_for(number, lambda each: each.final, "the end")
+    output = Path(job.stdout).read_text()
+    assert (job.state, output.splitlines()) == ("COMPLETED", ["6 6"] * 6), output
+    assert len(job.nodes) == 3

@@ -15,6 +15,7 @@ from testkit import wait_until
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("node", "other_node")]
 
 COMMAND = f'"{sys.executable}" -m pliant.client.run.run_command'
+AGENT = f'"{sys.executable}" -m pliant.client.run.launch_agent'
 
 
 def script(folder: Path, text: str) -> World:
@@ -113,3 +114,53 @@ def test_steps_on_other_nodes_end_with_the_script(server: FakeServer, tmp_path: 
     pids = [int(text) for path in tmp_path.glob("pid.*") if (text := path.read_text())]
     assert len(pids) >= 2
     assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+# ------------------------------------------------------------------ commands of MPI launchers
+
+
+def test_commands_run_on_the_host_that_they_name(server: FakeServer, tmp_path: Path) -> None:
+    text = (
+        f"{AGENT} -x n2 -l someone 'echo $PLIANT_NODE $PMI_RANK >&2; exit 3'\n"
+        "echo code $?\n"
+        f"echo input | {AGENT} someone@n1 cat\n"
+        f"{AGENT} n2 '\"printenv\"' PLIANT_NODE\n"
+    )
+    world = script(tmp_path, text)
+    world.start(server)
+    assert finish(world, server) == ["n2", "code 3", "input", "n2"]
+
+
+def test_commands_use_no_processor(server: FakeServer, tmp_path: Path) -> None:
+    wait = "touch up; until [ -e done ]; do sleep 0.01; done"
+    text = f"{AGENT} n2 '{wait}' & until [ -e up ]; do sleep 0.01; done\n"
+    world = script(tmp_path, f"{text}STEP printenv PLIANT_NODE; touch done; wait\n")
+    world.start(server)
+    assert sorted(finish(world, server)) == ["n1", "n1", "n2", "n2"]
+
+
+def test_daemons_of_commands_end_with_the_job(server: FakeServer, tmp_path: Path) -> None:
+    daemon = 'setsid sh -c "echo \\$\\$ > pid; exec sleep 600" < /dev/null > out 2>&1 &'
+    text = f"{AGENT} n2 '{daemon}'\nuntil [ -s pid ]; do sleep 0.01; done\n"
+    world = script(tmp_path, f"{text}STEP true; ps -o stat= -p $(cat pid) | cut -c 1\n")
+    world.start(server)
+    assert finish(world, server) == ["S"]
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+
+
+def test_commands_that_are_refused(server: FakeServer, tmp_path: Path) -> None:
+    text = f"{AGENT} n7 true; echo code $?; {AGENT} -x n2; echo code $?\n"
+    world = script(tmp_path, text)
+    world.start(server)
+    lines = finish(world, server)
+    assert "no host n7; its hosts are n1, n2" in lines[0]
+    assert [lines[1], lines[3]] == ["code 1", "code 2"]
+
+
+def test_launchers_get_the_agent_unless_the_job_chooses(server: FakeServer, tmp_path: Path) -> None:
+    text = 'basename "$HYDRA_LAUNCHER_EXEC"; basename "$PRTE_MCA_plm_ssh_agent"\n'
+    text += 'echo "$OMPI_MCA_plm_rsh_agent" $OMPI_MCA_plm_rsh_no_tree_spawn end\n'
+    world = script(tmp_path, text)
+    world.environment = {"OMPI_MCA_plm_rsh_agent": "my-ssh"}
+    world.start(server)
+    assert finish(world, server) == ["pliant-launch-agent"] * 2 + ["my-ssh end"]
