@@ -48,6 +48,8 @@ class LoadMeter:
     def __init__(self, memory: int) -> None:
         self._memory = memory
         self._jobs: dict[tuple[int, int], _JobMeter] = {}
+        #: The runs that had processes at the last measurement.
+        self._live: set[tuple[int, int]] = set()
         #: Faults of each shim's former worlds, by the shim and the run that it serves now.
         self._before: dict[ShimOfJob, int] = {}
 
@@ -75,10 +77,17 @@ class LoadMeter:
             resident[key] = resident.get(key, 0) + used
             faults[key] = faults.get(key, 0) + live + ended - before[each]
         self._before = before
+        # A world is known for a while after its processes have exited.
+        live = {key for key, used in resident.items() if used}
+        has_left = not self._live <= live
+        self._live = live
         self._jobs = {key: self._jobs.get(key) or _JobMeter() for key in resident}
         for key, meter in self._jobs.items():
             meter.demand = max(meter.demand, resident[key])
             meter.faults = max(meter.faults, faults[key])
+            if has_left:
+                # Perhaps the other jobs had faults only because of the job that has left.
+                meter.samples.clear()
             meter.samples.append((now, meter.faults))
             while len(meter.samples) > 2 and meter.samples[1][0] <= now - WINDOW_S:
                 meter.samples.popleft()
@@ -88,12 +97,13 @@ class LoadMeter:
         free = free_memory()
         jobs = [
             wire.JobLoad(
-                job=job,
+                job=key[0],
                 demand_bytes=meter.demand,
                 major_faults=meter.faults,
                 fault_rate=meter.rate(),
             )
-            for (job, _), meter in sorted(self._jobs.items())
+            for key, meter in sorted(self._jobs.items(), key=lambda item: item[0])
+            if key in self._live
         ]
         return wire.Load(
             # Programs that are no jobs may use the memory of the node, too.

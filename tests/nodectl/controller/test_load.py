@@ -8,7 +8,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from pliant.nodectl.controller.load import LoadMeter
@@ -63,19 +65,16 @@ def go_on(process: Shim) -> str:
     return process.stdout.readline()
 
 
-def test_the_demand_is_the_largest_so_far(shim: Shim) -> None:
+def test_the_demand_ends_with_the_processes(shim: Shim) -> None:
     meter = LoadMeter(1 << 60)
     here = [(7, 1, identity(shim))]
     (first,) = meter.measure(here, 0.0, 1.0).jobs
     assert first.job == 7
     assert first.demand_bytes > 64 * MEBIBYTE
     assert go_on(shim) == "gone\n"
-    (second,) = meter.measure(here, 1.0, 1.0).jobs
-    assert second.demand_bytes >= first.demand_bytes
-    # Another run begins without what the former one had.
-    (third,) = meter.measure([(7, 2, identity(shim))], 2.0, 1.0).jobs
-    assert third.demand_bytes < 64 * MEBIBYTE
-    assert not meter.measure([], 3.0, 1.0).jobs
+    # Its processes have exited, and nobody has told the controller yet.
+    assert not meter.measure(here, 1.0, 1.0).jobs
+    assert not meter.measure([], 2.0, 1.0).jobs
 
 
 def test_memory_is_limited_by_the_node_and_by_what_is_free(shim: Shim) -> None:
@@ -96,9 +95,14 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def set_faults(child: int | None, ended: int) -> None:
         stats[1] = procfs.Stat("S", 0, 1, 0, 1, 0, ended)
         stats[2] = None if child is None else procfs.Stat("S", 1, 1, child, 1, 4096, 0)
+        stats[3] = procfs.Stat("S", 1, 1, 0, 1, 4096, 0)
+        # Another shim, whose job has one process
+        stats[4], stats[5] = procfs.Stat("S", 0, 4, 0, 1, 0, 0), stats[3]
 
     def descendants(pid: int) -> list[int]:
-        return [2] if pid == 1 and stats[2] is not None else []
+        if pid == 4:
+            return [5]
+        return [2, 3] if stats[2] is not None else [3]
 
     monkeypatch.setattr(procfs, "read_stat", lambda pid: stats[pid])
     monkeypatch.setattr(procfs, "descendants", descendants)
@@ -134,6 +138,48 @@ def test_the_rate_is_that_of_the_last_seconds(faults: Callable[..., None]) -> No
     assert job_of(load) == (10_000, 0.0)
 
 
+def test_the_demand_is_the_largest_so_far(
+    faults: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that loses pages all the time never has all of them."""
+    faults(child=0, ended=0)
+    shim, swapped = ProcessIdentity("", 1, 1), [100, 300, 200]
+    monkeypatch.setattr(psutil, "swap_memory", lambda: SimpleNamespace(total=1))
+    monkeypatch.setattr(procfs, "swapped_bytes", lambda pid: swapped[0] if pid == 2 else 0)
+    meter = LoadMeter(1 << 30)
+    found = []
+    while swapped:
+        found.append(meter.measure([(1, 1, shim)], 0.0, 1.0).jobs[0].demand_bytes - 2 * 4096)
+        swapped.pop(0)
+    assert found == [100, 300, 300]
+    swapped.append(50)
+    (again,) = meter.measure([(1, 2, shim)], 1.0, 1.0).jobs  # another run
+    assert again.demand_bytes - 2 * 4096 == 50
+
+
+def test_the_window_begins_again_when_another_job_has_left(faults: Callable[..., None]) -> None:
+    """It may have caused the faults. Its world may be known longer than its processes."""
+    meter = LoadMeter(1 << 30)
+    one, other = (1, 1, ProcessIdentity("", 1, 1)), (2, 1, ProcessIdentity("", 4, 1))
+    faults(child=0, ended=0)
+    assert [job.job for job in meter.measure([one, other], 0.0, 1.0).jobs] == [1, 2]
+    faults(child=500, ended=0)
+    assert meter.measure([one, other], 1.0, 1.0).fault_rate == 500.0
+    faults(child=600, ended=0)
+    assert job_of(meter.measure([one], 2.0, 1.0)) == (600, 0.0)
+    faults(child=610, ended=0)
+    assert job_of(meter.measure([one], 3.0, 1.0)) == (610, 10.0)
+
+
+def test_a_job_without_processes_demands_nothing(faults: Callable[..., None]) -> None:
+    faults(child=0, ended=0)
+    meter, shim = LoadMeter(1 << 30), ProcessIdentity("", 9, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(procfs, "descendants", lambda _: [])
+        patch.setattr(procfs, "read_stat", lambda _: None)
+        assert list(meter.measure([(1, 1, shim)], 1.0, 1.0).jobs) == []
+
+
 def test_a_real_major_fault_is_counted(tmp_path: Path) -> None:
     """A process that maps a file which is not in memory has major faults."""
     data = tmp_path / "data"
@@ -145,6 +191,7 @@ def test_a_real_major_fault_is_counted(tmp_path: Path) -> None:
         "os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)\n"
         "view = mmap.mmap(handle, 0)\n"
         "view.madvise(mmap.MADV_RANDOM)\n"
+        "print('mapped', flush=True)\n"
         "input()\n"
         "total = sum(view[i] for i in range(0, len(view), mmap.PAGESIZE))\n"
         "print('read', flush=True)\n"
@@ -160,6 +207,8 @@ def test_a_real_major_fault_is_counted(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "mapped\n"
         meter, here = LoadMeter(1 << 60), [(1, 1, identity(process))]
         before = meter.measure(here, 0.0, 1.0).jobs[0].major_faults
         assert go_on(process) == "read\n"
