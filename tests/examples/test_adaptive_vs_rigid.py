@@ -48,6 +48,12 @@ def test_jobs_are_those_of_the_simulation() -> None:
     assert max(job.sizes.max for job in row.jobs()) == 16
 
 
+def test_each_experiment_has_a_scale_of_its_own() -> None:
+    names = ["ghafoor-4.1", "kumar-4.4"]
+    found = select_rows(names, {}, jobs=2, seed=1, scale=None)
+    assert {(row.experiment, row.scale) for row in found} == {(names[0], 0.1), (names[1], 0.5)}
+
+
 def test_only_experiments_with_the_chosen_axes_are_run() -> None:
     found = rows("ghafoor-4.1", "kumar-4.4", malleable_pct=["100"])
     assert {row.experiment for row in found} == {"ghafoor-4.1"}

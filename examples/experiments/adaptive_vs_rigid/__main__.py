@@ -18,7 +18,7 @@ from pliant.examples.experiments.adaptive_vs_rigid.resize_cost import (
     PUBLISHED_EDGE,
     measure_cost,
 )
-from pliant.examples.experiments.adaptive_vs_rigid.rows import DEFAULT, select_rows
+from pliant.examples.experiments.adaptive_vs_rigid.rows import SCALES, select_rows
 from pliant.examples.experiments.adaptive_vs_rigid.running import run_rows
 from pliant.examples.experiments.adaptive_vs_rigid.table import results_table
 from pliant.examples.experiments.adaptive_vs_rigid.validation import validate
@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     run = actions.add_parser("run", help="run the rows that have no result yet")
     run.set_defaults(act=_run)
     run.add_argument(
-        "name", nargs="*", help=f"experiments or YAML files (default: {', '.join(DEFAULT)})"
+        "name", nargs="*", help=f"experiments or YAML files (default: {', '.join(SCALES)})"
     )
     run.add_argument(
         "--where",
@@ -72,9 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--scale",
         type=_scale,
-        default=0.1,
         metavar="X",
-        help="wall-clock seconds for each second of the model (%(default)s)",
+        help="wall-clock seconds for each second of the model (0.1; 0.5 for kumar-4.4)",
     )
     check = actions.add_parser(
         "validate", help="simulate the runs that have a result with their costs, and compare"
@@ -169,7 +168,7 @@ def _where(text: str) -> tuple[str, list[str]]:
 
 def _run(options: argparse.Namespace) -> int:
     rows = select_rows(
-        options.name or DEFAULT,
+        options.name or list(SCALES),
         dict(options.where),
         jobs=options.jobs,
         seed=options.seed,

@@ -14,8 +14,10 @@ from pliant.simulator.experiments.definition.reading import find_experiment
 from pliant.simulator.experiments.running.tasks import workload_of
 from pliant.simulator.inputs.workload import SimJob
 
-#: The experiments that are run if none is named.
-DEFAULT = ("ghafoor-4.1", "kumar-4.4")
+#: The experiments that are run if none is named, with their scales. Kumar's jobs are short, and the
+#: start of their processes, which takes seconds, must be short compared with them.
+SCALES = {"ghafoor-4.1": 0.1, "kumar-4.4": 0.5}
+OTHER_SCALE = 0.1
 #: The processors of the cluster: 4 nodes with 4 slots.
 PROCESSORS = 16
 #: Results of another form are not used.
@@ -71,7 +73,7 @@ def select_rows(
     *,
     jobs: int | None,
     seed: int,
-    scale: float,
+    scale: float | None,
 ) -> list[Row]:
     """Return the rows to run, without those that have the same jobs as an earlier one.
 
@@ -80,7 +82,7 @@ def select_rows(
         where: axes with values, as texts; only rows with all of these axes are returned.
         jobs: the number of jobs of each row; None for that of the definition.
         seed: the seed of the workloads.
-        scale: wall-clock seconds for each second of the model.
+        scale: wall-clock seconds for each second of the model; None for that of the experiment.
 
     Raises:
         ExperimentError: an experiment, an axis or a value does not exist, or the jobs do not fit
@@ -106,14 +108,17 @@ def select_rows(
     return rows
 
 
-def _all_rows(names: Sequence[str], jobs: int | None, seed: int, scale: float) -> Iterator[Row]:
+def _all_rows(
+    names: Sequence[str], jobs: int | None, seed: int, scale: float | None
+) -> Iterator[Row]:
     for name in names:
         experiment = find_experiment(name)
+        used = SCALES.get(experiment.name, OTHER_SCALE) if scale is None else scale
         sources = {metric.name: metric.source for metric in experiment.metrics}
         for cell in experiment.cells:
             if not cell.is_reference:
                 spec = {**cell.spec, **({} if jobs is None else {"jobs": jobs})}
-                row = Row(experiment.name, cell.setup, spec, cell.printed, seed, scale, sources)
+                row = Row(experiment.name, cell.setup, spec, cell.printed, seed, used, sources)
                 if "multicluster" in spec or "time_shared" in spec:
                     raise ExperimentError(
                         f"{name}: experiments with multicluster or time_shared cannot be run with "
