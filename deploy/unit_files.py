@@ -29,6 +29,7 @@ ROLES = {
     "node": (_unit("pliant-nodectl"), ("node.yaml", "pliant/node.yaml")),
     "helper": (_unit("pliant-helper"),),
     "login-agent": (_unit("pliant-login-agent"), _CLIENT),
+    "metrics": (_unit("pliant-metrics"),),
 }
 
 

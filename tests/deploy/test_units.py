@@ -37,6 +37,7 @@ def install(folder: Path, *options: str) -> dict[str, str]:
         ("node", "pliant-nodectl", {"node.yaml"}),
         ("helper", "pliant-helper", set()),
         ("login-agent", "pliant-login-agent", {"client.yaml"}),
+        ("metrics", "pliant-metrics", set()),
     ],
 )
 def test_a_role_gets_its_unit_and_settings(
