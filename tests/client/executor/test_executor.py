@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pliant.client import NoServerError, PliantExecutor, RequestError, UsageError
+from pliant.client import (
+    ExecutorBrokenError,
+    NoServerError,
+    PliantExecutor,
+    RequestError,
+    UsageError,
+)
 
 
 @pytest.mark.parametrize(
@@ -56,3 +64,35 @@ def test_a_refused_job_leaves_no_socket(
     with pytest.raises(RequestError, match="too many"):
         PliantExecutor(chdir=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["worker_jobs.WorkerJobs._look", "pool.Pool._welcome"])
+def test_no_future_waits_for_ever_if_a_thread_of_the_executor_fails(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    submitted = threading.Event()
+
+    def fail(*arguments: object) -> None:
+        submitted.wait(60)
+        for each in arguments:
+            if isinstance(each, socket.socket):
+                each.close()
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(f"pliant.client.executor.{place}", fail)
+    server.answers["nodes"] = {"nodes": [{"name": "n1", "address": "127.0.0.1"}]}
+    server.answers["submit"] = {"id": 1}
+    server.answers["jobs"] = {"jobs": [{"id": 1, "state": "RUNNING"}]}
+    server.answers["cancel"] = {"results": []}
+    server.answers["wait"] = {"job": {"id": 1, "state": "COMPLETED"}}
+    executor = PliantExecutor(chdir=tmp_path)
+    future = executor.submit(abs, -1)
+    with socket.socket(socket.AF_UNIX) as link:
+        link.connect(executor._pool.listener.contact.path)
+        submitted.set()
+        error = future.exception(60)
+    assert isinstance(error, ExecutorBrokenError)
+    assert "ZeroDivisionError: a bug" in str(error)
+    executor.shutdown()
+    with pytest.raises(ExecutorBrokenError, match="a bug"):
+        executor.submit(abs, -1)
