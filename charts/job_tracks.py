@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pliant.core.values.processors import format_ranges, from_indices
+from pliant.core.values.processors import format_ranges, from_indices, parse_ranges
 
 Event = Mapping[str, Any]
 
@@ -163,15 +163,6 @@ def _choose_hue(job: int, use: Sequence[int]) -> int:
     """
     order = [(job * 3 + step * 7) % HUES for step in range(HUES)]
     return min(order, key=lambda hue: (use[hue], order.index(hue)))
-
-
-def parse_ranges(text: str) -> frozenset[int]:
-    """Return the processors of a text that ``format_ranges`` wrote."""
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
 
 
 # ------------------------------------------------------------------ what each kind of event changes

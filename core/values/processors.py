@@ -119,6 +119,15 @@ def format_ranges(processors: ProcessorMap) -> str:
     return ",".join(parts)
 
 
+def parse_ranges(text: str) -> frozenset[int]:
+    """Return the indices in a text that `format_ranges` wrote."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
 # Names of before 2026-11, for strategies of other distributions. To be removed after a release.
 of = from_indices
 text = format_ranges

@@ -51,7 +51,8 @@ class PhaseQuery:
     A phase is a time in which a job had the same processors.
     """
 
-    jobs: Sequence[int] = ()
+    #: A set, because each open phase of the cluster is compared with it.
+    jobs: Collection[int] = frozenset()
     #: The owner.
     uid: int | None = None
     user: str | None = None
@@ -278,7 +279,7 @@ class Reader:
             query = query.where(table.start < wanted.until)
         if not wanted.jobs:
             return [_phase(row) for row in self._rows(query)]
-        rows = self._in(query, table.job, wanted.jobs)
+        rows = self._in(query, table.job, sorted(wanted.jobs))
         rows.sort(key=lambda row: (row.start, row.seq))
         return [_phase(row) for row in rows[: wanted.limit]]
 

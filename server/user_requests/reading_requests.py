@@ -372,7 +372,7 @@ class UsageQueries:
         every = self._access.allows("accounting of all users", peer)
         jobs, complete = await self._job_numbers(request)
         wanted = PhaseQuery(
-            jobs=jobs,
+            jobs=frozenset(jobs),
             uid=None if every else peer.uid,
             user=_text(request, "user"),
             account=_text(request, "account"),

@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.charts.job_tracks import HUES, JobTracks, parse_ranges
-from pliant.core.values.processors import format_ranges, from_indices
+from pliant.charts.job_tracks import HUES, JobTracks
 
 
 def event(time: float, kind: str, job: int = 1, **data: Any) -> dict[str, Any]:
@@ -111,11 +110,6 @@ def test_the_past_of_a_long_job_is_forgotten() -> None:
     assert [time for time, _ in tracks.by_job[1].marks] == [99.0]
     assert tracks.drop_ended(1000.0) == []
     assert held_over_time(tracks) == [(99.0, None, 2)]
-
-
-@given(st.frozensets(st.integers(0, 300)))
-def test_ranges_are_read_as_they_are_written(processors: frozenset[int]) -> None:
-    assert parse_ranges(format_ranges(from_indices(processors))) == processors
 
 
 @given(st.lists(st.tuples(st.sampled_from("+-"), st.frozensets(st.integers(0, 9))), max_size=20))

@@ -14,6 +14,7 @@ from pliant.core.values.processors import (
     from_indices,
     indices,
     lowest,
+    parse_ranges,
 )
 
 SETS = st.one_of(
@@ -68,3 +69,8 @@ def test_text_joins_neighbours() -> None:
     assert format_ranges(from_indices([0, 1, 2, 3, 8])) == "0-3,8"
     assert format_ranges(from_indices([5])) == "5"
     assert format_ranges(NONE) == ""
+
+
+@given(st.frozensets(st.integers(0, 300)))
+def test_ranges_are_read_as_they_are_written(processors: frozenset[int]) -> None:
+    assert parse_ranges(format_ranges(from_indices(processors))) == processors
