@@ -16,6 +16,7 @@ from pliant.examples.experiments.adaptive_vs_rigid.resize_cost import (
     resizes_of,
     shrunk_times,
 )
+from testkit import run_python
 
 
 def event(time: float, kind: str, **data: Any) -> Event:
@@ -78,7 +79,7 @@ def test_wrong_options_are_refused(
 @pytest.mark.timeout(900)
 def test_a_shrunk_job_leaves_no_rank_behind(tmp_path: Path) -> None:
     words = ["cost", "--edge", "8", "--repeats", "1", "--processors", "2", "--out", str(tmp_path)]
-    assert command.main(words) == 0
+    run_python("-m", command.__package__, *words, timeout=600.0)
     found = json.loads((tmp_path / "cost.json").read_text())
     sizes = [(entry["from"], entry["to"]) for entry in found["resizes"]]
     # By the operator, and by the strategy when job 2 arrives and ends.

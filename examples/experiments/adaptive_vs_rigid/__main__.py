@@ -174,9 +174,9 @@ def _run(options: argparse.Namespace) -> int:
         seed=options.seed,
         scale=options.scale,
     )
-    # A kill by TERM takes the cluster down as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with results_folder(options.results) as folder:
+        # A kill by TERM takes the cluster down as Ctrl-C does.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         results = run_rows(rows, folder)
     print(results_table(rows, results))
     return 0
@@ -190,8 +190,8 @@ def _validate(options: argparse.Namespace) -> int:
 
 
 def _cost(options: argparse.Namespace) -> int:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with results_folder(options.out) as folder:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         found = measure_cost(
             folder, processors=options.processors, edge=options.edge, repeats=options.repeats
         )
