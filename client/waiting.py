@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -207,6 +206,8 @@ class ChangeSignal:
     """Tells whether anything has changed at the server; follows its changes in a thread."""
 
     def __init__(self, directory: str) -> None:
+        import threading  # `jobsub` alone does not need it, and starts sooner
+
         self._changed, self._closed = threading.Event(), threading.Event()
         self._changed.set()
         self._link = Connection(directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pliant.client.terminal.quick_start
 import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 
 # isort: split
