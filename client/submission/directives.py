@@ -114,18 +114,23 @@ def parse_with_directives(
 
 
 def _warn_of_slurm(parser: Parser, text: str, path: str, found: list[Directive]) -> None:
-    """Warn that ``#SBATCH`` lines in a script are ignored, if it has no ``#JOB`` lines.
+    """Warn that ``#SBATCH`` lines in a script are ignored, and that there is no ``srun``.
 
     Args:
         parser: the parser of the command.
         text: the script.
         path: its path, for the warning.
-        found: its ``#JOB`` directives.
+        found: its ``#JOB`` directives. A script with both kinds is meant for both systems.
     """
-    if not found and "\n#SBATCH " in text:
+    is_for_slurm = "\n#SBATCH " in text
+    if found and is_for_slurm:
+        return
+    if is_for_slurm:
         print_error(
             parser.prog, f"{path}: lines `#SBATCH` are not read; write `{MARK}` with its options"
         )
+    if "\nsrun " in text:
+        print_error(parser.prog, f"{path}: `srun` does not start processes; use `pliant run`")
 
 
 def _read_stdin() -> str:

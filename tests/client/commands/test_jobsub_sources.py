@@ -152,6 +152,8 @@ def test_options_of_slurm_get_a_hint(word: str, meant: str, capsys: Capture) -> 
 
 
 def test_a_script_for_slurm_gets_a_hint(place: Path, capsys: Capture) -> None:
-    (place / "run.sh").write_text("#!/bin/sh\n#SBATCH -n 4\n")
+    (place / "run.sh").write_text("#!/bin/sh\n#SBATCH -n 4\nsrun ./solver\n")
     assert main(["run.sh"]) == 0
-    assert "#SBATCH" in capsys.readouterr().err
+    sbatch, srun = capsys.readouterr().err.splitlines()
+    assert "#SBATCH" in sbatch
+    assert "pliant run" in srun
