@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _NO_NODES = "a job asks for processors: -n 8; each of its processes may need memory and devices"
-_MAIL = "no mail is sent; `jobsub --wait` ends with the job"
 
 #: For ``jobsub``: options of ``sbatch`` and ``srun``.
 SUBMISSION: Mapping[str, str] = {
@@ -37,8 +36,8 @@ SUBMISSION: Mapping[str, str] = {
     "--nice": "use --priority with a negative number",
     "--exclusive": "nodes are not given to one job alone: leave it out",
     "--cpu-bind": "use --bind",
-    "--mail-type": _MAIL,
-    "--mail-user": _MAIL,
+    "--mail-type": "use --notify-on start,end,fail,resize,limit or all",
+    "--mail-user": "use --notify",
     "--reservation": "there are no reservations: leave it out",
     "--get-user-env": "use --export ALL",
 }

@@ -23,6 +23,7 @@ from pliant.core.values.user_limits import UserLimits, parse_user_limits
 from pliant.protos.address import GRPC_SOCKET, Address, TcpAddress, UnixAddress, parse_address
 from pliant.protos.daemons.config_files import ConfigFileError, read_config, with_line
 from pliant.server.authorisation.roles import Roles, RolesFileError, read_roles
+from pliant.server.support.notify_rules import NotifyRules, parse_notify_rules
 from pliant.server.support.rate_limit import MESSAGES_AT_ONCE, MESSAGES_PER_S
 
 _DEFAULT = Timeouts()
@@ -112,6 +113,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     max_array_size: int = 10_001
     #: Limits for each user (``core/values/user_limits.py``).
     user_limits: dict[str, object] = {}
+    #: Whom the server may tell about events of jobs (``server/support/notify_rules.py``).
+    notify: dict[str, object] = {}
     #: Names of users who may act on all jobs and drain nodes.
     operators: tuple[str, ...] = ()
     #: Who may connect to the users' socket: the server's own account, or all users of the host.
@@ -201,6 +204,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def limits_of_users(self) -> UserLimits:
         """Return the limits for each user."""
         return parse_user_limits(self.user_limits)
+
+    def notify_rules(self) -> NotifyRules:
+        """Return whom the server may tell about events of jobs."""
+        return parse_notify_rules(self.notify)
 
     def replaced(self, values: Mapping[str, object]) -> Config:
         """Return a copy of the configuration in which some keys have other values."""
@@ -360,6 +367,10 @@ def _check_shares(config: Config) -> None:
         config.limits_of_users()
     except ValueError as error:
         raise ConfigError(f"user_limits.{error}") from None
+    try:
+        config.notify_rules()
+    except ValueError as error:
+        raise ConfigError(f"notify.{error}") from None
 
 
 def _check_arrays(size: int) -> None:

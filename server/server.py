@@ -47,6 +47,7 @@ from pliant.server.execution.start_orders import LaunchSettings
 from pliant.server.execution.strategy_choice import StrategyChoice, strategy_in_force
 from pliant.server.folder_locks import boot_id
 from pliant.server.listening import ServiceParts, Services
+from pliant.server.notifications.notifier import Notifier
 from pliant.server.registry.checkpoint_dirs import CheckpointDirs
 from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
@@ -198,6 +199,8 @@ class Server:
             self._core_loop, self._connections, self._status, config.beat_interval_s, config.lease_s
         )
         self._submissions = self._make_submissions(config)
+        rules = self._submissions.notify_rules
+        self._notifier = Notifier(config.state, rules, self._reader, self._status, short)
         self._availability = AvailabilityQueries(
             self._core_loop,
             self._submissions,
@@ -227,6 +230,7 @@ class Server:
         self._core_loop.start(commands, self._on_fault)
         self._nodelist.start(self._on_fault)
         self._availability.start(self._on_fault)
+        self._notifier.start()
         self._accept.start(self._on_fault)
         # Last: a process that reads the address may connect at once.
         write_whole(self._config.run / "server.address", f"{self.address}\n")
@@ -236,6 +240,7 @@ class Server:
         if self._accept is not None:
             self._accept.stop()
         self._availability.stop()
+        self._notifier.stop()
         if self._services is not None:
             self._services.stop_joining()
         self._connections.close_all()
@@ -281,6 +286,7 @@ class Server:
             self._job_ids,
         )
         submissions.configure(config.shares(), config.max_array_size)
+        submissions.notify_rules = config.notify_rules()
         self._status.submission_limits.limits = config.limits_of_users()
         return submissions
 

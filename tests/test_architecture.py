@@ -133,7 +133,7 @@ ORDER = {
         config database
         backup reload running_config
         config_command execution
-        login_hosts watch
+        login_hosts notifications watch
         rpc user_requests
         node_joining
         listening

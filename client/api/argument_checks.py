@@ -202,7 +202,7 @@ _TEXTS: Check = (_is_texts, "a list of texts")
 _OPTIONS: dict[str, Check] = {
     **dict.fromkeys(("name", "type", "account", "comment", "signal"), _TEXT),
     **dict.fromkeys(("constraint", "nodelist", "exclude", "bind", "open_mode"), _TEXT),
-    **dict.fromkeys(("dependency", "array"), _TEXT),
+    **dict.fromkeys(("dependency", "array", "notify", "notify_on"), _TEXT),
     **dict.fromkeys(("when_cut_off", "speedup", "grow_if", "script"), _TEXT),
     **dict.fromkeys(("chdir", "stdin", "stdout", "stderr"), _PATH),
     **dict.fromkeys(("time_limit_s", "estimate_s", "deadline_s", "deadline_at"), _SECONDS),

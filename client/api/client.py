@@ -81,6 +81,8 @@ class Client:
                   number), ``hold``, ``dependency`` (such as ``"afterok:12"``), ``signal`` (such as
                   ``"USR1@60"``, before the time limit), ``script`` (text of a script, instead of
                   the program);
+                - messages: ``notify`` (a mail address or a URL), ``notify_on`` (such as
+                  ``"start,end"``);
                 - an array: ``array``, the numbers of its tasks, such as ``"1-1000%50"``; the
                   program runs once for each number, at most 50 of them at once;
                 - files: ``chdir``, ``stdin``, ``stdout``, ``stderr``, ``open_mode`` (``truncate``

@@ -17,6 +17,10 @@ class SubmitOptions(TypedDict, total=False):
     type: str | None
     account: str
     comment: str
+    #: Where the server tells about events: a mail address or a URL. Which events: by default
+    #: ``"end,fail"``.
+    notify: str
+    notify_on: str
     #: Strategies that use priorities start jobs with higher ones first.
     priority: int
     #: Hold the job until ``release``.

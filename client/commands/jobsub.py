@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pliant.client.terminal.quick_start
 import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 
 # isort: split
@@ -13,6 +14,7 @@ from typing import Any
 
 from pliant.client.client_errors import UsageError
 from pliant.client.connection import Connection
+from pliant.client.submission.answer_options import add_answer_options, add_message_options
 from pliant.client.submission.build_job import build_job
 from pliant.client.submission.file_checks import output_path
 from pliant.client.submission.help_texts import DESCRIPTION, EPILOG
@@ -56,7 +58,8 @@ def make_parser(kind: type[Parser] = Parser) -> Parser:
     _add_condition_options(parser)
     _add_node_options(parser)
     _add_place_options(parser)
-    _add_answer_options(parser)
+    add_message_options(parser)
+    add_answer_options(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
 
@@ -290,43 +293,6 @@ def _add_place_options(parser: Parser) -> None:
     )
 
 
-def _add_answer_options(parser: Parser) -> None:
-    group = parser.add_argument_group("the answer")
-    group.add_argument(
-        "--query",
-        "--test-only",
-        action="store_true",
-        help="submit nothing: print whether the strategy would accept the job, when the job would "
-        "start, on how many processors, and at what price",
-    )
-    group.add_argument(
-        "--what-if",
-        default="",
-        metavar="STRATEGY,...",
-        help="submit nothing: simulate the present queue with this job under other strategies, "
-        "next to the strategy in force (see `pliant what-if --help`)",
-    )
-    group.add_argument(
-        "--bid",
-        default="",
-        metavar="SERVER,...",
-        help="ask several servers, named by their run folders, and submit the job to the best one",
-    )
-    group.add_argument(
-        "--bid-by",
-        choices=("end", "price"),
-        default="end",
-        help="the best server is that with the earliest end (default), or with the lowest price",
-    )
-    group.add_argument(
-        "--wait", action="store_true", help="wait until the job ends, and exit with its code"
-    )
-    group.add_argument(
-        "--parsable", action="store_true", help="print the id of the job and nothing else"
-    )
-    group.add_argument("--json", action="store_true", help="print JSON")
-
-
 def _hint(option: str) -> str:
     from pliant.client.slurm_options import SUBMISSION
 
@@ -426,6 +392,8 @@ def job_of(options: argparse.Namespace) -> dict[str, Any]:
         dependency=options.dependency,
         signal=options.signal,
         comment=options.comment,
+        notify=options.notify,
+        notify_on=options.notify_on,
         components=options.components,
         array=options.array or "",
         script=options.script,

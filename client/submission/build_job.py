@@ -69,6 +69,8 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     dependency: str = "",
     signal: str = "",
     comment: str = "",
+    notify: str = "",
+    notify_on: str = "",
     components: Sequence[int] = (),
     array: str = "",
     script: str | None = None,
@@ -94,15 +96,13 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         "cwd": cwd,
         "type": kind,
         **size,
-        **_files(stdin, stdout or _OUTPUT[bool(array)], stderr, cwd),
-        "open_mode": open_mode,
-        "umask": current_umask(),
+        **_files(stdin, stdout or _OUTPUT[bool(array)], stderr, cwd, open_mode),
         "hold": hold,
         "requeue": requeue,
         "when_cut_off": check_policy(when_cut_off),
         "time_limit_s": time_limit_s,
         "estimate_s": estimate_s,
-        **_unless_default(begin_s=begin_s, begin_at=begin_at),
+        **_unless_default(begin_s=begin_s, begin_at=begin_at, notify=notify, notify_on=notify_on),
         **check_contract(deadline_s, deadline_at, str(profit)),
         "speedup": check_speedup(speedup),
         "grow_if": grow_if,
@@ -132,12 +132,14 @@ def _size(sizes: str, prefer: int | None, components: Sequence[int]) -> dict[str
     return {"sizes": sizes, "prefer": prefer, **_unless_default(components=list(components))}
 
 
-def _files(stdin: str, stdout: str, stderr: str, cwd: str) -> dict[str, str]:
-    """Return the files of a job, after checking that they can be used."""
+def _files(stdin: str, stdout: str, stderr: str, cwd: str, open_mode: str) -> dict[str, Any]:
+    """Return the files of a job and how they are opened, after checking that they can be used."""
     return {
         "stdin": check_input(stdin, cwd) if stdin else "",
         "stdout": check_output("output", stdout, cwd),
         "stderr": check_output("error", stderr, cwd) if stderr else "",
+        "open_mode": open_mode,
+        "umask": current_umask(),
     }
 
 

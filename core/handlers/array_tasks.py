@@ -98,6 +98,7 @@ def split(state: CoreState, array: Job, task: int, *, held: bool = False) -> Job
         id=number,
         tasks=None,
         array=array.id,
+        notify="",  # its user is told about the array
         dependencies=array.dependencies or (),
         priority=array.priority or 0,
     )

@@ -105,6 +105,8 @@ class JobSpec:
     warning: WarningSignal | None = None
     #: A remark of its user.
     comment: str = ""
+    #: Of which events its user is told, and where: ``end,fail ann@example.org``. Empty for none.
+    notify: str = ""
     #: The processors of its components, each of which runs in one cluster, if the strategy places
     #: components. Their sum is its only size. Empty if it did not state any.
     components: tuple[int, ...] = ()

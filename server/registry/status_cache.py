@@ -446,6 +446,7 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
         **({"resources": list(map(str, job.spec.resources))} if job.spec.resources else {}),
         **({"node_needs": job.spec.node_needs.to_record()} if job.spec.node_needs else {}),
         **({"comment": job.spec.comment} if job.spec.comment else {}),
+        **({"notify": job.spec.notify} if job.spec.notify else {}),
         **({"components": list(job.spec.components)} if job.spec.components else {}),
         **({"begin": job.spec.begin} if job.spec.begin is not None else {}),
         **({"warning": str(job.spec.warning)} if job.spec.warning else {}),

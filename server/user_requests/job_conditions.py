@@ -16,6 +16,7 @@ from pliant.core.values.profit_contract import Contract
 from pliant.core.values.sizes import Sizes
 from pliant.server.database.reader import Reader
 from pliant.server.registry.status_cache import StatusCache
+from pliant.server.support.notify_rules import parse_events, parse_receiver
 from pliant.server.support.user_request_error import UserRequestError
 
 #: Longest comment, in characters, and longest list of dependencies.
@@ -128,6 +129,26 @@ def check_comment(text: str) -> None:
         raise UserRequestError(
             f"comment: {len(text)} characters, the limit is {MAX_COMMENT}", field="comment"
         )
+
+
+def check_notify(receiver: str, events: str) -> str:
+    """Return of which events of a job its user is told, and where; empty for none.
+
+    Raises:
+        UserRequestError: if the receiver or an event is malformed.
+    """
+    if not receiver:
+        if events:
+            raise UserRequestError("notify_on: it needs --notify", field="notify_on")
+        return ""
+    try:
+        parse_receiver(receiver)
+    except ValueError as error:
+        raise UserRequestError(f"notify: {error}", field="notify") from None
+    try:
+        return f"{','.join(parse_events(events))} {receiver}"
+    except ValueError as error:
+        raise UserRequestError(f"notify_on: {error}", field="notify_on") from None
 
 
 async def find_ended(

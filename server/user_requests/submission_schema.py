@@ -43,6 +43,7 @@ from pliant.server.user_requests.job_conditions import (
     check_comment,
     check_components,
     check_dependencies,
+    check_notify,
     check_warning,
     contract_from_begin,
 )
@@ -118,6 +119,9 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     signal: str = ""
     #: A remark for people.
     comment: str = ""
+    #: Where its user is told about events, a mail address or a URL, and about which: ``end,fail``.
+    notify: str = ""
+    notify_on: str = ""
     #: The processors of its components, each of which runs in one cluster.
     components: list[int] = []
     #: The tasks of an array, such as ``1-1000%50``; empty for a single job.
@@ -144,6 +148,8 @@ class Submission:
     begin_s: float | None = None
     #: The tasks of an array. None for a single job.
     tasks: ArrayTasks | None = None
+    #: Of which events its user is told, and where. Empty for none.
+    notify: str = ""
 
     def spec(self, job: JobId, user: str, uid: int, now: float) -> JobSpec:
         """Return the job's specification for the core."""
@@ -170,6 +176,7 @@ class Submission:
             dependencies=self.dependencies,
             warning=self.warning,
             comment=request.comment,
+            notify=self.notify,
             components=tuple(request.components),
             begin=None if self.begin_s is None else now + self.begin_s,
             tasks=self.tasks,
@@ -261,6 +268,7 @@ def check_submission(
     needs = check_resources(request, sizes, amounts or {})
     node_needs = check_node_needs(request, sizes.min, nodes)
     check_comment(request.comment)
+    notify = check_notify(request.notify, request.notify_on)
     check_components(request.components, sizes)
     return Submission(
         request,
@@ -273,6 +281,7 @@ def check_submission(
         warning=check_warning(request.signal, request.time_limit_s),
         begin_s=begin_s,
         tasks=check_array(request.array, max_array_size),
+        notify=notify,
     )
 
 

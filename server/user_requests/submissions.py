@@ -28,6 +28,7 @@ from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.job_program import Program
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.clock import HybridClock
+from pliant.server.support.notify_rules import NotifyRules, parse_receiver
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests.job_conditions import find_ended
 from pliant.server.user_requests.submission_schema import Submission, check_submission
@@ -67,6 +68,8 @@ class Submissions:
         self.shares = Shares()
         #: The numbers of an array's tasks are smaller. Replaced likewise.
         self.max_array_size = LARGEST_ARRAY_SIZE
+        #: Whom the server may tell about events of jobs.
+        self.notify_rules = NotifyRules()
         self._waiting: list[_New] = []
         self._storing: asyncio.Task[None] | None = None
 
@@ -88,6 +91,7 @@ class Submissions:
             self._status.node_views,
             self.max_array_size,
         )
+        self._check_notify(submission.request.notify)
         try:
             account = self.shares.account_for(user, submission.request.account)
         except AccountError as error:
@@ -101,6 +105,16 @@ class Submissions:
                 field="sizes",
             )
         return replace(submission, account=account)
+
+    def _check_notify(self, receiver: str) -> None:
+        """Check that the server may tell a receiver about the job.
+
+        Raises:
+            UserRequestError: the configuration does not allow it.
+        """
+        refusal = self.notify_rules.refusal(parse_receiver(receiver)) if receiver else ""
+        if refusal:
+            raise UserRequestError(f"notify: {refusal}", kind="refused", field="notify")
 
     async def submit(self, raw: Any, user: str, uid: int, *, exempt: bool = False) -> int:
         """Store a job and return its number. The job is durable when this returns.

@@ -1,0 +1,62 @@
+"""Options of ``jobsub`` about messages to the user, and about what the command prints."""
+
+from __future__ import annotations
+
+from pliant.client.terminal.output import Parser
+
+
+def add_message_options(parser: Parser) -> None:
+    """Add the options about messages that the server sends when something happens to the job."""
+    group = parser.add_argument_group("messages about it")
+    group.add_argument(
+        "--notify",
+        default="",
+        metavar="WHERE",
+        help="tell this mail address or web service (https://host/path) about events of the job, "
+        "if the configuration of the server allows it",
+    )
+    group.add_argument(
+        "--notify-on",
+        default="",
+        metavar="EVENT,...",
+        help="the events: start, end, fail, resize, limit (the time limit is near or reached), all "
+        "(default: end,fail)",
+    )
+
+
+def add_answer_options(parser: Parser) -> None:
+    """Add the options about what the command does with the answer of the server."""
+    group = parser.add_argument_group("the answer")
+    group.add_argument(
+        "--query",
+        "--test-only",
+        action="store_true",
+        help="submit nothing: print whether the strategy would accept the job, when the job would "
+        "start, on how many processors, and at what price",
+    )
+    group.add_argument(
+        "--what-if",
+        default="",
+        metavar="STRATEGY,...",
+        help="submit nothing: simulate the present queue with this job under other strategies, "
+        "next to the strategy in force (see `pliant what-if --help`)",
+    )
+    group.add_argument(
+        "--bid",
+        default="",
+        metavar="SERVER,...",
+        help="ask several servers, named by their run folders, and submit the job to the best one",
+    )
+    group.add_argument(
+        "--bid-by",
+        choices=("end", "price"),
+        default="end",
+        help="the best server is that with the earliest end (default), or with the lowest price",
+    )
+    group.add_argument(
+        "--wait", action="store_true", help="wait until the job ends, and exit with its code"
+    )
+    group.add_argument(
+        "--parsable", action="store_true", help="print the id of the job and nothing else"
+    )
+    group.add_argument("--json", action="store_true", help="print JSON")

@@ -1,0 +1,1 @@
+"""Messages to users about events of their jobs, by mail or to a web service."""

@@ -1,0 +1,79 @@
+"""Which messages a line of the history gives, and what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+#: Kinds of lines of the history that can give a message.
+KINDS = ("job.started", "job.ended", "job.resized", "job.warned")
+
+#: Longest name and longest text in a message, in characters.
+MAX_NAME, MAX_TEXT = 200, 1000
+
+
+def event_of(line: Mapping[str, Any], wanted: frozenset[str]) -> str | None:
+    """Return the event of a line for which its user wants a message; None if there is none.
+
+    If a line is several of these events, the most specific one is returned.
+
+    Args:
+        line: a line of the history.
+        wanted: the events of which the user wants to be told.
+    """
+    found: tuple[str, ...] = ()
+    match line["kind"]:
+        case "job.started":
+            found = ("start",)
+        case "job.resized":
+            found = ("resize",)
+        case "job.warned":
+            found = ("limit",)
+        case "job.ended":
+            state = line["data"].get("state")
+            failed = ("fail",) if state not in ("COMPLETED", "CANCELLED") else ()
+            found = (*(("limit",) if state == "TIMEOUT" else ()), *failed, "end")
+    return next((event for event in found if event in wanted), None)
+
+
+def message_of(
+    line: Mapping[str, Any], event: str, info: Mapping[str, Any], cluster: str
+) -> dict[str, Any]:
+    """Return a message, which JSON can store.
+
+    Args:
+        line: the line of the history.
+        event: the event that it means for the user.
+        info: the job.
+        cluster: the name of this cluster.
+    """
+    return {
+        "id": f"{cluster}-{line['seq']}",
+        "event": event,
+        "time": line["time"],
+        "job": info["id"],
+        "name": plain(info["name"], MAX_NAME),
+        "user": plain(info["user"], MAX_NAME),
+        "state": line["data"].get("state") or info["state"],
+        "exit_code": line["data"].get("exit_code"),
+        "size": line["data"].get("to") or info["size"],
+        "text": plain(line["text"], MAX_TEXT),
+    }
+
+
+def plain(text: str, limit: int) -> str:
+    """Return a text as one printable line of limited length."""
+    line = "".join(c if c.isprintable() else " " for c in text[:limit])
+    return line.encode("utf-8", "replace").decode("utf-8")
+
+
+def subject(message: Mapping[str, Any]) -> str:
+    """Return the subject of a mail."""
+    words = {
+        "start": "started",
+        "end": f"ended ({message['state']})",
+        "fail": f"failed ({message['state']})",
+        "resize": f"has {message['size']} processors",
+        "limit": "has reached its time limit" if message["state"] == "TIMEOUT" else "ends soon",
+    }
+    return f"Pliant job {message['job']} ({message['name']}) {words[message['event']]}"

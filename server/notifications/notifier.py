@@ -1,0 +1,197 @@
+"""Tell users about events of their jobs, without ever delaying the server.
+
+A thread of its own reads new lines of the history from the database, and delivers the messages.
+Messages that wait, and the last line that was read, are in a file, so a restart of the server loses
+no message. A message may arrive twice, if the server is killed after the delivery; its id shows it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy.exc import SQLAlchemyError
+
+from pliant.core.values.ids import JobId
+from pliant.protos.daemons.atomic_files import write_whole
+from pliant.server.database.reader import Reader
+from pliant.server.database.row_codecs import UnreadableRowError
+from pliant.server.notifications.delivery import DeliveryError, deliver
+from pliant.server.notifications.messages import KINDS, event_of, message_of
+from pliant.server.registry.status_cache import StatusCache
+from pliant.server.support.notify_rules import NotifyRules, Receiver, parse_events, parse_receiver
+from pliant.server.support.threads import start_thread
+
+log = logging.getLogger(__name__)
+
+#: The file in the state folder.
+FILE_NAME = "notifications.json"
+#: Seconds between two looks at the history.
+POLL_S = 1.0
+#: Seconds until the history or the file is used again after an error.
+ERROR_S = 30.0
+#: Seconds until the second attempt. Each further delay is twice the one before.
+RETRY_S = 10.0
+#: Attempts to deliver a message; the last one is about 40 minutes after the first.
+MAX_ATTEMPTS = 9
+#: Messages that wait: of all users, and of one user. Further ones are dropped.
+MAX_WAITING, MAX_OF_USER = 1000, 100
+#: Lines of the history that are read at once.
+LINES_AT_ONCE = 500
+
+
+class Waiting(msgspec.Struct):
+    """A message that was not delivered yet."""
+
+    receiver: str
+    message: dict[str, Any]
+    attempts: int = 0
+    #: When the next attempt may be made, on the monotonic clock. Not stored: after a restart, at
+    #: once.
+    due: float = 0.0
+
+
+class Stored(msgspec.Struct):
+    """The content of the file."""
+
+    #: The last line of the history that was read.
+    line: int
+    waiting: list[Waiting] = []
+
+
+class Notifier:
+    """Delivers messages about events of jobs."""
+
+    def __init__(
+        self, folder: Path, rules: NotifyRules, reader: Reader, status: StatusCache, cluster: str
+    ) -> None:
+        """Prepare to deliver messages.
+
+        Args:
+            folder: the state folder.
+            rules: whom the server may tell.
+            reader: reads the history.
+            status: the jobs.
+            cluster: the name of this cluster.
+        """
+        self._file, self._rules, self._cluster = folder / FILE_NAME, rules, cluster
+        self._reader, self._status = reader, status
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._stored = Stored(0)
+
+    def start(self) -> None:
+        """Start the thread, if the configuration allows any message."""
+        if self._rules.is_enabled:
+            self._stored = self._load()
+            # The server continues if this thread ends by an error, which is logged.
+            self._thread = start_thread("notify", self._work, lambda _: None)
+
+    def stop(self) -> None:
+        """End the thread. A delivery that has begun ends by its own time limit, unnoticed."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(POLL_S)
+
+    def _work(self) -> None:
+        while not self._stopping.wait(POLL_S):
+            try:
+                self._collect()
+                self._deliver_due()
+            except (OSError, SQLAlchemyError, UnreadableRowError) as error:
+                log.error("notifications: %s; the next attempt is in %.0f s", error, ERROR_S)
+                self._stopping.wait(ERROR_S)
+
+    # ---------------------------------------------------------------- the file
+
+    def _load(self) -> Stored:
+        try:
+            return msgspec.json.decode(self._file.read_bytes(), type=Stored)
+        except FileNotFoundError:
+            pass
+        except (OSError, msgspec.MsgspecError) as error:
+            log.error("%s: %s; messages about events of the past are not sent", self._file, error)
+        return Stored(self._reader.last_event())
+
+    def _save(self) -> None:
+        waiting = [
+            {"receiver": each.receiver, "message": each.message, "attempts": each.attempts}
+            for each in self._stored.waiting
+        ]
+        write_whole(self._file, json.dumps({"line": self._stored.line, "waiting": waiting}))
+
+    # ---------------------------------------------------------------- messages
+
+    def _collect(self) -> None:
+        """Read the new lines of the history, and add their messages."""
+        newest = self._reader.last_event()
+        if newest <= self._stored.line:
+            return
+        lines = self._reader.history(None, self._stored.line, LINES_AT_ONCE, kinds=KINDS)
+        found = [waiting for line in lines if (waiting := self._message_of(line)) is not None]
+        last = lines[-1]["seq"] if lines else 0
+        self._stored.line = last if len(lines) == LINES_AT_ONCE else max(last, newest)
+        for waiting in found:
+            self._add(waiting)
+        if found:
+            self._save()
+
+    def _message_of(self, line: dict[str, Any]) -> Waiting | None:
+        entry = self._status.entry(JobId(line["job"])) if line["job"] is not None else None
+        wanted = entry.info.get("notify") if entry is not None else None
+        if entry is None or not wanted:
+            return None
+        events, _, receiver = wanted.partition(" ")
+        event = event_of(line, frozenset(parse_events(events)))
+        if event is None:
+            return None
+        return Waiting(receiver, message_of(line, event, entry.info, self._cluster))
+
+    def _add(self, new: Waiting) -> None:
+        waiting = self._stored.waiting
+        user = new.message["user"]
+        of_user = sum(each.message["user"] == user for each in waiting)
+        if len(waiting) >= MAX_WAITING or of_user >= MAX_OF_USER:
+            log.warning("job %s: a message is dropped, %d wait", new.message["job"], len(waiting))
+            return
+        waiting.append(new)
+
+    # ---------------------------------------------------------------- deliveries
+
+    def _deliver_due(self) -> None:
+        """Deliver all messages that are due, one after the other."""
+        for each in list(self._stored.waiting):
+            if self._stopping.is_set():
+                return
+            if each.due <= time.monotonic():
+                self._attempt(each)
+                self._save()
+
+    def _attempt(self, each: Waiting) -> None:
+        receiver = parse_receiver(each.receiver)
+        each.attempts += 1
+        try:
+            deliver(receiver, each.message, self._rules)
+        except DeliveryError as error:
+            if error.may_repeat and each.attempts < MAX_ATTEMPTS:
+                self._postpone(receiver, each)
+                return
+            log.warning(
+                "job %s: the message to %s was not delivered: %s",
+                each.message["job"],
+                receiver.place,
+                error,
+            )
+        self._stored.waiting.remove(each)
+
+    def _postpone(self, receiver: Receiver, failed: Waiting) -> None:
+        """Postpone all messages to the same place, so that they do not delay others."""
+        due = time.monotonic() + RETRY_S * 2 ** (failed.attempts - 1)
+        for each in self._stored.waiting:
+            if parse_receiver(each.receiver).place == receiver.place:
+                each.due = max(each.due, due)
