@@ -73,9 +73,9 @@ class LoadMeter:
             # being counted twice, and the sum does not rise too high.
             ended = stat.child_major_faults if stat is not None else 0
             before[each] = self._before.get(each, ended)
-            used, live = _sums(shim.pid, has_swap=has_swap)
+            used, own_faults = _sums(shim.pid, has_swap=has_swap)
             resident[key] = resident.get(key, 0) + used
-            faults[key] = faults.get(key, 0) + live + ended - before[each]
+            faults[key] = faults.get(key, 0) + own_faults + ended - before[each]
         self._before = before
         # A world is known for a while after its processes have exited.
         live = {key for key, used in resident.items() if used}
