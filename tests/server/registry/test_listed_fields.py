@@ -39,6 +39,7 @@ def job_with_everything() -> Job:
         dependencies=parse_dependencies("afterok:9"),
         warning=parse_warning("USR1@5"),
         comment="for the paper",
+        notify="end,fail ann@example.org",
         components=(1,),
         begin=2.0,
     )
