@@ -37,6 +37,7 @@ from typing import Any
 
 from pliant.faults import writing
 from pliant.nodectl.host.procfs import ProcessIdentity
+from pliant.nodectl.step_record import StepRecord, read_steps
 from pliant.protos import versions
 
 #: Exit codes of a launch that failed, as shells have them.
@@ -195,6 +196,8 @@ class SpooledExit:
     node_fault: bool = False
     #: Whether it was not started because this node cannot start processes of the job's user.
     user_refused: bool = False
+    #: The steps of the script, if the rank was one.
+    steps: tuple[StepRecord, ...] = ()
 
     def to_record(self) -> dict[str, Any]:
         """Return the exit as it is saved in the spool and sent to the controller."""
@@ -210,10 +213,11 @@ class SpooledExit:
 
         Raises:
             ProtocolError: this version cannot read the record.
-            ValueError, TypeError: the record is damaged.
+            ValueError, TypeError, KeyError: the record is damaged.
         """
         versions.check_record(origin, record)
-        return cls(**versions.known_fields(cls, record))
+        steps = read_steps(record.get("steps", []))
+        return cls(**{**versions.known_fields(cls, record), "steps": steps})
 
 
 class WorldFolder:
@@ -374,7 +378,7 @@ class WorldFolder:
         for line in self._lines("exits"):
             try:
                 end = SpooledExit.from_record(json.loads(line), str(self.directory / "exits"))
-            except (ValueError, TypeError, AttributeError):
+            except (ValueError, TypeError, KeyError, AttributeError):
                 continue  # a crash cut it short, and another line was added to it
             found.setdefault(end.rank, end)
         return found

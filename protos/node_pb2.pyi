@@ -668,6 +668,7 @@ class RankExit(_message.Message):
     CUT_OFF_FIELD_NUMBER: _builtins.int
     NODE_FAULT_FIELD_NUMBER: _builtins.int
     USER_REFUSED_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
     rank: _builtins.int
     """in its world"""
     processor: _builtins.int
@@ -685,6 +686,10 @@ class RankExit(_message.Message):
     """never started, for a reason of the node: it can start none now"""
     user_refused: _builtins.bool
     """never started: the node cannot start processes of this user"""
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___Step]:
+        """of the script, if this rank was one"""
+
     def __init__(
         self,
         *,
@@ -697,14 +702,59 @@ class RankExit(_message.Message):
         cut_off: _builtins.bool = ...,
         node_fault: _builtins.bool = ...,
         user_refused: _builtins.bool = ...,
+        steps: _abc.Iterable[Global___Step] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "code", b"code", "cut_off", b"cut_off", "node_fault", b"node_fault", "processor", b"processor", "rank", b"rank", "reason", b"reason", "signal", b"signal", "user_refused", b"user_refused"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "code", b"code", "cut_off", b"cut_off", "node_fault", b"node_fault", "processor", b"processor", "rank", b"rank", "reason", b"reason", "signal", b"signal", "steps", b"steps", "user_refused", b"user_refused"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RankExit: _TypeAlias = RankExit  # noqa: Y015
+
+@_typing.final
+class Step(_message.Message):
+    """A step of a script that has ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PROCESSORS_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
+    SIGNAL_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """counts the requests of the script, from 1"""
+    name: _builtins.str
+    """the file name of its program"""
+    processors: _builtins.int
+    start: _builtins.float
+    """seconds since the epoch, the node's clock"""
+    end: _builtins.float
+    code: _builtins.int
+    """exit code; 0 when ended by a signal"""
+    signal: _builtins.int
+    """0: ended by itself"""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        name: _builtins.str = ...,
+        processors: _builtins.int = ...,
+        start: _builtins.float = ...,
+        end: _builtins.float = ...,
+        code: _builtins.int = ...,
+        signal: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "end", b"end", "name", b"name", "number", b"number", "processors", b"processors", "signal", b"signal", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Step: _TypeAlias = Step  # noqa: Y015
 
 @_typing.final
 class NodeOrder(_message.Message):

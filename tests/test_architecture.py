@@ -96,7 +96,7 @@ ORDER = {
         decorator
     """,
     "nodectl": """
-        host lease_expiry
+        host lease_expiry step_record
         settings world_folder
         certified shim
         root_helper controller

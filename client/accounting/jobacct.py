@@ -46,6 +46,8 @@ FIELDS = (
     *("exit_code", "signal", "wait_s", "run_s", "processor_s", "efficiency", "estimate_s"),
     *("time_limit_s", "sizes"),
 )
+#: The values of a step in JSON.
+STEP_FIELDS = ("run", "step", "name", "processors", "start", "end", "exit_code", "signal")
 _SUM_FIELDS = ("jobs", "processor_s", "mean_wait_s")
 _HEADS = (
     *("id", "name", "user", "account", "state", "code", "start", "wait", "run", "processor_s"),
@@ -83,6 +85,7 @@ def _parser() -> Parser:
     parser.add_argument("--sum", choices=_SUMS, help="add up the jobs of each of these")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--phases", action="store_true", help="a line for each size of each job")
+    how.add_argument("--steps", action="store_true", help="a line for each step of each script")
     how.add_argument("--json", action="store_true", help="print JSON; times since the epoch")
     how.add_argument("--csv", action="store_true", help="print CSV; times since the epoch")
     how.add_argument(
@@ -114,6 +117,8 @@ def _show(options: argparse.Namespace) -> int:
         print_json(records)
     elif options.csv:
         _write_csv(records, FIELDS)
+    elif options.steps:
+        print_text(_steps(records, now))
     else:
         print_text(_phases(records, now) if options.phases else _table(records, now))
     for number in missing:
@@ -148,17 +153,25 @@ def _records(
     ]
     numbers = [job["id"] for job in jobs if "array" not in job]
     phases: list[dict[str, Any]] = []
+    steps: dict[int, list[dict[str, Any]]] = {}
+    with_steps = options.steps or (options.json and not options.sum)
     complete = bool(answer.get("complete", True))
     for begin in range(0, len(numbers), _AT_ONCE):
-        part = link.request("accounting", ids=numbers[begin : begin + _AT_ONCE])
+        part = link.request(
+            "accounting", ids=numbers[begin : begin + _AT_ONCE], steps=with_steps or None
+        )
         phases += part["phases"]
         complete &= part["complete"]
-    return (
-        job_records(accounted(jobs), phases, now),
-        complete,
-        unknown_jobs(answer, options.ids),
-        now,
-    )
+        for step in part.get("steps", []):
+            steps.setdefault(step["job"], []).append(step)
+    records = job_records(accounted(jobs), phases, now)
+    if with_steps:
+        records = [record | {"steps": _plain(steps.get(record["id"], []))} for record in records]
+    return records, complete, unknown_jobs(answer, options.ids), now
+
+
+def _plain(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: step[name] for name in STEP_FIELDS} for step in steps]
 
 
 def _write_paraver(
@@ -243,6 +256,25 @@ def _phases(records: Sequence[dict[str, Any]], now: float) -> str:
         for phase in record["phases"]
     ]
     return table(heads, rows, right=_RIGHT | {"run", "processors"})
+
+
+def _steps(records: Sequence[dict[str, Any]], now: float) -> str:
+    heads = ("id", "run", "step", "name", "processors", "start", "time", "code")
+    rows = [
+        (
+            job_title(record),
+            step["run"],
+            step["step"],
+            shorten(step["name"] or "-", 40),
+            step["processors"],
+            format_time(step["start"], now),
+            format_duration(max(0.0, step["end"] - step["start"])),
+            _code(step),
+        )
+        for record in records
+        for step in record["steps"]
+    ]
+    return table(heads, rows, right=_RIGHT | {"step", "processors", "time"})
 
 
 def _code(record: dict[str, Any]) -> str:

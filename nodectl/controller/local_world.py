@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +245,7 @@ def _wire_exit(end: SpooledExit) -> wire.RankExit:
         cut_off=end.cut_off,
         node_fault=end.node_fault,
         user_refused=end.user_refused,
+        steps=[wire.Step(**asdict(step)) for step in end.steps],
     )
 
 
@@ -301,9 +302,17 @@ def add_missing_exits(
         node_fault: whether the cause is a fault of this node.
         user_refused: whether this node does not start processes of the job's user.
     """
-    flags = {"node_fault": node_fault, "user_refused": user_refused}
     missing = [
-        SpooledExit(rank, processor, code, 0, reason, time.time(), **flags)
+        SpooledExit(
+            rank,
+            processor,
+            code,
+            0,
+            reason,
+            time.time(),
+            node_fault=node_fault,
+            user_refused=user_refused,
+        )
         for rank, processor in world.request.ranks
         if rank not in world.exits
     ]

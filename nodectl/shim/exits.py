@@ -38,6 +38,8 @@ class ExitCallbacks(NamedTuple):
     on_exits: Callable[[list[SpooledExit]], None]
     #: All exits are saved.
     on_done: Callable[[], None]
+    #: Adds to an exit what only the shim knows, before it is saved.
+    complete: Callable[[SpooledExit], None]
 
 
 class ExitTracker:
@@ -83,7 +85,9 @@ class ExitTracker:
                 if timer is not None:
                     timer.cancel()
                 self._failed |= read_failures(self._failures)
-                done.append(rank_processes.exit_of(self._ranks[number], self._failed, self._memory))
+                end = rank_processes.exit_of(self._ranks[number], self._failed, self._memory)
+                self._callbacks.complete(end)
+                done.append(end)
             elif self._leaving[number] is None:
                 self._end_leftovers(number, left)
         if len(self.exits) + len(done) == len(self._ranks):

@@ -77,7 +77,9 @@ class Shim:
         self._lease = Lease(self._loop, request, self._on_cut_off)
         self._ranks: dict[int, Rank] = {}
         self._steps: StepManager | None = None
-        calls = ExitCallbacks(self._remove_shared, self._send_exits, self._stop_if_confirmed)
+        calls = ExitCallbacks(
+            self._remove_shared, self._send_exits, self._stop_if_confirmed, self._add_steps
+        )
         self._tracker = ExitTracker(self._loop, spool, request, calls)
         self._segments: set[shared_memory.Segment] = set()
         self._barrier: dict[str, Any] | None = None
@@ -237,6 +239,11 @@ class Shim:
             rank.status = status
             self._tracker.add_ended(rank)
         return True
+
+    def _add_steps(self, end: SpooledExit) -> None:
+        """Add the steps of a script to its exit."""
+        if self._steps is not None and end.rank == 0:
+            end.steps = self._steps.records()
 
     def _end_singletons(self, reason: str) -> None:
         """End ranks that are worlds of one rank each; the job fails even if they return 0."""

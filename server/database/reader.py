@@ -283,6 +283,27 @@ class Reader:
         rows.sort(key=lambda row: (row.start, row.seq))
         return [_phase(row) for row in rows[: wanted.limit]]
 
+    def steps(self, jobs: Collection[int], uid: int | None, limit: int) -> list[dict[str, Any]]:
+        """Return the recorded steps of scripts, in order of job, run and number.
+
+        Args:
+            jobs: the jobs.
+            uid: the owner whose jobs are wanted; None for all.
+            limit: how many steps are returned at most.
+        """
+        step, world = tables.step.c, tables.world.c
+        query = (
+            select(world.job, world.run, tables.step)
+            .join_from(tables.step, tables.world, world.name == step.world)
+            .order_by(world.job, world.run, step.number)
+            .limit(limit)
+        )
+        if uid is not None:
+            query = query.join(tables.job, tables.job.c.id == world.job)
+            query = query.where(tables.job.c.uid == uid)
+        rows = self._in(query, world.job, sorted(jobs))[:limit]
+        return [_step(row) for row in rows]
+
     def history(
         self,
         job: int | None,
@@ -455,3 +476,9 @@ def _phase(row: Any) -> AllocationPhase:
     nodes = row_codecs.read_column("phase", row._mapping, "nodes", row_codecs.parse_names)
     values = (getattr(row, name) for name in AllocationPhase._fields[:-1])
     return AllocationPhase._make((*values, tuple(nodes)))
+
+
+def _step(row: Any) -> dict[str, Any]:
+    fields = ("job", "run", "name", "processors", "start", "end", "signal")
+    values = {name: getattr(row, name) for name in fields}
+    return {**values, "step": row.number, "exit_code": row.code}

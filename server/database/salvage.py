@@ -227,7 +227,7 @@ def _readable(source: sqlite3.Connection, select: str, last: int) -> bool:
 def _delete_orphans(target: sqlite3.Connection) -> None:
     """Delete rows that belong to lost jobs, whose numbers may be used again."""
     target.execute("DELETE FROM world WHERE job NOT IN (SELECT id FROM job)")
-    for table in ("rank_exit", "fence"):
+    for table in ("rank_exit", "fence", "step"):
         target.execute(f"DELETE FROM {table} WHERE world NOT IN (SELECT name FROM world)")
 
 

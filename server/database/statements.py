@@ -30,6 +30,18 @@ class Write(NamedTuple):
     values: Mapping[str, Any]
 
 
+class StepOfScript(NamedTuple):
+    """A step that has ended; times are in seconds since the epoch."""
+
+    number: int
+    name: str
+    processors: int
+    start: float
+    end: float
+    code: int
+    signal: int
+
+
 class RowVersion(NamedTuple):
     """The columns that tell whether the row of a job has changed."""
 
@@ -81,6 +93,7 @@ _DROP_NODE = delete(tables.node).where(tables.node.c.name == bindparam("which"))
 INSERT_NOTE = plain_insert(tables.job_event)
 _ADD_WORLD = insert(tables.world).on_conflict_do_nothing()
 _ADD_EXIT = insert(tables.rank_exit).on_conflict_do_nothing()
+_ADD_STEP = insert(tables.step).on_conflict_do_nothing()
 _ADD_BARRIER = insert(tables.barrier).on_conflict_do_nothing()
 _DROP_BARRIERS = delete(tables.barrier).where(tables.barrier.c.world == bindparam("which"))
 _DROP_PASSED_BARRIERS = _DROP_BARRIERS.where(tables.barrier.c.sequence < bindparam("last"))
@@ -280,6 +293,11 @@ def add_exit(world: str, rank: int, end: tuple[int, int, int, str, float]) -> Wr
             "at": at,
         },
     )
+
+
+def add_step(world: str, step: StepOfScript) -> Write:
+    """Return the write that adds a step of a script to the accounting."""
+    return Write(_ADD_STEP, {**step._asdict(), "world": world, "name": escape_control(step.name)})
 
 
 def add_barrier(world: str, sequence: int, pairs: Mapping[str, str]) -> Write:

@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 #: The newest migration. A database of this version is opened without importing Alembic, which is
 #: slow.
-HEAD = "0003"
+HEAD = "0004"
 
 metadata = MetaData()
 
@@ -112,6 +112,20 @@ rank_exit = Table(
     Column("signal", Integer, nullable=False),
     Column("reason", Text, nullable=False),
     Column("at", Float, nullable=False),
+)
+
+#: Accounting: the steps of scripts. Kept for ever.
+step = Table(
+    "step",
+    metadata,
+    Column("world", Text, primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("processors", Integer, nullable=False),
+    Column("start", Float, nullable=False),
+    Column("end", Float, nullable=False),
+    Column("code", Integer, nullable=False),
+    Column("signal", Integer, nullable=False),
 )
 
 #: Complete barriers of worlds that span nodes, kept as long as a node may ask for them again.

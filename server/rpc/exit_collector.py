@@ -19,15 +19,21 @@ from __future__ import annotations
 
 import logging
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pliant.core.events import ProcessesExited
 from pliant.core.values.ids import JobId, NodeName
 from pliant.protos import node_pb2
-from pliant.server.database.statements import Write, add_exit, drop_barriers
+from pliant.server.database.statements import (
+    StepOfScript,
+    Write,
+    add_exit,
+    add_step,
+    drop_barriers,
+)
 from pliant.server.database.writer import Writer
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.core_loop import CoreLoop
@@ -51,6 +57,8 @@ class EndReport:
     ranks: tuple[int, ...]
     times: tuple[float, ...]
     event: ProcessesExited
+    #: The steps of scripts that have ended, by the rank of the script.
+    steps: Mapping[int, Sequence[StepOfScript]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,19 +185,20 @@ class ExitCollector:
             self._queue.put(_Committed(report, ranks, is_closed, future.exception()))
 
         if event.exits:
-            rows = [self._row(report, i) for i in fresh]
+            rows = [row for i in fresh for row in self._rows(report, i)]
             self._core_loop.commit(event, rows).add_done_callback(durable)
         else:
             self._core_loop.call(lambda _: None).add_done_callback(durable)
 
     @staticmethod
-    def _row(report: EndReport, place: int) -> Write:
-        end = report.event.exits[place]
-        return add_exit(
-            report.world,
-            report.ranks[place],
-            (end.processor, end.code, end.signal, end.reason, report.times[place]),
-        )
+    def _rows(report: EndReport, place: int) -> list[Write]:
+        end, rank = report.event.exits[place], report.ranks[place]
+        values = (end.processor, end.code, end.signal, end.reason, report.times[place])
+        steps = report.steps.get(rank, ())
+        return [
+            add_exit(report.world, rank, values),
+            *(add_step(report.world, step) for step in steps),
+        ]
 
     def _acknowledge(self, item: _Committed) -> None:
         report, job = item.report, item.report.event.job

@@ -39,6 +39,7 @@ from pliant.server.rpc.node_authentication import NEEDS_SECRET, NodeAuthenticato
 from pliant.server.rpc.node_liveness import NodeList, stale_server_reason
 from pliant.server.rpc.pmi_barriers import BarrierService
 from pliant.server.rpc.report_validation import ReportValidator
+from pliant.server.rpc.step_reports import steps_from_proto
 from pliant.server.rpc.unauthenticated_peers import (
     PeerWarnings,
     TooManyUnauthenticatedPeersError,
@@ -323,7 +324,8 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         event = exits_from_proto(message)
         ranks = tuple(end.rank for end in message.exits)
         times = tuple(end.at for end in message.exits)
-        report = EndReport(node, message.world, ranks, times, event)
+        steps = steps_from_proto(message)
+        report = EndReport(node, message.world, ranks, times, event, steps)
         wrong = self._validator.reject_exits(node, message)
         if wrong is not None:
             log.warning("node %s reports exits in world %s: %s", node, message.world, wrong)

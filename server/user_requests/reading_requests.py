@@ -367,9 +367,12 @@ class UsageQueries:
 
         A user gets those of the user's own jobs, an operator those of all jobs. The request may
         select by ``ids``, ``user``, ``account``, ``since`` and ``until``. Phases that have not
-        ended come last.
+        ended come last. With ``steps``, the answer has the steps of scripts among the jobs ``ids``.
         """
         every = self._access.allows("accounting of all users", peer)
+        with_steps = request.get("steps") or False
+        if not isinstance(with_steps, bool):
+            raise UserRequestError("steps: expected true or false", field="steps")
         jobs, complete = await self._job_numbers(request)
         wanted = PhaseQuery(
             jobs=frozenset(jobs),
@@ -401,12 +404,19 @@ class UsageQueries:
             *(_row(phase, arrays) for phase in ended),
             *({**_row(phase, arrays), "end": None} for phase in current),
         ]
-        return {
+        answer = {
             "phases": Objects(rows),
             "complete": complete and len(ended) < MAX_PHASES,
             "now": now,
             "all_users": every,
         }
+        if with_steps:
+            steps = await self._reader.in_thread(
+                lambda reader: reader.steps(wanted.jobs, wanted.uid, MAX_PHASES)
+            )
+            answer["steps"] = Objects(steps)
+            answer["complete"] = answer["complete"] and len(steps) < MAX_PHASES
+        return answer
 
 
 def _described(name: str) -> dict[str, object] | None:

@@ -29,6 +29,7 @@ from pliant.nodectl.controller.users.helper_client import (
 )
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.settings import ControllerSettings
+from pliant.nodectl.step_record import read_steps
 from pliant.nodectl.world_folder import SpooledExit
 from pliant.protos import node_pb2 as wire
 from pliant.protos.daemons.peer_credentials import peer_process
@@ -395,6 +396,7 @@ def _clean_exits(world: LocalWorld, records: Any) -> list[dict[str, Any]]:
             reason=sanitize_text(str(record["reason"])),
             at=min(at, time.time()) if is_time else time.time(),
             cut_off=record["cut_off"] is True and world.request.stop_after_s is not None,
+            steps=read_steps(record.get("steps", [])) if rank == 0 else (),
         )
         clean.append(end.to_record())
     return clean

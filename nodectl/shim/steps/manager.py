@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -34,6 +35,7 @@ from pliant.nodectl.shim.steps.remote_ranks import RemoteRanks, RemoteStep, plac
 from pliant.nodectl.shim.steps.request_socket import RequestSocket
 from pliant.nodectl.shim.steps.shim_messenger import ShimMessenger
 from pliant.nodectl.shim.steps.step import Step
+from pliant.nodectl.step_record import MAX_STEPS, StepRecord
 from pliant.nodectl.world_folder import StartRequest, WorldFolder
 
 #: Variables of the script that its steps do not get.
@@ -78,6 +80,7 @@ class StepManager:
         #: Steps of another node's script, by the rank of that node and their number.
         self._remote: dict[tuple[int, int], RemoteStep] = {}
         self._count = 0
+        self._ended: list[StepRecord] = []
 
     def launch_variables(self) -> dict[str, str]:
         """Return the variables with which MPI launchers in the script reach all nodes."""
@@ -96,6 +99,15 @@ class StepManager:
     def receive(self, rank: int, packet: dict[str, Any]) -> None:
         """Handle a packet from the shim of another node."""
         self._relay.receive(rank, packet)
+
+    def records(self) -> tuple[StepRecord, ...]:
+        """Return what the accounting stores about the first steps of the script.
+
+        Called at the end of the script, with which steps that still run end.
+        """
+        now = time.time()
+        running = (each.record(now) for each in self._running.values() if _is_counted(each))
+        return tuple([*self._ended, *running][:MAX_STEPS])
 
     def close(self) -> None:
         """Stop listening for requests; called when all processes of steps have ended."""
@@ -230,6 +242,7 @@ class StepManager:
         for rank, (node, place) in enumerate(zip(nodes, step.places, strict=True)):
             by_node.setdefault(node, []).append((rank, self._processors[place]))
         processors = [self._processors[place] for place in step.places]
+        step.started = time.time()
         step.request.environment["PLIANT_PROCESSORS"] = ",".join(map(str, processors))
         self._run(step, by_node)
 
@@ -268,8 +281,10 @@ class StepManager:
 
     def _on_step_ended(self, step: Step) -> None:
         del self._running[step.number]
-        if step.request.type != COMMAND:
+        if _is_counted(step):
             self._free = sorted([*self._free, *step.places])
+            if len(self._ended) < MAX_STEPS:
+                self._ended.append(step.record(time.time()))
         self._start_waiting()
 
     # ------------------------------------------------------------------ other nodes
@@ -321,6 +336,11 @@ class StepManager:
     def _on_room(self) -> None:
         for step in list(self._remote.values()):
             step.resume()
+
+
+def _is_counted(step: Step) -> bool:
+    """Return whether a step has processors of the job, unlike the command of a launcher."""
+    return step.request.type != COMMAND
 
 
 def _mapping(counts: list[int]) -> str:

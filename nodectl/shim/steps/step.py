@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pliant.nodectl.shim.event_loop import EventLoop, SocketChannel
 from pliant.nodectl.shim.steps.local_ranks import LocalRanks
+from pliant.nodectl.step_record import MAX_NAME, StepRecord
 from pliant.nodectl.world_folder import StartRequest
+from pliant.protos.sanitize_text import sanitize_text
 
 
 class StepRanks(Protocol):
@@ -58,6 +61,8 @@ class Step:
         #: Nodes whose ranks have not all ended.
         self.expected: set[int] = set()
         self.is_ending = False
+        #: When its ranks were started, in seconds since the epoch.
+        self.started = 0.0
         #: The first failure: exit code, signal and reason.
         self._failure: tuple[int, int, str] | None = None
         self._barriers: dict[int, dict[int, dict[str, str]]] = {}
@@ -66,6 +71,19 @@ class Step:
     def backlog(self) -> int:
         """Return how many bytes wait for the client to read them."""
         return self.client.backlog if self.client is not None else 0
+
+    def record(self, end: float) -> StepRecord:
+        """Return what the accounting stores about this step, which ends at time ``end``.
+
+        A step that has been ended without a failure of its own counts as ended by SIGTERM.
+        """
+        is_cut = self.is_ending or bool(self.expected)
+        code, number, _ = self._failure or (0, int(signal.SIGTERM) if is_cut else 0, "")
+        name = os.path.basename(self.request.argv[0])[:MAX_NAME]
+        size = self.request.size
+        return StepRecord(
+            self.number, sanitize_text(name)[:MAX_NAME], size, self.started, end, code, number
+        )
 
     def events_of(self, node: int) -> NodeEvents:
         """Return the object that passes events of the ranks on ``node`` to this step."""

@@ -58,11 +58,32 @@ def test_csv_json_and_swf(capsys: Capture) -> None:
     assert second["end"] == ""
     assert jobacct.main(["-a", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found[0]) == {*jobacct.FIELDS, "phases"}
+    assert set(found[0]) == {*jobacct.FIELDS, "phases", "steps"}
     assert jobacct.main(["-a", "--swf"]) == 0
     swf = capsys.readouterr().out
     assert "; MaxProcs: 8" in swf
     assert len([line for line in swf.splitlines() if not line.startswith(";")]) == 1
+
+
+def test_steps_of_scripts(used: Any, capsys: Capture) -> None:
+    known = {"job": 1, "run": 1, "start": 5.0, "end": 65.0, "signal": 0}
+    used.answers["accounting"]["steps"] = [
+        {**known, "step": 1, "name": "prepare", "processors": 1, "exit_code": 0},
+        {**known, "step": 2, "name": "a\x1b", "processors": 4, "exit_code": 7},
+    ]
+    assert jobacct.main(["-a", "--steps"]) == 0
+    text = capsys.readouterr().out
+    assert "\x1b" not in text
+    _, first, second = text.splitlines()
+    assert first.split()[:5] == ["1", "1", "1", "prepare", "1"]
+    assert first.split()[-2:] == ["1m00s", "0:0"]
+    assert second.split()[-1] == "7:0"
+    assert used.requests[-1]["steps"] is True
+    assert jobacct.main(["-a", "--json"]) == 0
+    one, two = json.loads(capsys.readouterr().out)
+    assert [step["name"] for step in one["steps"]] == ["prepare", "a\x1b"]
+    assert set(one["steps"][0]) == set(jobacct.STEP_FIELDS)
+    assert two["steps"] == []
 
 
 def test_own_jobs_are_the_default(used: Any) -> None:

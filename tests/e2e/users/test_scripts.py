@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -202,3 +203,7 @@ def test_an_mpi_step_on_two_nodes_survives_the_server(cluster: Cluster, tmp_path
     lines = Path(job.stdout).read_text().splitlines()
     assert (job.state, {line.split()[0] for line in lines}) == ("COMPLETED", {"5"})
     assert {line.split()[1] for line in lines} == {"n1", "n2"}
+    (found,) = json.loads(run_command("jobacct", "--json", str(number)).out)
+    (step,) = found["steps"]
+    assert (step["step"], step["processors"], step["exit_code"], step["signal"]) == (1, 5, 0, 0)
+    assert job.start <= step["start"] <= step["end"] <= job.end

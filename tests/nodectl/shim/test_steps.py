@@ -88,6 +88,26 @@ def test_the_exit_code_of_a_step(server: FakeServer, tmp_path: Path) -> None:
     assert codes == ["code 9", f"code {128 + signal.SIGSEGV}", "code 127"]
 
 
+def test_the_end_of_a_script_reports_its_steps(server: FakeServer, tmp_path: Path) -> None:
+    text = (
+        "step -n 2 sh -c 'exit 9'; step -n 1 true; step -n 1 sh -c 'kill -SEGV $$'\n"
+        "step -n 2 sh -c 'touch up; sleep 600' &\n"
+        "until [ -e up ]; do sleep 0.01; done\n"
+    )
+    world = script(tmp_path, text)
+    world.start(server)
+    first, *others = sorted(world.ends(server), key=lambda end: end.rank)
+    found = [(s.number, s.name, s.processors, s.code, s.signal) for s in first.steps]
+    assert found == [
+        (1, "sh", 2, 9, 0),
+        (2, "true", 1, 0, 0),
+        (3, "sh", 1, 0, signal.SIGSEGV),
+        (4, "sh", 2, 0, signal.SIGTERM),
+    ]
+    assert all(0 < step.start <= step.end <= first.at for step in first.steps)
+    assert not any(end.steps for end in others)
+
+
 def test_a_step_reads_the_input_of_its_command(server: FakeServer, tmp_path: Path) -> None:
     assert output(script(tmp_path, "echo hello | step -n 2 cat\n"), server) == ["hello"]
 

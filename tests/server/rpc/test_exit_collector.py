@@ -16,7 +16,7 @@ from pliant.core.model.nodes import Node
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.sizes import Sizes
 from pliant.protos import node_pb2
-from pliant.server.database.statements import Write
+from pliant.server.database.statements import StepOfScript, Write
 from pliant.server.database.writer import Writer
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.core_loop import CoreLoop
@@ -127,6 +127,19 @@ def test_an_end_that_could_not_be_stored_is_new_when_it_is_reported_again(desk: 
     assert event is not None
     assert [end.processor for end in event.exits] == [0]
     assert (desk.around.acks, len(desk.around.rows)) == ([[0]], 2)
+
+
+def test_the_steps_of_a_script_are_stored_with_its_end(desk: Desk) -> None:
+    step = StepOfScript(1, "prepare\n", 2, 1.0, 2.0, 3, 0)
+    event = ProcessesExited(ONE, 1, FIRST_START, (Exit(0, 0), Exit(1, 0)))
+    report = EndReport(A, desk.world.name, (0, 1), (0.0, 0.0), event, {0: (step,)})
+    for _ in range(2):
+        desk.remove.report(report)
+        desk.work()
+    steps = [row.values for row in desk.around.rows if "number" in row.values]
+    found = [(row["world"], row["number"], row["code"]) for row in steps]
+    assert found == [(desk.world.name, 1, 3)]
+    assert "\n" not in steps[0]["name"]
 
 
 def test_a_repetition_is_not_acknowledged_before_the_first_is_durable(desk: Desk) -> None:

@@ -1,0 +1,40 @@
+"""Read the steps of scripts from the exits that nodes report."""
+
+from __future__ import annotations
+
+import math
+
+from pliant.protos import node_pb2
+from pliant.protos.codec import CodecError
+from pliant.protos.sanitize_text import sanitize_text
+from pliant.server.database.statements import StepOfScript
+
+#: Steps of one run that a node may report.
+_MAX_STEPS = 1000
+
+
+def steps_from_proto(message: node_pb2.RanksExited) -> dict[int, tuple[StepOfScript, ...]]:
+    """Return the steps of scripts that have ended, by the rank of the script.
+
+    Raises:
+        CodecError: they are invalid.
+    """
+    return {
+        end.rank: tuple(_step(step) for step in end.steps[:_MAX_STEPS])
+        for end in message.exits
+        if end.steps
+    }
+
+
+def _step(step: node_pb2.Step) -> StepOfScript:
+    if not (math.isfinite(step.start) and math.isfinite(step.end)):
+        raise CodecError(f"step {step.number}: its times are invalid")
+    return StepOfScript(
+        step.number,
+        sanitize_text(step.name),
+        step.processors,
+        step.start,
+        step.end,
+        step.code,
+        step.signal,
+    )
