@@ -116,7 +116,12 @@ class NodeTable:
         )
 
     def destination(
-        self, demand: float, source: NodeRow, flag: ReservationState | None = None
+        self,
+        demand: float,
+        source: NodeRow,
+        flag: ReservationState | None = None,
+        *,
+        above: float = 0.0,
     ) -> NodeRow | None:
         """Return the node with the least demand that has a place for a moved job.
 
@@ -124,11 +129,15 @@ class NodeTable:
             demand: the present demand of the job, in bytes.
             source: the node that the job leaves.
             flag: the state that the node must have; None for a node that is not reserved.
+            above: the memory that the node must exceed, in bytes.
         """
         found = [
             row
             for row in self.rows
-            if row.flag is flag and row is not source and row.has_place(demand)
+            if row.flag is flag
+            and row is not source
+            and row.memory > above
+            and row.has_place(demand)
         ]
         return min(found, key=_by_demand, default=None)
 

@@ -78,6 +78,11 @@ def relieve(
         if job is None:
             continue
         goal = table.destination(job.demand, row) if job.demand <= most else None
+        if goal is not None and row.running == 1 and goal.memory <= row.memory:
+            # It is alone, so on an equal node it would fault as here, and then be moved back.
+            goal = table.destination(job.demand, row, above=row.memory)
+            if goal is None:
+                continue
         if goal is not None:
             migrations.append(move(job, row, goal))
             # Most of the measured faults were those of this job, so the measurement begins again.

@@ -52,7 +52,10 @@ def share_load(view: View, flags: Flags, thresholds: Thresholds, *, migrate: boo
         reach = sum(count(row.free) for row in table.rows)
         is_short = reach >= left.sizes.min and left.needs is None
         reasons = {left.id: _NO_MEMORY if is_short else too_few(reach)}
-    movable = frozenset([job.id for job in view.running if job.migratable and view.loads])
+    # A place is one processor on one node.
+    movable = frozenset(
+        [job.id for job in view.running if job.migratable and job.size == 1 and view.loads]
+    )
     migrations, blocked = relieve(table, thresholds, movable, migrate=migrate)
     plan = Plan(
         starts=tuple(starts),

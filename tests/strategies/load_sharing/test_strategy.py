@@ -8,9 +8,11 @@ import pytest
 
 from corekit.plans import decide
 from corekit.shared_nodes import Shared, moved, shared_view, started
-from corekit.views import make_view, waiting
+from corekit.views import make_view, running, waiting
+from pliant.core.model.nodes import JobMemory, NodeLoad
 from pliant.core.model.views_and_plans import Plan, View
 from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.processors import block
 from pliant.strategies import OptionError, load_strategy
 from pliant.strategies.interface.plan_check import find_fault
 
@@ -100,6 +102,28 @@ def test_a_lower_memory_threshold_moves_nothing_that_does_not_fault() -> None:
 def test_migrations_can_be_switched_off() -> None:
     nodes = [Shared({1: 50.0, 2: 60.0}), Shared()]
     assert moved(plan_of(shared_view(nodes), migrate=False)) == []
+
+
+def test_a_job_alone_on_its_node_moves_only_to_a_node_with_more_memory() -> None:
+    """On an equal node it would fault as before, and then be moved back."""
+    alone = {1: 98.0}
+    fault = (JobMemory(JobId(1), 98.0),)
+    for memory, moves in ((100.0, []), (120.0, [(1, "n1")])):
+        view = shared_view([Shared(alone), Shared(memory=memory)])
+        hot = NodeLoad(100.0, 98.0, 900.0, fault)
+        view = replace(view, loads={**view.loads, NodeName("n0"): hot})
+        assert moved(plan_of(view)) == moves
+        plan = plan_of(view, "v-reconfiguration", max_reserved=0.5)
+        assert (moved(plan), plan.reservations) == (moves, ())
+
+
+def test_jobs_with_several_processors_stay() -> None:
+    """The strategy looks for one processor only."""
+    nodes = [Shared({1: 50.0, 2: 60.0}), Shared()]
+    view = shared_view(nodes)
+    wide = replace(running(2, 1, 2), migratable=True)
+    view = replace(view, running=(view.running[0], wide), free=view.free & ~block(1, 2))
+    assert moved(plan_of(view)) == [(1, "n1")]
 
 
 # ---------------------------------------------------------------- elsewhere
