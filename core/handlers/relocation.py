@@ -69,7 +69,16 @@ def _why_not(state: CoreState, job: Job, processors: ProcessorMap) -> str:
         return "too little of its named resources is free for two places at once"
     if state.user_limits.limits_processors and processor_limits.exceeds(state, job, 2 * job.size):
         return "its user may not have processors in two places at once"
-    return node_capacity_left.missing_on_nodes(state, job, processors, {})
+    lacking = node_capacity_left.missing_on_nodes(state, job, processors, {})
+    return lacking or _missing_checkpoint(state, job, processors)
+
+
+def _missing_checkpoint(state: CoreState, job: Job, processors: ProcessorMap) -> str:
+    """Return why a job would not find its checkpoint on these processors; empty if it would."""
+    if not job.malleable and job.checkpoint is None:
+        return ""
+    missing = suspend.missing_folder_at_target(state, processors)
+    return f"it could not continue from its checkpoint on {missing}" if missing else ""
 
 
 def _demand(state: CoreState, number: JobId) -> float:

@@ -57,10 +57,10 @@ def missing_on_nodes(
     needs = job.node_needs
     if needs is None:
         return ""
+    if wrong := wrong_nodes(state, job, added):
+        return wrong
     nodes = [node_view(node) for node in state.ledger.nodes_of(added)]
     there = FreeCapacity(nodes, _left(state, nodes))
-    if wrong := added & ~there.accepted(needs):
-        return f"its nodes may not be {', '.join(state.node_names(wrong))}"
     coming = [
         (part & added, state.jobs[donor].node_needs)
         for donor, part in given.items()
@@ -69,6 +69,18 @@ def missing_on_nodes(
     there.take(needs, added, coming)
     over = there.overdrawn(needs, added)
     return "" if over is None else f"node {over[0].name} has too little {over[1]}"
+
+
+def wrong_nodes(state: CoreState, job: Job, processors: ProcessorMap) -> str:
+    """Return which nodes of these processors a job may not have at all; empty if it may have all.
+
+    What is left of their memory and devices does not count.
+    """
+    if job.node_needs is None:
+        return ""
+    there = FreeCapacity([node_view(node) for node in state.ledger.nodes_of(processors)], {})
+    wrong = processors & ~there.accepted(job.node_needs)
+    return f"its nodes may not be {', '.join(state.node_names(wrong))}" if wrong else ""
 
 
 def capacity(state: CoreState, job: Job) -> tuple[int, int]:

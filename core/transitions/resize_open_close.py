@@ -287,7 +287,12 @@ def start_reserved(state: CoreState) -> None:
         return
     unavailable = state.occupied() | ~state.usable()
     for job in list(state.reserving.values()):
-        if job.state is JobState.PENDING and not job.reserved & unavailable:
+        if job.state is not JobState.PENDING or job.reserved & unavailable:
+            continue
+        # Since the order to move, a node may have lost the folder of checkpoints, for example.
+        if job.is_moving and (wrong := node_capacity_left.wrong_nodes(state, job, job.reserved)):
+            relocation.abandon(state, job, wrong)
+        else:
             start(state, job, job.reserved)
 
 

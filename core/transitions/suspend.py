@@ -10,6 +10,7 @@ from pliant.core.events import SaveReported
 from pliant.core.model.checkpoint import Checkpoint, SaveStage, SaveStep, Saving
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
+from pliant.core.model.nodes import Node
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state import relocation
 from pliant.core.state.core_state import CoreState
@@ -109,14 +110,24 @@ def close_failed(state: CoreState, job: Job, reason: str) -> None:
 
 def missing_checkpoint_folder(state: CoreState, job: Job) -> str:
     """Return why checkpoints of the present run cannot be used elsewhere; empty if they can."""
-    names = [
-        node.name
-        for node in state.ledger.nodes_of(job.occupied)
-        if node.shares_checkpoints is False
-    ]
-    if not names:
+    nodes = state.ledger.nodes_of(job.occupied)
+    return _without_folder([node for node in nodes if node.shares_checkpoints is False])
+
+
+def missing_folder_at_target(state: CoreState, processors: ProcessorMap) -> str:
+    """Return why a job could not continue from a checkpoint on these processors; empty if it could.
+
+    Unlike a node that the job runs on, a node that is still to be tested does not do.
+    """
+    nodes = state.ledger.nodes_of(processors)
+    return _without_folder([node for node in nodes if node.shares_checkpoints is not True])
+
+
+def _without_folder(nodes: list[Node]) -> str:
+    if not nodes:
         return ""
-    return f"{plural(len(names), 'node')} ({', '.join(names[:8])}) without the checkpoint folder"
+    names = ", ".join(node.name for node in nodes[:8])
+    return f"{plural(len(nodes), 'node')} ({names}) without the checkpoint folder"
 
 
 def checkpoint_taken(state: CoreState, job: Job, event: SaveReported, until: float) -> None:

@@ -27,11 +27,13 @@ class Mover(Strategy):
     def __init__(self) -> None:
         self.moves: list[Migration] = []
         self.reserved: tuple[NodeReservation, ...] = ()
+        #: Whether it starts no job.
+        self.is_idle = False
 
     def allocate_processors(self, view: View) -> Plan:
         free, starts = view.free, []
         for job in view.waiting:
-            if free:
+            if free and not self.is_idle:
                 starts.append(Start(job.id, lowest(free, 1)))
                 free &= ~starts[-1].processors
         moves, self.moves = tuple(self.moves), []
@@ -75,6 +77,14 @@ def running(sizes: str = "1", **fields: object) -> Moving:
     rig = Moving(**fields)  # type: ignore[arg-type]
     rig.run(1, sizes)
     assert rig.job(1).ranks == (0,)
+    return rig
+
+
+def without_appkit(**fields: object) -> Moving:
+    """Return a core with job 1, which cannot save itself, on processor 0; it may begin again."""
+    rig = Moving()
+    rig.submit(1, "1", requeue=True, **fields)  # type: ignore[arg-type]
+    rig.up(1)
     return rig
 
 
@@ -228,3 +238,34 @@ def test_users_see_reservations_of_nodes() -> None:
     rig.mover.reserved = ()
     rig.poke()
     assert rig.core.nodes[N2].reservation == ""
+
+
+# ---------------------------------------------------------------- nothing is lost
+
+
+@pytest.mark.parametrize("is_shared", [False, None], ids=["not shared", "not known yet"])
+def test_a_job_is_not_moved_to_a_node_without_its_checkpoint(is_shared: bool | None) -> None:
+    rig = running()
+    rig.do(events.NodeRegistered(N2, 2, shares_checkpoints=is_shared))
+    rig.move()
+    assert rig.state(1) is S.RUNNING
+    assert any("without the checkpoint folder" in t for t in rig.texts_of("plan.refused"))
+
+
+def test_a_job_without_a_checkpoint_moves_to_any_node() -> None:
+    rig = without_appkit()
+    rig.do(events.CheckpointFolderTested(N2, is_shared=False))
+    rig.move()
+    rig.exit(1, signal=15)
+    assert rig.job(1).ranks == (2,)
+
+
+def test_a_saved_job_does_not_start_where_its_checkpoint_is_missing() -> None:
+    rig = running()
+    rig.move()
+    rig.saved()
+    rig.do(events.CheckpointFolderTested(N2, is_shared=False))
+    rig.exit(1)
+    assert rig.job(1).ranks in ((0,), (1,))
+    assert rig.job(1).reserved == 0
+    assert any("not moved to n2: its nodes may not be n2" in text for text in rig.texts(1))
