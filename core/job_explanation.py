@@ -152,26 +152,27 @@ def _waiting(state: CoreState, job: Job, now: float) -> Iterator[str]:
 
 def _cannot_move(state: CoreState, job: Job) -> Iterator[str]:
     """Yield a sentence about a job that pages and that no strategy can move."""
-    if job.malleable or job.spec.requeue is True:
+    may_begin_again = job.spec.requeue is True
+    if job.malleable or (may_begin_again and job.relocation is None):
         return
     loads = [load for load, until in state.loads.values() if state.now <= until]
     if any(each.job == job.id for load in loads for each in load.faulting):
+        why_not = "was moved once already" if may_begin_again else "was submitted without --requeue"
         yield (
             "it has major page faults, and cannot be moved to a node with more memory: its program "
-            "has not registered with pliant.appkit, or not yet, and it was submitted without "
-            "--requeue"
+            f"has not registered with pliant.appkit, or not yet, and it {why_not}"
         )
 
 
 def _recent_refusals(state: CoreState, now: float) -> Iterator[str]:
-    """Yield a sentence about the jobs that get no offers now, because they refused another size."""
+    """Yield a sentence about the jobs that get no offers now: they refused one, or were moved."""
     quiet = [job for job in state.active.values() if job.malleable and job.no_offers_until > now]
     if quiet:
         names = ", ".join(str(job.id) for job in quiet[:_MOST_NAMES])
         more = f" and {len(quiet) - _MOST_NAMES} more" if len(quiet) > _MOST_NAMES else ""
         soonest = min(job.no_offers_until for job in quiet) - now
         yield (
-            f"recently refused another size: {'job' if len(quiet) == 1 else 'jobs'} "
+            f"recently refused another size, or moved: {'job' if len(quiet) == 1 else 'jobs'} "
             f"{names}{more}; next offer in {soonest:.0f} s"
         )
 

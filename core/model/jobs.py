@@ -421,12 +421,14 @@ class Job:
     def migratable(self, now: float) -> bool:
         """Return whether a strategy may move the job to other processors now.
 
-        It must be able to save itself, or its user must allow that it begins again.
+        It must be able to save itself, or its user must allow that it begins again. It begins again
+        only once, because otherwise it could move to and fro and never end.
         """
         if self.malleable:
             return self.suspendable(now)
-        may_begin_again = self.spec.requeue is True and self.resize is None
-        return self.state is JobState.RUNNING and may_begin_again and now >= self.no_offers_until
+        may_begin_again = self.spec.requeue is True and self.relocation is None
+        is_free = self.resize is None and now >= self.no_offers_until
+        return self.state is JobState.RUNNING and may_begin_again and is_free
 
     @property
     def is_moving(self) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node, NodeLoad
+from pliant.core.model.timers import TimerKind
 from pliant.core.state.core_state import CoreState
 from pliant.core.values.ids import NodeName
 
@@ -22,6 +23,9 @@ def note_arrival(state: CoreState, job: Job) -> None:
     targets = tuple(state.node_names(job.allocation))
     seconds = state.now - move.ordered
     job.relocation = replace(move, targets=targets, seconds=seconds)
+    # Before the next move, its new nodes must have measured it.
+    job.no_offers_until = max(job.no_offers_until, state.now + state.limits.quiet_s)
+    state.timer(TimerKind.QUIET, job, state.limits.quiet_s)
     iteration = job.checkpoint.iteration if job.checkpoint is not None else 0
     whence = f"continues at iteration {iteration}" if job.checkpoint else "begins again"
     state.note(

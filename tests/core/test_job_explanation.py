@@ -55,7 +55,7 @@ def test_a_promised_job(rig: Rig) -> None:
 def test_a_job_that_waits_for_who_refused(rig: Rig) -> None:
     assert "recently refused" not in why(rig, 2)
     rig.wait(11)  # the offer expires
-    assert "recently refused another size: job 1; next offer in 29 s" in why(rig, 2)
+    assert "recently refused another size, or moved: job 1; next offer in 29 s" in why(rig, 2)
     rig.wait(30)
     assert "recently refused" not in why(rig, 2)
 
@@ -67,7 +67,7 @@ def test_of_many_that_refused_some_are_named() -> None:
     rig.submit(8, "14")
     for number in range(1, 8):
         rig.core.jobs[JobId(number)].no_offers_until = rig.now + 20
-    assert "another size: jobs 1, 2, 3, 4, 5 and 2 more; next offer in 20 s" in why(rig, 8)
+    assert "or moved: jobs 1, 2, 3, 4, 5 and 2 more; next offer in 20 s" in why(rig, 8)
 
 
 def test_a_malleable_job_in_a_talk(rig: Rig) -> None:

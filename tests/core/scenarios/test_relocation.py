@@ -269,3 +269,29 @@ def test_a_saved_job_does_not_start_where_its_checkpoint_is_missing() -> None:
     assert rig.job(1).ranks in ((0,), (1,))
     assert rig.job(1).reserved == 0
     assert any("not moved to n2: its nodes may not be n2" in text for text in rig.texts(1))
+
+
+def test_a_job_that_cannot_save_itself_is_moved_only_once() -> None:
+    rig = without_appkit()
+    rig.move()
+    rig.exit(1, signal=15)
+    rig.up(1)
+    rig.wait(rig.limits.quiet_s + 1)
+    assert not view(rig.core.state).running[0].migratable
+    rig.move(to=0)
+    assert rig.state(1) is S.RUNNING
+    load = NodeLoad(100.0, 99.0, 900.0, (JobMemory(JOB, 40.0),))
+    rig.do(events.NodeLoadMeasured(N2, load, 600.0))
+    assert "it was moved once already" in rig.why()
+
+
+def test_a_moved_job_is_not_moved_again_at_once() -> None:
+    rig = running()
+    rig.move()
+    rig.saved()
+    rig.exit(1)
+    rig.up(1)
+    rig.register(1, "1")
+    assert not view(rig.core.state).running[0].migratable
+    rig.wait(rig.limits.quiet_s + 1)
+    assert view(rig.core.state).running[0].migratable
