@@ -16,6 +16,7 @@ from pliant.core.model.jobs import Exit, Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
 from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.state import relocation
 from pliant.core.state.core_state import CoreState
 from pliant.core.transitions import job_end, restart_after_loss
 from pliant.core.values.processors import from_indices, indices
@@ -50,7 +51,9 @@ def on_end_timeout(state: CoreState, timer: Timer) -> None:
     if job is None or job.state is not JobState.COMPLETING or job.ending is None:
         return
     if not job.occupied & state.suspect():
-        restart_after_loss.drop_kept(state, job)  # it may take for ever, and other jobs wait
+        # It may take for ever, and other jobs wait.
+        restart_after_loss.drop_kept(state, job)
+        relocation.abandon(state, job, "its processes do not end")
     if not job.occupied:
         return
     for node in state.ledger.nodes_of(job.occupied):

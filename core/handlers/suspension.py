@@ -21,9 +21,13 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import PROPOSED
 from pliant.core.model.timers import Timer
 from pliant.core.model.views_and_plans import Suspension
+from pliant.core.state import relocation
 from pliant.core.state.core_state import PLAN_REFUSED, CoreState
 from pliant.core.transitions import job_end, resize_open_close, suspend
 from pliant.core.values.processors import NONE
+
+#: ``Saving.reason`` after processes had to be killed.
+_STUCK = "its processes do not end"
 
 # ------------------------------------------------------------------ users and strategies
 
@@ -235,13 +239,28 @@ def on_save_timeout(state: CoreState, timer: Timer) -> None:
         if job.occupied:  # else `fencing` waits for processes on a lost node
             state.note("job.warning", "processes that stayed after the save are killed", job)
             state.emit(Kill(job.id, job.run, NONE, 0.0))
+            if mine.reason == _STUCK:
+                relocation.abandon(state, job, _STUCK)
+            mine.reason = _STUCK
         suspend.enter_stage(state, job, SaveStage.LEAVING, limits.resize_deadline_s)
     else:
         taken_back = mine.stage is SaveStage.WITHDRAWING
         limit = limits.resize_deadline_s if taken_back else limits.save_deadline_s
         what = "no answer to taking the suspension back" if taken_back else "no end of the save"
         text = f"{what} within {limit:g} s (stage {mine.stage})"
-        job_end.end(state, job, JobState.FAILED, text, requeue=mine.requeues)
+        again = mine.requeues or (mine.by_strategy and _may_run_again(job))
+        job_end.end(state, job, JobState.FAILED, text, requeue=again)
+
+
+def _may_run_again(job: Job) -> bool:
+    """Return whether a job that a strategy suspended is requeued if its program does not answer.
+
+    Neither its user nor an operator wanted the suspension. From its last checkpoint it may continue
+    at the same size, too, as after a suspension that succeeded.
+    """
+    if job.spec.requeue is None:
+        return job.checkpoint is not None
+    return job.spec.requeue
 
 
 def recover(state: CoreState) -> None:

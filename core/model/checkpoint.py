@@ -65,7 +65,7 @@ class Saving:
     requeues: bool = False
     #: When the application reached its safe point. None if it has not.
     begun: float | None = None
-    #: Why the suspension was withdrawn.
+    #: Why the suspension was withdrawn, or why the processes of the saved job are killed again.
     reason: str = ""
     #: Whether the job is requeued when it is saved and its processes have exited. If it cannot be
     #: saved, it continues.

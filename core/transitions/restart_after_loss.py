@@ -62,6 +62,7 @@ def start_next_run(state: CoreState, job: Job) -> None:
         why = job.reason + ("; what is left to it is too small" if job.size_before_loss else "")
         drop_kept(state, job)
         suspend.requeue(state, job, f"is queued again: {why}")
+        resize_open_close.start_reserved(state)  # if it was being moved
         return
     nodes = _nodes(state, job.allocation)
     lost = [node.name for node in nodes if node.state is NodeState.LOST]

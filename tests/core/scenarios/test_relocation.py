@@ -12,7 +12,7 @@ from pliant.core.model.lifecycle import JobState as S
 from pliant.core.model.nodes import JobMemory, NodeLoad, NodeReservation, ReservationState
 from pliant.core.model.views_and_plans import Migration, Plan, Start, View
 from pliant.core.state.views import view
-from pliant.core.values.ids import FIRST_START, JobId, NodeName
+from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
 from pliant.core.values.processors import block, lowest
 from pliant.core.values.user_limits import UserLimit, UserLimits
 from pliant.strategies import Strategy
@@ -295,3 +295,63 @@ def test_a_moved_job_is_not_moved_again_at_once() -> None:
     assert not view(rig.core.state).running[0].migratable
     rig.wait(rig.limits.quiet_s + 1)
     assert view(rig.core.state).running[0].migratable
+
+
+def test_processes_that_do_not_end_free_the_new_processor() -> None:
+    rig = without_appkit()
+    rig.move()
+    rig.wait(rig.limits.kill_grace_s + rig.limits.end_deadline_s + 1)
+    assert rig.job(1).reserved == 0
+    assert any("not moved to n2: its processes do not end" in text for text in rig.texts(1))
+    rig.exit(1, signal=9)
+    assert rig.state(1) is S.STARTING  # like any queued job
+
+
+def test_saved_processes_that_do_not_end_free_the_new_processor() -> None:
+    rig = running()
+    rig.move()
+    rig.saved()
+    rig.wait(rig.limits.resize_deadline_s + 1)
+    assert rig.job(1).reserved == block(2, 1)  # now they are killed
+    rig.wait(rig.limits.resize_deadline_s)
+    assert rig.job(1).reserved == 0
+    assert any("not moved to n2: its processes do not end" in text for text in rig.texts(1))
+
+
+def test_a_move_continues_when_the_old_processes_on_a_lost_node_have_ended() -> None:
+    rig = without_appkit(stop_after_s=30.0)
+    rig.move()
+    rig.do(events.NodeLost(N1, "silent"))
+    rig.mover.is_idle = True  # it is queued, and no plan starts it
+    while rig.state(1) is S.COMPLETING:
+        rig.wait(1.0)
+    assert rig.state(1) is S.STARTING
+    assert rig.job(1).ranks == (2,)
+
+
+@pytest.mark.parametrize(
+    ("requeue", "has_checkpoint", "expected"),
+    [
+        (None, True, S.PENDING),
+        (True, False, S.PENDING),
+        (None, False, S.FAILED),
+        (False, True, S.FAILED),
+    ],
+)
+def test_a_save_without_end_does_not_fail_a_job_that_may_run_again(
+    requeue: bool | None, has_checkpoint: bool, expected: S
+) -> None:
+    rig = Moving()
+    rig.submit(1, "1", requeue=requeue)
+    rig.up(1)
+    rig.register(1, "1")
+    if has_checkpoint:
+        own = events.SaveReported(JOB, 1, ResizeId(0), SaveWord.SAVED, iteration=20)
+        rig.do(own)
+    rig.move()
+    rig.saved(SaveWord.BEGUN)
+    rig.wait(rig.limits.save_deadline_s + 1)
+    assert rig.job(1).reserved == 0
+    rig.mover.is_idle = True
+    rig.exit(1, signal=9)
+    assert rig.state(1) is expected
