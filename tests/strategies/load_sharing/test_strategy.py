@@ -104,17 +104,18 @@ def test_migrations_can_be_switched_off() -> None:
     assert moved(plan_of(shared_view(nodes), migrate=False)) == []
 
 
-def test_a_job_alone_on_its_node_moves_only_to_a_node_with_more_memory() -> None:
+@pytest.mark.parametrize(("memory", "moves"), [(100.0, []), (120.0, [(1, "n1")])])
+def test_a_job_alone_on_its_node_moves_only_to_a_node_with_more_memory(
+    memory: float, moves: list[tuple[int, str]]
+) -> None:
     """On an equal node it would fault as before, and then be moved back."""
-    alone = {1: 98.0}
-    fault = (JobMemory(JobId(1), 98.0),)
-    for memory, moves in ((100.0, []), (120.0, [(1, "n1")])):
-        view = shared_view([Shared(alone), Shared(memory=memory)])
-        hot = NodeLoad(100.0, 98.0, 900.0, fault)
-        view = replace(view, loads={**view.loads, NodeName("n0"): hot})
-        assert moved(plan_of(view)) == moves
-        plan = plan_of(view, "v-reconfiguration", max_reserved=0.5)
-        assert (moved(plan), plan.reservations) == (moves, ())
+    hot = NodeLoad(100.0, 98.0, 900.0, (JobMemory(JobId(1), 98.0),))
+    view = shared_view([Shared({1: 98.0}), Shared(memory=memory)])
+    view = replace(view, loads={**view.loads, NodeName("n0"): hot})
+    assert moved(plan_of(view)) == moves
+    plan = plan_of(view, "v-reconfiguration", max_reserved=0.5)
+    assert moved(plan) == moves
+    assert plan.reservations == ()
 
 
 def test_jobs_with_several_processors_stay() -> None:
