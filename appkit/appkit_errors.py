@@ -3,7 +3,7 @@
 ::
 
     AppkitError (PliantError)
-    ├── NotJoined             job.comm or the data were used before the first safe point
+    ├── NotJoined             job.comm or the data were used before the first loop
     ├── StaleHandle           a handle was used after main() ended, a communicator after a resize
     ├── PendingRequests       a request was pending at a safe point; ends the process
     ├── LoopError             a loop or safe point is misplaced, or ranks leave a loop apart
@@ -38,7 +38,7 @@ class NoMPILibrary(AppkitError, ImportError):
 
 
 class NotJoined(AppkitError):
-    """The communicator or the data of the job were used before the first safe point.
+    """The communicator or the data of the job were used before the first loop.
 
     Only joining ranks lack the data. No rank may use ``job.comm`` there, except inside ``init=``,
     ``job.once`` and ``job.derive``.

@@ -69,7 +69,9 @@ class Job(DataRegistration):
         """The job's communicator: a new object after every resize, so never keep it.
 
         Raises:
-            NotJoined: before the first safe point, except inside ``init=`` and ``once``.
+            NotJoined: before the first loop, except inside ``init=``, ``once`` and ``derive``; in a
+                joining process, before its data have arrived.
+            StaleHandle: ``main`` has ended.
             JobLeave: this process has left the job.
         """
         return self._member.communicator()

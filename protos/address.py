@@ -90,11 +90,12 @@ def prepare_socket(address: UnixAddress) -> tuple[int, str]:
 
     Returns:
         The descriptor of the directory, to be closed when the server has stopped, and the gRPC
-        target to bind under a umask of 0177. The target is good while the descriptor is open.
+        target to bind under a umask of 0177. The target is valid while the descriptor is open.
 
     Raises:
-        UntrustedPathError: another account owns the directory, or may use it.
-        OSError: something that is not a socket is in the way.
+        UntrustedPathError: another account owns the directory, or may use it; or the path
+            exists and is not a socket.
+        OSError: the directory cannot be opened.
     """
     descriptor, name = open_private(address.path.parent), address.path.name
     try:

@@ -81,7 +81,7 @@ def _end(job: RunningJob, now: float, limits: Mapping[JobId, float]) -> float:
 
 
 def _longest(job: WaitingJob, limits: Mapping[JobId, float]) -> float:
-    """Return for how long a waiting job is expected to run at its smallest size."""
+    """Return how long a waiting job may run at its smallest size, at most its time limit."""
     seconds = job.time_on(job.sizes.min)
     limit = limits.get(job.id, math.inf)
     return limit if seconds is None else min(seconds, limit)

@@ -152,7 +152,10 @@ def _topped_up(jobs: list[WaitingJob], idle: int) -> list[tuple[WaitingJob, int]
 
 
 def _reasons(view: View, placer: Placer, chosen: int) -> dict[JobId, WaitReason]:
-    """Return why the first job that does not start waits."""
+    """Return the first job that does not start, with the reason; empty if all start.
+
+    ``chosen`` is the number of jobs at the head of the queue that were selected to start.
+    """
     if len(placer.starts) == chosen:
         left = view.waiting[chosen : chosen + 1]
     else:

@@ -169,7 +169,7 @@ def _is_fair(offer: Offer, terms: OfferTerms) -> bool:
 
 
 def _usable(offer: Offer, sizes: Sizes | None, wanted: Sizes) -> Sizes | None:
-    """Return the totals for a counter-offer; None if the program can run on none of ``wanted``.
+    """Return the totals for a counter-offer, without the current one; None if none is usable.
 
     Totals in the direction of the offer come first; those in the other direction are returned only
     if there are none.

@@ -104,7 +104,7 @@ class RegisteredData(ABC):
 
     @abstractmethod
     def save(self, out: ArrayWriter) -> None:
-        """Write the part of this process; rank 0 alone writes data that all processes have. No MPI.
+        """Write the part of this process, without MPI; only rank 0 writes data that all have.
 
         Raises:
             OSError: The file cannot be written.

@@ -195,7 +195,7 @@ class CyclicArray(SinglePartHandle):
         return np.zeros(lengths, self.dtype, order="C" if len(self.axes) == 1 else "F")
 
     def _cells(self, array: Array) -> Array:
-        """Return a view of a local array in which the first axis counts the distributed cells."""
+        """Return a view of a local array whose first axis runs over the distributed cells."""
         if len(self.axes) > 1:
             return array.reshape(-1, order="F")
         return np.moveaxis(array, self.axes[0], 0)

@@ -31,7 +31,7 @@ class Variable:
         return value.value
 
     def set(self, value: int) -> None:
-        """Set the value, for all communicators of this process."""
+        """Set the value of the variable. It applies to all communicators of this process."""
         self._library.MPI_T_cvar_write(self._handle, ctypes.byref(ctypes.c_int(value)))
 
 

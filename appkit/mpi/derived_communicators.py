@@ -42,7 +42,8 @@ class DerivedComm:
         """The present communicator; ``COMM_NULL`` on a process that is not part of it.
 
         Raises:
-            NotJoined: before the first safe point, except inside ``init=`` and ``once``.
+            NotJoined: before the first loop, except inside ``init=``, ``once`` and ``derive``.
+            StaleHandle: ``main`` has ended.
         """
         self._membership.communicator()
         if self._comm is None:

@@ -54,22 +54,22 @@ class Membership:
         """Return the present communicator.
 
         Raises:
-            NotJoined: The first safe point has not been reached (see `allow_communicator`).
+            NotJoined: The first loop has not begun (see `allow_communicator`).
             JobLeave: This process has left the job.
             StaleHandle: ``main`` has ended.
         """
         self.check()
         if not self.opened and not self._allowed:
             raise NotJoined(
-                "job.comm is for the loop: before the first safe point use it only inside init= "
-                "and job.once(fn), because a joining rank has no communicator there"
+                "job.comm is for the loop: before the first loop use it only inside init=, "
+                "job.once(fn) and job.derive(fn), because a joining rank has no communicator there"
             )
         assert self.raw is not None
         return self.raw
 
     @contextmanager
     def allow_communicator(self) -> Iterator[None]:
-        """Within this context, allow ``job.comm`` before the first safe point."""
+        """Within this context, allow ``job.comm`` before the first loop."""
         self._allowed += 1
         try:
             yield

@@ -36,7 +36,7 @@ class OwnerIndex:
         self._begins = [0, *np.cumsum(self.counts).tolist()]
 
     def positions(self, owner: int, first: int, stop: int) -> Positions:
-        """Return the indices of the cells number ``first`` to ``stop - 1`` of an owner.
+        """Return the indices of an owner's cells, from its cell ``first`` to ``stop - 1``.
 
         The result is a slice if these cells are contiguous.
         """
@@ -51,7 +51,7 @@ class PackedBuffer:
     """An array as one end of a redistribution, with a function that finds the cells to transfer."""
 
     def __init__(self, cells: Array, indices: IndexFunction) -> None:
-        """Transfer cells along the first axis of ``cells``, which may have any strides."""
+        """Set the array, which may have any strides; its first axis counts the cells."""
         self._cells, self._indices = cells, indices
 
     def pack(self, other: int, first: int, stop: int) -> Array:

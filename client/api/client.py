@@ -149,8 +149,10 @@ class Client:
             ended: whether to add, without ``ids``, the jobs that ended within the last hour.
             users: only jobs of these users.
             states: only jobs in these states, such as ``["RUNNING"]``.
-            names: only jobs with these names; ``*`` stands for any letters, ``?`` for one.
-            since: add, without ``ids``, the jobs that ended since then, in seconds since the epoch.
+            names: only jobs with these names; ``*`` stands for any characters, ``?`` for one, and
+                ``[...]`` for one of those in the brackets.
+            since: without ``ids``, also return the jobs that ended since this time, in seconds
+                since the epoch.
         """
         return run(self._link, operations.jobs(ids, ended, users, states, names, since))
 
@@ -238,7 +240,8 @@ class Client:
             The server's message. The job is SUSPENDED when its processes have ended.
 
         Raises:
-            RequestError: the job does not run, has no checkpoints, or is being resized.
+            RequestError: the job does not run, is being resized, or has not registered; or its
+                coordinator is not connected, or cannot use the folder of checkpoints.
         """
         return run(self._link, operations.act("suspend", number))
 

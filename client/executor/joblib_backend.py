@@ -46,6 +46,6 @@ class PliantBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         return out.result()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Cancel the batches that have not begun: a call has failed."""
+        """Cancel the batches that have not begun; joblib calls this when a call has failed."""
         for future in list(self._futures):
             future.cancel()

@@ -146,9 +146,10 @@ def restore(state: CoreState) -> None:
 
 
 def cancel_all(state: CoreState, array: Job, by: str, states: frozenset[JobState]) -> bool:
-    """Cancel the tasks of an array that are in these states, or all open ones if it is empty.
+    """Cancel the tasks of an array that are in these states; all open ones if there are none.
 
-    Return whether there were any; without states, the array is cancelled in any case.
+    Returns:
+        Whether a task was cancelled. Always True if ``states`` is empty.
     """
     assert array.progress is not None
     done = 0

@@ -77,7 +77,11 @@ def on_job_cancelled(state: CoreState, event: JobCancelled) -> None:
 
 
 def on_tasks_cancelled(state: CoreState, event: TasksCancelled) -> None:
-    """Cancel some tasks of an array; refuse if all of them have ended."""
+    """Cancel some tasks of an array.
+
+    Refuse if there is no such open array, if all of these tasks have ended, or if too many separate
+    ranges of tasks would be left.
+    """
     array = state.jobs.get(event.job)
     if array is None or array.progress is None:
         state.emit(AnswerUser(event.request, f"there is no open array {event.job}"))

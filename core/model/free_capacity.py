@@ -51,7 +51,7 @@ class FreeCapacity:
         return dict(node.amounts) if found is None else found
 
     def amounts_left(self) -> dict[NodeName, Amounts]:
-        """Return what is left on each node, as ``View.amounts_left`` has it."""
+        """Return the amounts left on each node, in the form of ``View.amounts_left``."""
         return dict(self._left)
 
     def parts(self, processors: ProcessorMap) -> Iterator[tuple[NodeView, ProcessorMap]]:

@@ -47,7 +47,7 @@ def free(state: CoreState) -> dict[str, int]:
 
 
 def limits(state: CoreState) -> dict[JobId, int]:
-    """Return how many processors each job may have because of the resources it needs.
+    """Return the most processors that each job may have with the named resources it needs.
 
     Jobs that need none are left out. With 0, a job has to wait.
     """

@@ -375,7 +375,10 @@ def make_environment(
 def _launcher_variables(
     order: wire.StartWorld, settings: ControllerSettings, folder: Path
 ) -> dict[str, str]:
-    """Return the variables with which mpiexec in a script uses all processors of the job."""
+    """Return the variables for mpiexec: in a script, it uses all processors of the job.
+
+    On one node, it starts processes without reaching other hosts, in jobs of every type.
+    """
     variables = {}
     if _count_lines(order.node_list) <= 1:
         variables["HYDRA_LAUNCHER"] = "fork"  # it need not reach other hosts

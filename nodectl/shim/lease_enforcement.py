@@ -14,7 +14,7 @@ from pliant.nodectl.world_folder import StartRequest
 
 
 class Lease:
-    """Calls a function once if the server has not confirmed a contact for too long."""
+    """Calls a function once if the server last confirmed a heartbeat too long ago."""
 
     def __init__(
         self, loop: EventLoop, request: StartRequest, on_expired: Callable[[str], None]

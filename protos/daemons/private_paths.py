@@ -84,7 +84,7 @@ def private_socket(
 
 
 def open_private_file(path: str | os.PathLike[str], flags: int, *, shared: bool = False) -> int:
-    """Open a file that no other account can change, in a directory that none can change.
+    """Open a file that no other account can change, nor the directory of the file.
 
     Args:
         path: the path of the file. A link is not followed.
@@ -95,7 +95,8 @@ def open_private_file(path: str | os.PathLike[str], flags: int, *, shared: bool 
         Its descriptor.
 
     Raises:
-        UntrustedPathError: another account owns file or directory, or may use it; or it is no file.
+        UntrustedPathError: another account owns the file or its directory, or may use it; or the
+            path is not a regular file.
         OSError: it cannot be opened.
     """
     directory, name = os.path.split(path)

@@ -96,7 +96,7 @@ def issue(
 ) -> tuple[x509.Certificate, ...]:
     """Issue a certificate for the key of a signing request.
 
-    Only the key of the request is used. The issuer decides about identity, lifetime and use.
+    Only the key of the request is used. The caller decides identity, lifetime and use.
 
     Args:
         issuer: the issuing authority.

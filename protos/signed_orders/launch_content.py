@@ -152,7 +152,10 @@ class LaunchContent:
 
 
 def job_variables(entries: Iterable[bytes]) -> dict[str, str]:
-    """Return the variables of a job from its ``NAME=value`` entries."""
+    """Return the variables of a job from its ``NAME=value`` entries, without foreign ones.
+
+    Foreign variables start with one of ``FOREIGN_PREFIXES``.
+    """
     variables = {}
     for entry in entries:
         name, equals, value = _text(entry).partition("=")

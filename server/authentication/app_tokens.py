@@ -1,4 +1,4 @@
-"""The secrets of applications, derived from one key of the cluster.
+"""The secrets of applications, derived from a key in the job database.
 
 A token authenticates one run of one job. Tokens are derived and not stored, so a crash cannot lose
 one and none must be deleted. A token does not expire: the services that accept one must check
@@ -15,7 +15,7 @@ _DIGITS = string.digits + string.ascii_lowercase
 
 
 class AppTokens:
-    """Derives the secrets of applications from the key of the cluster, and verifies them."""
+    """Derives the secrets of applications from the key in the job database, and verifies them."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key

@@ -46,7 +46,7 @@ class ServerTls:
 
 
 class TlsFiles:
-    """The identity of the cluster as it is on disk now. May be used by any thread."""
+    """The identity of the cluster as last read from disk. May be used by any thread."""
 
     def __init__(self, directory: Path) -> None:
         """Read the server's keys and certificates from ``directory``.

@@ -26,7 +26,7 @@ class RowVersions:
             self.remember(job)
 
     def remember(self, job: Job) -> None:
-        """Remember the present state of a job as the version that its row now has."""
+        """Expect the row of a job to have the present state of the job at its next change."""
         self._rows[job.id] = RowVersion.of(job)
 
     def remember_submitted(self, spec: JobSpec, *, held: bool) -> None:

@@ -121,7 +121,11 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def _copy_with_valid_header(path: Path, copy: Path, fresh: bytes) -> None:
-    """Copy a database and repair its header from a new one, which has the same first page."""
+    """Copy a damaged database and its write-ahead log, with a valid header.
+
+    A damaged header or first page is replaced by that of ``fresh``, an empty database of the same
+    schema.
+    """
     content = bytearray(path.read_bytes())
     content += bytes(max(-len(content) % _PAGE, _PAGE - len(content)))
     if content[100] not in _OF_A_TREE:

@@ -235,6 +235,6 @@ class JobLookup:
 
 
 def _short(tasks: TaskNumbers) -> str:
-    """Return numbers of tasks for a message."""
+    """Return task numbers as a text for a message; shorten a long one."""
     text = str(tasks)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

@@ -70,7 +70,7 @@ class Adaptations:
             self._hear(growth)
 
     def _hear(self, growth: _Growth) -> None:
-        """Tell the application of all running stubs; it takes them at its next safe point."""
+        """Tell the application that its stubs run; it grows onto them at its next safe point."""
         self._state.later(self._state.safe_point(growth.run), lambda: self._take(growth))
 
     def _take(self, growth: _Growth) -> None:

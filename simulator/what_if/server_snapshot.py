@@ -136,7 +136,7 @@ def _job(row: Row, sizes: Sizes, now: float, assume_s: float) -> SimJob:
 
 
 def _seconds_left(row: Row, speedup: Speedup, now: float, assume_s: float) -> float:
-    """Return for how long a job would still run at the size of its estimate, in seconds."""
+    """Return how many more seconds a job would run at the size that its estimate is for."""
     estimate_s, limit_s = row["estimate_s"], row["limit_s"]
     total_s: float = next((s for s in (estimate_s, limit_s) if s is not None), assume_s)
     if not row["ranks"]:

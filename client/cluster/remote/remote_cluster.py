@@ -80,8 +80,10 @@ def listen_address(chosen: str, own: set[str]) -> str:
     """Return HOST:PORT where the server listens; port 0 lets it choose.
 
     Args:
-        chosen: HOST or HOST:PORT of the user; empty if there is none.
-        own: addresses of this machine on the way to the hosts.
+        chosen: HOST or HOST:PORT of the user, of which only the port is used; empty if there is
+            none.
+        own: the addresses of this machine from which it reaches the hosts. The server listens on
+            the only one, or else on all interfaces.
     """
     port = chosen.removeprefix(f"[{host_of(chosen)}]").removeprefix(host_of(chosen)).lstrip(":")
     host = min(own) if len(own) == 1 else _ALL_INTERFACES

@@ -40,7 +40,7 @@ class SlurmCluster(RemoteCluster):
         return listen_address(self.remote.address, {self._address}) if self._address else ""
 
     def prepare(self, report: Report) -> None:
-        """Find the address of this machine on the way to the nodes."""
+        """Find the address of this machine from which it reaches the nodes."""
         if self.daemons[0].running():
             return
         report(f"looking for {plural(len(self.remote.hosts), 'node')} of Slurm")

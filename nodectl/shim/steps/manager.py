@@ -90,7 +90,7 @@ class StepManager:
         return launch_variables(self._request.environment, agent)
 
     def reap(self, pid: int, status: int) -> None:
-        """Handle that a child of this process has ended; it may be a rank of a step."""
+        """Handle the end of a child of this process, which may be a rank of a step."""
         for step in self._running.values():
             if step.local is not None and step.local.reap(pid, status):
                 return

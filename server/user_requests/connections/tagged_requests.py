@@ -45,12 +45,12 @@ class TaggedRequests:
         return list(self._tasks.values())
 
     async def begin(self, request: Request, tag: object, on_answered: Callable[[], None]) -> None:
-        """Begin to carry out a request; wait first while too many are carried out.
+        """Start a request; if too many are being carried out, wait first until one has ended.
 
         Args:
             request: as the user sent it.
             tag: the value of its field ``tag``.
-            on_answered: called when it has been answered or forgotten.
+            on_answered: called when the request was answered or withdrawn (``forget``).
 
         Raises:
             UserRequestError: the tag is malformed or in use, or the request cannot have a tag. Then

@@ -57,7 +57,7 @@ def parse_size_rule(text: str) -> SizeRule:
 
 
 def parse_speedup_rule(text: str) -> SpeedupRule:
-    """Read a speedup model whose numbers may be shares of the request, such as ``downey:p,1``.
+    """Read a speedup model, such as ``downey:p,1``; ``p`` is the requested size of the job.
 
     Raises:
         SpeedupError: the text is not valid; the message says how to write it.
