@@ -109,18 +109,20 @@ class CheckpointRemovals:
             self._thread.join()
 
     def add(self, job: JobId, folder: Path) -> None:
-        """Have a folder of a job that has ended removed."""
+        """Have a folder of a job that has ended removed.
+
+        A search finds folders that a node is removing. They get no second order.
+        """
         with self._changed:
-            if (known := self._waiting.get(job)) is not None:
+            known = self._waiting.get(job) or self._sent.get(job, (None,))[0]
+            if known is not None:
                 if folder not in known.folders:
                     known.folders.append(folder)
                 return
             if len(self._waiting) >= MAX_WAITING:
                 self._is_searching_later = True
                 return
-            sent = self._sent.pop(job, None)
-            others = [each for each in sent[0].folders if each != folder] if sent else []
-            removal = self._waiting[job] = _Removal(job, [folder, *others])
+            removal = self._waiting[job] = _Removal(job, [folder])
             self._new.append(removal)
             self._wake()
 

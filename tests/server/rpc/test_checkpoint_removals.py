@@ -73,8 +73,23 @@ def test_orders_wait_for_a_node_and_go_to_nodes_in_turn(
     removals.on_node(N2, is_able=True)
     add(removals, 2)
     nodes.wait((N1, "n1 2 5002 /saves/x.j2"))
+    removals.on_result(N1, removed(1))
     add(removals, 1)
     nodes.wait((N2, "n2 1 5001 /saves/x.j1"))
+
+
+def test_a_search_does_not_repeat_orders_that_a_node_has(
+    removals: CheckpointRemovals, nodes: Nodes
+) -> None:
+    removals.on_node(N1, is_able=True)
+    add(removals, 1)
+    nodes.wait((N1, "n1 1 5001 /saves/x.j1"))
+    add(removals, 1)
+    removals.add(JobId(1), Path("/saves/old.j1"))
+    add(removals, 2)
+    nodes.wait((N1, "n1 2 5002 /saves/x.j2"))
+    removals.on_result(N1, removed(1))
+    nodes.wait((N1, "n1 1 5001 /saves/old.j1"))
 
 
 def test_orders_of_a_node_that_is_gone_are_sent_to_another(
