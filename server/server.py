@@ -307,7 +307,7 @@ class Server:
         last = self._job_ids.last()  # a later job may have no entry yet
         entries = self._status.entries(ended_since=None)
         open_jobs = {JobId(entry.info["id"]): entry.uid for entry in entries}
-        self._checkpoint_dirs.sweep(open_jobs, last)
+        self._checkpoint_dirs.sweep(open_jobs, last, self._uid_of)
 
     def _uid_of(self, job: JobId) -> int | None:
         """Return the user id of a job that has ended; None if the job is unknown."""

@@ -42,6 +42,8 @@ class CheckpointDirs:
         self._earlier_names: set[int] = set()
         #: Called with jobs that have ended, and their folders, if these belong to another user.
         self.on_foreign: Callable[[JobId, Path], None] | None = None
+        #: Folders that the latest search has skipped.
+        self._skipped = 0
 
     def path_of(self, job: int) -> Path:
         """Return the path of a job's checkpoint folder, which may not exist."""
@@ -55,21 +57,33 @@ class CheckpointDirs:
             self._remove(JobId(job), self.path_of(job))
             self._earlier_names.discard(job)
 
-    def sweep(self, open_jobs: Mapping[JobId, int], last_job: int) -> None:
+    def sweep(
+        self,
+        open_jobs: Mapping[JobId, int],
+        last_job: int,
+        uid_of: Callable[[JobId], int | None],
+    ) -> None:
         """Remove the checkpoints of all jobs that are not among ``open_jobs``.
 
         An earlier server may have stopped before it could remove them. Folders are not listed all
         at once, because there may be very many of them.
 
+        Everybody may make folders with names of an earlier version. A folder is skipped if its
+        owner is not the user of its job. Otherwise a user could make so many that the server would
+        forget the removals of others.
+
         Args:
             open_jobs: by number of the job, the id of its user.
             last_job: no job has a higher number, so folders with such names are of others.
+            uid_of: returns the user of a job that has ended, None if the job is unknown.
         """
         name = re.compile(re.escape(self._cluster) + r"(_[0-9a-z]+)?\.j([1-9][0-9]{0,17})")
         try:
             entries = os.scandir(self._base)
         except OSError:
             return  # nothing has ever been saved
+        skipped = 0
+        example = ""
         with entries:
             for entry in entries:
                 match = name.fullmatch(entry.name)
@@ -81,7 +95,28 @@ class CheckpointDirs:
                     if has_earlier_name and _belongs_to(entry, open_jobs[job]):
                         self._earlier_names.add(job)
                 elif has_earlier_name or entry.name == self.path_of(job).name:
-                    self._remove(job, self._base / entry.name)
+                    if self._is_of_job(entry, job, uid_of):
+                        self._remove(job, self._base / entry.name)
+                    else:
+                        skipped, example = skipped + 1, entry.name
+        if skipped > self._skipped:
+            log.warning(
+                "%d folders in %s, such as %s, stay until an administrator removes them: they do "
+                "not belong to the users of their jobs, or these jobs are unknown",
+                skipped,
+                self._base,
+                example,
+            )
+        self._skipped = skipped
+
+    def _is_of_job(
+        self, entry: os.DirEntry[str], job: JobId, uid_of: Callable[[JobId], int | None]
+    ) -> bool:
+        """Return whether a folder is the server's, or belongs to the user of its job."""
+        if self.on_foreign is None or _belongs_to(entry, os.geteuid()):
+            return True
+        uid = uid_of(job)
+        return uid is not None and _belongs_to(entry, uid)
 
     def _remove(self, job: JobId, folder: Path) -> None:
         try:

@@ -15,6 +15,11 @@ from pliant.server.registry.checkpoint_dirs import CheckpointDirs
 ME = os.geteuid()
 
 
+def of_me(_: int) -> int:
+    """Return the user of every job that has ended."""
+    return ME
+
+
 def dirs(base: Path, key: bytes = b"key of the cluster") -> CheckpointDirs:
     return CheckpointDirs(base, "25f9", AppTokens(key).checkpoint_name)
 
@@ -45,10 +50,26 @@ def test_folders_of_other_users_are_handed_over(
     (tmp_path / "25f9.j2").mkdir()  # an earlier version named it
     monkeypatch.setattr(os, "geteuid", lambda: ME + 1)
     folders.on_jobs_closed([1, 3])
-    folders.sweep({}, last_job=3)
+    folders.sweep({}, last_job=3, uid_of=of_me)
     one, two = folders.path_of(1).name, folders.path_of(2).name
     assert sorted(foreign) == sorted([(1, one), (1, one), (2, two), (2, "25f9.j2")])
     assert len(os.listdir(tmp_path)) == 3
+
+
+def test_a_search_skips_folders_that_do_not_belong_to_the_user_of_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folders, foreign = dirs(tmp_path), list[int]()
+    folders.on_foreign = lambda job, _: foreign.append(job)
+    for job in range(1, 51):
+        (tmp_path / f"25f9.j{job}").mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: ME + 1)
+    users = dict.fromkeys(range(1, 50), ME + 2) | {7: ME}  # job 50 is unknown
+    for _ in range(2):
+        folders.sweep({}, last_job=50, uid_of=users.get)
+    assert foreign == [7, 7]
+    (warning,) = caplog.records
+    assert "49 folders" in warning.getMessage()
 
 
 def test_what_was_left_behind_is_swept_and_nothing_else(tmp_path: Path) -> None:
@@ -57,16 +78,16 @@ def test_what_was_left_behind_is_swept_and_nothing_else(tmp_path: Path) -> None:
     names = {one, open_one, later, "25f9_guessed.j1", "25f8.j1", "25f9.jx", "mine"}
     for name in names:
         (tmp_path / name).mkdir()
-    folders.sweep({JobId(17): ME}, last_job=17)
+    folders.sweep({JobId(17): ME}, last_job=17, uid_of=of_me)
     assert set(os.listdir(tmp_path)) == names - {one}
-    dirs(tmp_path / "none").sweep({}, last_job=17)
+    dirs(tmp_path / "none").sweep({}, last_job=17, uid_of=of_me)
 
 
 def test_a_job_keeps_the_folder_that_an_earlier_version_named(tmp_path: Path) -> None:
     folders = dirs(tmp_path)
     for job in (1, 2, 3):
         (tmp_path / f"25f9.j{job}").mkdir()
-    folders.sweep({JobId(2): ME, JobId(3): ME + 1}, last_job=3)
+    folders.sweep({JobId(2): ME, JobId(3): ME + 1}, last_job=3, uid_of=of_me)
     assert set(os.listdir(tmp_path)) == {"25f9.j2", "25f9.j3"}
     assert folders.path_of(2).name == "25f9.j2"
     assert folders.path_of(3).name != "25f9.j3", "another user has made this folder"
@@ -79,7 +100,7 @@ def test_memory_does_not_grow_with_the_number_of_folders(tmp_path: Path) -> None
 
     def peak() -> int:
         tracemalloc.start()
-        folders.sweep({}, last_job=10)
+        folders.sweep({}, last_job=10, uid_of=of_me)
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return most
