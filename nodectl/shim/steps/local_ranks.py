@@ -63,6 +63,9 @@ class LocalRanks:
             stdio: descriptors of the input of rank 0 (-1 for none), and of the output and error of
                 all ranks.
             events: receives events of the ranks, but none before this function has returned.
+
+        Raises:
+            OSError: there are no more descriptors.
         """
         self._loop, self._request, self._events = loop, request, events
         self._failures, self._failure_pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -109,7 +112,10 @@ class LocalRanks:
 
     def _start(self, place: int, rank: int, processor: int, stdio: tuple[int, int, int]) -> Rank:
         request = self._request
-        ours, theirs = socket.socketpair()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            return self._not_started(rank, processor, f"cannot start: {error.strerror}")
         handle = theirs.fileno()
         devices = {kind: every[place] for kind, every in request.devices.items()}
         variables = {
@@ -134,13 +140,16 @@ class LocalRanks:
         except OSError as error:
             ours.close()
             reason = f"cannot start: fork: {error.strerror}"
-            started = Rank(rank, processor, 0, status=NOT_USABLE << 8)
-            self._loop.after(0, partial(self._fail, NOT_USABLE, 0, reason))
+            started = self._not_started(rank, processor, reason)
         else:
             splitter = LineSplitter(partial(self._pmi.handle, rank))
             started.pmi = SocketChannel(self._loop, ours, splitter)
         theirs.close()
         return started
+
+    def _not_started(self, rank: int, processor: int, reason: str) -> Rank:
+        self._loop.after(0, partial(self._fail, NOT_USABLE, 0, reason))
+        return Rank(rank, processor, 0, status=NOT_USABLE << 8)
 
     # ------------------------------------------------------------------ PMI
 

@@ -27,6 +27,7 @@ from functools import partial
 from typing import Any
 
 from pliant.nodectl.host.shared_memory import node_of
+from pliant.nodectl.host.stderr_log import write_line
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel
 from pliant.nodectl.shim.foreign_mpi import library_without_pmi
 from pliant.nodectl.shim.steps.launch_variables import agent_path, launch_variables
@@ -34,15 +35,18 @@ from pliant.nodectl.shim.steps.local_ranks import COMMAND, LocalRanks
 from pliant.nodectl.shim.steps.remote_ranks import RemoteRanks, RemoteStep, place_on
 from pliant.nodectl.shim.steps.request_socket import RequestSocket
 from pliant.nodectl.shim.steps.shim_messenger import ShimMessenger
-from pliant.nodectl.shim.steps.step import Step
+from pliant.nodectl.shim.steps.step import NodeEvents, Step
 from pliant.nodectl.step_record import MAX_STEPS, StepRecord
-from pliant.nodectl.world_folder import StartRequest, WorldFolder
+from pliant.nodectl.world_folder import NOT_USABLE, StartRequest, WorldFolder
 
 #: Variables of the script that its steps do not get.
 _NOT_INHERITED = ("PLIANT_STEP_SOCKET", "PLIANT_HOST_FILE")
 
 #: Longest arguments and environment of a step together; other nodes get them in one message.
 _MAX_PROGRAM = 1 << 19
+
+#: Commands that may run on a node at once. Each needs descriptors of its shim, which end at 1024.
+MAX_COMMANDS = 64
 
 #: Bytes of output that may wait for a client that does not read.
 _MAX_OUTPUT_BACKLOG = 1 << 20
@@ -174,6 +178,9 @@ class StepManager:
             known = ", ".join(addresses) or "unknown, because several of them have one address"
             return f"job {self._request.job} has no host {hosts[0]}; its hosts are {known}"
         step.places = [self._leader(node)]
+        alike = [s for s in self._running.values() if s.request.type == COMMAND]
+        if sum(other.places == step.places for other in alike) >= MAX_COMMANDS:
+            return f"{MAX_COMMANDS} commands run on {hosts[0]} already; wait until one has ended"
         argv = ["/bin/sh", "-c", str(sent["command"])]
         return self._set_program(step, COMMAND, argv, sent)
 
@@ -259,8 +266,13 @@ class StepManager:
                 request = place_on(step.request, ours, ranks)
                 source, output, error = step.stdio
                 stdio = (source, output, error)
-                step.local = LocalRanks(self._loop, request, stdio, step.events_of(node))
-                step.parts[node] = step.local
+                events = step.events_of(node)
+                try:
+                    local = LocalRanks(self._loop, request, stdio, events)
+                except OSError as failure:
+                    self._loop.after(0, partial(_end_unstarted, events, failure))
+                else:
+                    step.local = step.parts[node] = local
             else:
                 request = replace(step.request, ranks=ranks)
                 send = partial(self._order, self._leader(node), step.number)
@@ -296,7 +308,12 @@ class StepManager:
         """Handle a message of another shim of this world; return False to get it again later."""
         number = int(message["step"])
         if "order" in message:
-            self._carry_out(rank, number, message)
+            # Only the node with rank 0 runs the script and gives orders. Packets pass through
+            # controllers, which the root helper does not trust to start programs.
+            if rank == 0 and self._first != 0:
+                self._carry_out(rank, number, message)
+            else:
+                write_line(f"refused an order for a step from rank {rank}")
             return True
         step = self._running.get(number)
         if step is None:
@@ -321,14 +338,23 @@ class StepManager:
             if (known := self._remote.get(key)) is not None:
                 known.carry_out(order)
             return
-        self._remote[key] = RemoteStep(
-            self._loop,
-            self._request,
-            order,
-            lambda report: self._relay.send(rank, {"step": number, **report}),
-            lambda: self._relay.has_room(rank),
-            partial(self._forget, key),
-        )
+
+        def send(report: dict[str, Any]) -> None:
+            self._relay.send(rank, {"step": number, **report})
+
+        try:
+            self._remote[key] = RemoteStep(
+                self._loop,
+                self._request,
+                order,
+                send,
+                lambda: self._relay.has_room(rank),
+                partial(self._forget, key),
+            )
+        except OSError as error:
+            reason = f"cannot start: {error.strerror}"
+            send({"report": "failure", "code": NOT_USABLE, "signal": 0, "reason": reason})
+            send({"report": "gone"})
 
     def _forget(self, key: tuple[int, int]) -> None:
         del self._remote[key]
@@ -341,6 +367,12 @@ class StepManager:
 def _is_counted(step: Step) -> bool:
     """Return whether a step has processors of the job, unlike the command of a launcher."""
     return step.request.type != COMMAND
+
+
+def _end_unstarted(events: NodeEvents, error: OSError) -> None:
+    """Report that no rank of a step could be started on this node."""
+    events.on_failure(NOT_USABLE, 0, f"cannot start: {error.strerror}")
+    events.on_gone()
 
 
 def _mapping(counts: list[int]) -> str:

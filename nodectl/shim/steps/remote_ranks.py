@@ -90,22 +90,32 @@ class RemoteStep:
             report: sends a report to the manager.
             has_room: returns whether output may be sent now.
             on_gone: called when all ranks have ended and all output was sent.
+
+        Raises:
+            OSError: the ranks cannot be started, because there are no more descriptors.
         """
         self._loop, self._report, self._has_room, self._on_gone = loop, report, has_room, on_gone
         self._pipes: dict[int, int] = {}  # the kind of output by descriptor
         self._paused: set[int] = set()
         self._ranks_are_gone = False
-        writers = []
-        for kind in (1, 2):
-            reader, writer = os.pipe2(os.O_CLOEXEC)
+        pipes: list[tuple[int, int]] = []
+        try:
+            request = _local_request(world, order)
+            pipes += [os.pipe2(os.O_CLOEXEC)]
+            pipes += [os.pipe2(os.O_CLOEXEC)]
+            (output, output_end), (error, error_end) = pipes
+            self._ranks = LocalRanks(loop, request, (-1, output_end, error_end), self)
+        except OSError:
+            for reader, _ in pipes:
+                os.close(reader)
+            raise
+        finally:
+            for _, writer in pipes:
+                os.close(writer)
+        for kind, reader in ((1, output), (2, error)):
             os.set_blocking(reader, False)
             self._pipes[reader] = kind
-            writers.append(writer)
             loop.selector.register(reader, selectors.EVENT_READ, partial(self._read, reader))
-        request = _local_request(world, order)
-        self._ranks = LocalRanks(loop, request, (-1, writers[0], writers[1]), self)
-        for writer in writers:
-            os.close(writer)
 
     def carry_out(self, order: dict[str, Any]) -> None:
         """Carry out an order of the manager to ranks that were started: signal, end or release."""

@@ -98,8 +98,8 @@ class RequestSocket:
             os.set_inheritable(handle, False)
         try:
             take = self._on_request(json.loads(line), handles)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            self._drop(client)
+        except (ValueError, TypeError, KeyError, AttributeError, OSError):
+            self._drop(client)  # its request is wrong, or there is no descriptor to read files
             return
         del self._pending[client]
         self._loop.selector.unregister(client)
