@@ -4,6 +4,7 @@ import pytest
 
 from pliant.client.client_errors import SubmitError
 from pliant.client.submission.export_option import PLAIN_PATH, select_environment
+from pliant.nodectl.shim.steps.launch_variables import AGENT, launch_variables
 
 MINE = {"HOME": "/home/ada", "PATH": "/opt/bin", "A": "1", "B": "2", "ODD": "x\udcff"}
 
@@ -15,6 +16,28 @@ def test_all_is_the_default() -> None:
 
 def test_none_leaves_what_every_job_has() -> None:
     assert select_environment(["NONE"], MINE) == {"HOME": "/home/ada", "PATH": PLAIN_PATH}
+
+
+def test_a_job_does_not_get_the_hosts_of_the_job_that_submits_it() -> None:
+    job = MINE | {"PLIANT_JOB": "7", "PLIANT_NODE_LIST": "/worlds/7.1/nodes"}
+    hosts = {
+        "HYDRA_HOST_FILE": "/worlds/7.1/nodes",
+        "OMPI_MCA_orte_default_hostfile": "/worlds/7.1/hosts",
+        "PRTE_MCA_prte_default_hostfile": "/worlds/7.1/hosts",
+    }
+    script = job | hosts | launch_variables(job, f"/opt/bin/{AGENT}")
+    assert script["I_MPI_HYDRA_BOOTSTRAP"] == "ssh"
+    assert select_environment([], script) == job
+    assert select_environment([], job | {"HYDRA_LAUNCHER": "fork"}) == job
+    named = select_environment(["HYDRA_HOST_FILE"], script)
+    assert named["HYDRA_HOST_FILE"] == "/worlds/7.1/nodes"
+
+
+def test_a_job_gets_the_launcher_that_its_submitter_has_chosen() -> None:
+    job = MINE | {"PLIANT_JOB": "7", "PLIANT_NODE_LIST": "/worlds/7.1/nodes"}
+    mine = {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": "my-ssh", "HYDRA_HOST_FILE": "/mine"}
+    assert select_environment([], job | mine) == job | mine
+    assert select_environment([], MINE | {"HYDRA_LAUNCHER": "fork"})["HYDRA_LAUNCHER"] == "fork"
 
 
 def test_names_are_the_only_ones() -> None:
