@@ -10,7 +10,7 @@ SYSTEM_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test check unit system faults reliability soak demo experiments docs lint format bench protos clean
+.PHONY: help venv test check unit system faults reliability soak demo experiments docs deb lint format bench protos clean
 export PYTHON
 
 # An environment that was moved or copied does not work, so it is made again.
@@ -80,6 +80,11 @@ experiments: $(DEVELOP) ## Run published experiments with real jobs, for hours; 
 docs: $(DEVELOP) ## Build the documentation site into build/site; warnings are errors
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/site
 	@echo "open build/site/index.html"
+
+# WHEELS is a folder that `pliant deploy wheels` has filled.
+WHEELS ?= wheels
+deb: $(DEVELOP) ## Build a Debian package into dist from the wheelhouse WHEELS (wheels)
+	PIP=$(BIN)/pip sh deploy/packaging/debian/build $(WHEELS) dist
 
 lint: check ## Check stubs, style and types
 
