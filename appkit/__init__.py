@@ -33,7 +33,7 @@ from pliant.appkit.appkit_errors import (
 )
 from pliant.appkit.coordinator.answer_offer import OfferTerms
 from pliant.appkit.coordinator.messages import Offer, RequestState
-from pliant.appkit.coordinator.requests import Request
+from pliant.appkit.coordinator.size_requests import Request
 from pliant.appkit.decorator import malleable
 from pliant.appkit.job import Job
 from pliant.appkit.kinds.block import BlockArray

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pliant.appkit.storage.checkpoint_key import KEY_FILE
+from pliant.appkit.storage.checkpoint_signature import KEY_FILE
 
 #: Variable with the folder of the job's checkpoints.
 CHECKPOINT = "PLIANT_CHECKPOINT"

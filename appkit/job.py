@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from pliant.appkit.appkit_errors import DistributionError, LoopError
 from pliant.appkit.coordinator.answer_offer import OnOffer
-from pliant.appkit.coordinator.requests import Request
+from pliant.appkit.coordinator.size_requests import Request
 from pliant.appkit.data.handle import Handle
 from pliant.appkit.job_data import JobData
 from pliant.appkit.loop_exit_check import REMEDY, left_alone_message, waiting_for_others

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from pliant.appkit.data.constant_arrays import Constant
-from pliant.appkit.data.kind_base import Description, Registry
+from pliant.appkit.data.registered_data import Description, Registry
 from pliant.appkit.kinds.state import StateEntry
 from pliant.appkit.mpi.derived_communicators import DerivedComm
 from pliant.appkit.mpi.membership import Membership

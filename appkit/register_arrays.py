@@ -21,8 +21,8 @@ from pliant.appkit.kinds.item_distribution import (
 from pliant.appkit.kinds.items import ItemInit, Items
 from pliant.appkit.kinds.partition import PartitionedArray, PartitionInit, spread_parts
 from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray
+from pliant.appkit.redistribution.block_partitioning import Lengths, LengthSplit, Split
 from pliant.appkit.redistribution.cyclic_layout import square_grid
-from pliant.appkit.redistribution.splitting import Lengths, LengthSplit, Split
 from pliant.appkit.register_other_data import Registration, as_counts, as_shape
 
 

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 from pliant.appkit.appkit_errors import LateRegistration
 from pliant.appkit.data.constant_arrays import Constant
 from pliant.appkit.data.handle import Handle
-from pliant.appkit.data.kind_base import RegisteredData
+from pliant.appkit.data.registered_data import RegisteredData
 from pliant.appkit.job_data import JobData
 from pliant.appkit.kinds.custom import Custom, Pack, Unpack
 from pliant.appkit.kinds.replicated_and_root_arrays import RootArray

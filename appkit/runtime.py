@@ -30,7 +30,7 @@ from pliant.appkit.coordinator.messages import (
     RequestRecord,
     ResizeOutcome,
 )
-from pliant.appkit.coordinator.requests import Requests
+from pliant.appkit.coordinator.size_requests import Requests
 from pliant.appkit.environment import Environment
 from pliant.appkit.job_data import JobData
 from pliant.appkit.json_lines import open_control, serve

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pliant.charts.drawing import Drawing, Key, Shape, Text, fitting
-from pliant.charts.marks import mark_shapes
+from pliant.charts.negotiation_marks import mark_shapes
 
 _ROW, _SWATCH, _GAP = 20.0, 11.0, 18.0
 

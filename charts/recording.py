@@ -9,8 +9,8 @@ from typing import Any
 
 from pliant.charts.bands import Band, band_of
 from pliant.charts.job_tracks import JobTracks
-from pliant.charts.lanes import Lanes, Node
 from pliant.charts.layout import SHORTEST_S, Window
+from pliant.charts.processor_gantt import Lanes, Node
 from pliant.charts.timeline import Timeline
 from pliant.charts.usable_processors import UsableProcessors
 from pliant.core.support.input_limits import MAX_PROCESSORS

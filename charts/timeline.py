@@ -11,10 +11,10 @@ from pliant.charts.axes import Scale, clock_axis, elapsed_axis, nice_step
 from pliant.charts.bands import Band
 from pliant.charts.drawing import Drawing, Key, Line, Shape, Text, fitting
 from pliant.charts.labels import place_label
-from pliant.charts.lanes import Lanes, draw_lanes
 from pliant.charts.layout import Piece, Window
 from pliant.charts.legend import draw_legend
-from pliant.charts.marks import draw_marks
+from pliant.charts.negotiation_marks import draw_marks
+from pliant.charts.processor_gantt import Lanes, draw_lanes
 
 #: With more jobs, bands of one colour become one shape, so that the file stays small.
 _MAX_TITLED = 300

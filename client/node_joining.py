@@ -19,6 +19,7 @@ from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.daemons.private_paths import open_private, read_private
 from pliant.protos.identity import authority, keys
 from pliant.protos.identity.authority import MAX_CLOCK_SKEW_S
+from pliant.protos.identity.certificate_names import SERVER_DNS_NAME, Role
 from pliant.protos.identity.certificates import (
     fingerprint,
     parse_certificates,
@@ -31,7 +32,6 @@ from pliant.protos.identity.identity_errors import (
     IdentityError,
     JoinError,
 )
-from pliant.protos.identity.names import SERVER_DNS_NAME, Role
 from pliant.protos.identity.node_files import (
     NodeIdentity,
     ServerAddresses,

@@ -11,10 +11,10 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import ResizeStage
 from pliant.core.model.wait_reasons import sentence
 from pliant.core.state import (
+    contract_status,
     named_resources,
     node_capacity_left,
     processor_limits,
-    profit_status,
     relocation,
 )
 from pliant.core.state.core_state import CoreState
@@ -91,7 +91,7 @@ def _lines(
         yield from _safe_point(job, progress)
     if job.relocation is not None:
         yield relocation.describe(job, now)
-    yield from profit_status.lines(job, now)
+    yield from contract_status.lines(job, now)
     if job.priority:
         yield f"its priority is {job.priority}; the default is 0, and higher ones go first"
     yield f"strategy: {state.strategy}"

@@ -13,7 +13,7 @@ from pliant.core.handlers import (
     array_tasks,
     donor_negotiation,
     drain,
-    negotiation,
+    offer_answers,
     operator_resize,
     planning,
     server_restart,
@@ -77,7 +77,7 @@ EVENT_HANDLERS: dict[type, Handler] = {
     events.ApplicationRegistered: application_sessions.on_application_registered,
     events.ApplicationLeft: application_sessions.on_application_left,
     events.StandbyReady: resize_after_agreement.on_standby_ready,
-    events.OfferAnswered: negotiation.on_offer_answered,
+    events.OfferAnswered: offer_answers.on_offer_answered,
     events.SizesRequested: size_requests.on_sizes_requested,
     events.RequestCancelled: size_requests.on_request_cancelled,
     events.SpeedMeasured: application_sessions.on_speed_measured,
@@ -90,8 +90,8 @@ EVENT_HANDLERS: dict[type, Handler] = {
 
 #: The handler of each timer. A handler ignores a timer that is no longer relevant.
 TIMER_HANDLERS: dict[TimerKind, Callable[[CoreState, Timer], None]] = {
-    TimerKind.OFFER: negotiation.on_negotiation_timeout,
-    TimerKind.RELEASE_TIME: negotiation.on_negotiation_timeout,
+    TimerKind.OFFER: offer_answers.on_negotiation_timeout,
+    TimerKind.RELEASE_TIME: offer_answers.on_negotiation_timeout,
     TimerKind.PREPARE: resize_after_agreement.on_resize_timeout,
     TimerKind.SAFE_POINT: resize_after_agreement.on_resize_timeout,
     TimerKind.DEADLINE: resize_after_agreement.on_resize_timeout,

@@ -187,7 +187,7 @@ class AppReport(_message.Message):
     PROOF_FIELD_NUMBER: _builtins.int
     CLOCK_FIELD_NUMBER: _builtins.int
     proof: _builtins.bytes
-    """first message on every stream, see pliant.protos.key_proof"""
+    """first message on every stream, see pliant.protos.hmac_handshake"""
     clock: _builtins.float
     """seconds since the epoch as it is sent, by the sender's own clock"""
     @_builtins.property

@@ -43,7 +43,7 @@ class NodeReport(_message.Message):
     PROOF_FIELD_NUMBER: _builtins.int
     PART_FIELD_NUMBER: _builtins.int
     proof: _builtins.bytes
-    """first message on every stream, see pliant.protos.key_proof"""
+    """first message on every stream, see pliant.protos.hmac_handshake"""
     @_builtins.property
     def register(self) -> Global___Register: ...
     @_builtins.property

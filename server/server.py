@@ -46,7 +46,7 @@ from pliant.server.execution.planner import Planner
 from pliant.server.execution.start_orders import LaunchSettings
 from pliant.server.execution.strategy_choice import StrategyChoice, strategy_in_force
 from pliant.server.folder_locks import boot_id
-from pliant.server.listening import ServiceParts, Services
+from pliant.server.listeners import ServiceParts, Services
 from pliant.server.notifications.notifier import Notifier
 from pliant.server.registry.checkpoint_dirs import CheckpointDirs
 from pliant.server.registry.job_ids import JobIdAllocator
@@ -56,12 +56,13 @@ from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, StatusCache
 from pliant.server.rpc.checkpoint_removals import CheckpointRemovals
 from pliant.server.rpc.exit_collector import ExitCollector
 from pliant.server.rpc.grpc_server import GrpcServer
-from pliant.server.rpc.node_liveness import NodeList
+from pliant.server.rpc.node_list import NodeList
 from pliant.server.rpc.pmi_barriers import BarrierService, BarrierTable
 from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.support.clock import CLOCK_KEY, resume_clock
 from pliant.server.support.measurements import Measurements
 from pliant.server.support.rate_limit import RateLimiter
+from pliant.server.user_requests.audit_records import RequestRecords
 from pliant.server.user_requests.availability_queries import AvailabilityQueries
 from pliant.server.user_requests.changing_requests import Commands
 from pliant.server.user_requests.connections.user_socket_server import UserSocketServer
@@ -69,7 +70,6 @@ from pliant.server.user_requests.job_lookup import JobLookup
 from pliant.server.user_requests.metrics_query import MetricsQuery
 from pliant.server.user_requests.operation_table import Operations
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
-from pliant.server.user_requests.request_records import RequestRecords
 from pliant.server.user_requests.submissions import Submissions
 from pliant.server.user_requests.subscriptions import Subscriptions
 from pliant.server.watch.change_feed import ChangeFeed

@@ -13,10 +13,6 @@ from typing import TYPE_CHECKING
 from pliant.core.support.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from pliant.strategies.composed import (
-        Composed,
-        Resizing,
-    )
     from pliant.strategies.interface.base import (
         Strategy,
     )
@@ -76,6 +72,12 @@ if TYPE_CHECKING:
     from pliant.strategies.nodes.node_profile import (
         free_capacity_of,
     )
+    from pliant.strategies.policies.availability_estimate import (
+        beyond_minima,
+        now_or_later,
+        too_few,
+        too_wide,
+    )
     from pliant.strategies.policies.equal_surplus import (
         Member,
         share,
@@ -101,11 +103,9 @@ if TYPE_CHECKING:
         served,
         with_size_requests,
     )
-    from pliant.strategies.policies.start_estimate import (
-        beyond_minima,
-        now_or_later,
-        too_few,
-        too_wide,
+    from pliant.strategies.queueing import (
+        Composed,
+        Resizing,
     )
     from pliant.strategies.registry import (
         UnknownStrategyError,
@@ -197,7 +197,7 @@ __getattr__ = lazy_names(
         "NO_PROCESSORS": "interface.types",
         "Acceptance": "interface.types",
         "Availability": "interface.types",
-        "Composed": "composed",
+        "Composed": "queueing",
         "Contract": "interface.types",
         "FairShares": "interface.types",
         "JobId": "interface.types",
@@ -223,7 +223,7 @@ __getattr__ = lazy_names(
         "Reason": "interface.types",
         "Rejection": "interface.types",
         "ReservationState": "interface.types",
-        "Resizing": "composed",
+        "Resizing": "queueing",
         "RunningJob": "interface.types",
         "Shares": "interface.types",
         "Sizes": "interface.types",
@@ -239,7 +239,7 @@ __getattr__ = lazy_names(
         "WaitCode": "interface.types",
         "WaitReason": "interface.types",
         "WaitingJob": "interface.types",
-        "beyond_minima": "policies.start_estimate",
+        "beyond_minima": "policies.availability_estimate",
         "block": "interface.types",
         "cluster_of": "policies.placement",
         "count": "interface.types",
@@ -253,7 +253,7 @@ __getattr__ = lazy_names(
         "known_strategies": "registry",
         "load_strategy": "registry",
         "lowest": "interface.types",
-        "now_or_later": "policies.start_estimate",
+        "now_or_later": "policies.availability_estimate",
         "parse_sizes": "interface.types",
         "parse_speedup": "interface.types",
         "place": "policies.placement",
@@ -263,8 +263,8 @@ __getattr__ = lazy_names(
         "served": "policies.size_requests",
         "share": "policies.equal_surplus",
         "strategy_options": "registry",
-        "too_few": "policies.start_estimate",
-        "too_wide": "policies.start_estimate",
+        "too_few": "policies.availability_estimate",
+        "too_wide": "policies.availability_estimate",
         "usable_processors": "policies.placement",
         "with_size_requests": "policies.size_requests",
     },

@@ -14,9 +14,9 @@ from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.values.ids import JobId
 from pliant.core.values.sizes import Sizes
 from pliant.strategies.interface.base import Strategy
+from pliant.strategies.policies.availability_estimate import beyond_minima, now_or_later, too_few
 from pliant.strategies.policies.equal_surplus import Member, share
 from pliant.strategies.policies.placement import place
-from pliant.strategies.policies.start_estimate import beyond_minima, now_or_later, too_few
 
 _PASSED_OVER = WaitReason(WaitCode.PASSED_OVER)
 

@@ -21,11 +21,11 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.multicluster.placement_rules import PlacementRule
+from pliant.strategies.policies.availability_estimate import too_few, too_wide
 from pliant.strategies.policies.koala_malleability import Egs, Fpsma, MalleabilityPolicy
 from pliant.strategies.policies.koala_precedence import Initial, Limits, Precedence, Round
 from pliant.strategies.policies.placement import cluster_of, processors_by_cluster
 from pliant.strategies.policies.queue_order import queue_with
-from pliant.strategies.policies.start_estimate import too_few, too_wide
 
 
 class Koala(Strategy):

@@ -27,14 +27,14 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from heapq import heapify, heappop, heapreplace
 
-from pliant.core.model.placement import first_fit
+from pliant.core.model.processor_choice import first_fit
 from pliant.core.model.views_and_plans import Availability, RunningJob, View, WaitingJob
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
-from pliant.strategies.composed import Composed, Resizing
 from pliant.strategies.policies.donors import DonorLimits, PlannedShrinks, donors_of
 from pliant.strategies.policies.early_starts import Agreement, start_promised
 from pliant.strategies.policies.placement import Placer
+from pliant.strategies.queueing import Composed, Resizing
 
 
 class MalleableEasyPolicy(Resizing):

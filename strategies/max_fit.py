@@ -21,11 +21,11 @@ from pliant.core.model.views_and_plans import Availability, Plan, RunningJob, Vi
 from pliant.core.model.wait_reasons import WaitReason
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import ProcessorMap, count, from_indices
-from pliant.strategies.composed import BEHIND, Composed
 from pliant.strategies.interface.base import Strategy
+from pliant.strategies.policies.availability_estimate import too_few, with_job
 from pliant.strategies.policies.donors import donors_of
 from pliant.strategies.policies.placement import Placer, usable_processors
-from pliant.strategies.policies.start_estimate import too_few, with_job
+from pliant.strategies.queueing import BEHIND, Composed
 
 DonorOrder = Literal["earliest", "latest", "most-first", "longest-running", "shortest-running"]
 

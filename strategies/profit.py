@@ -36,9 +36,9 @@ from pliant.core.model.wait_reasons import WaitCode, WaitReason, sentence
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, count, from_indices
 from pliant.strategies.interface.base import Strategy
+from pliant.strategies.policies.availability_estimate import too_few, too_wide, with_job
 from pliant.strategies.policies.marginal_profit import JobValue, Valuation, value_of
 from pliant.strategies.policies.placement import Placer, place
-from pliant.strategies.policies.start_estimate import too_few, too_wide, with_job
 
 #: Why a job is rejected, as texts for users.
 TOO_LATE = "deadline cannot be met"

@@ -21,8 +21,8 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import Speedup
 from pliant.strategies.interface.base import Strategy
+from pliant.strategies.policies.availability_estimate import beyond_minima, now_or_later, too_few
 from pliant.strategies.policies.placement import place
-from pliant.strategies.policies.start_estimate import beyond_minima, now_or_later, too_few
 
 
 @dataclass(frozen=True, slots=True)

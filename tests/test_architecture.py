@@ -49,16 +49,16 @@ ORDER = {
         multicluster nodes
         policies
         with_queue_order
-        composed equipartition expected_starts koala load_sharing profit registry steepest_ascent
-        malleable_easy max_fit presets profit_lazy
+        queueing equipartition start_forecast koala load_sharing profit registry steepest_ascent
+        malleable_easy max_fit queueing_presets profit_lazy
     """,
     "charts": """
         colours drawing job_tracks usable_processors
         bands output
         layout
         axes
-        labels marks
-        lanes legend
+        labels negotiation_marks
+        processor_gantt legend
         timeline
         recording
     """,
@@ -70,16 +70,16 @@ ORDER = {
         cli
     """,
     "protos": """
-        channel daemons generate key_proof sanitize_text versions
+        channel daemons generate hmac_handshake sanitize_text versions
         address codec
-        checkpoint_codec split_reports identity
+        checkpoint_codec report_chunking identity
         node_joining signed_orders
     """,
     "faults": """
         registry
         failpoint_orders
-        engine
-        trigger
+        failpoint_actions
+        failpoint_calls
     """,
     "appkit": """
         appkit_errors clock json_lines loop_exit_check exit_without_finalize serialization
@@ -115,11 +115,11 @@ ORDER = {
         client_errors slurm_options
         ssh
         site_settings
-        join_for_account paths terminal node_joining
+        node_join_as_root paths terminal node_joining
         server_socket submission
         connection
-        steps
-        waiting
+        operation_steps
+        reconnecting
         cluster listing
         accounting forecasts
         api dashboard demo gantt commands login_agent metrics traces
@@ -136,7 +136,7 @@ ORDER = {
         login_hosts notifications watch
         rpc user_requests
         node_joining
-        listening
+        listeners
         server
         daemon
         __main__

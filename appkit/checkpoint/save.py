@@ -15,7 +15,7 @@ from pliant.appkit.job_data import JobData
 from pliant.appkit.kinds.state import pack
 from pliant.appkit.loops import Position
 from pliant.appkit.storage.array_files import ArrayWriter, SavedArray
-from pliant.appkit.storage.checkpoint_key import key_source
+from pliant.appkit.storage.checkpoint_signature import key_source
 from pliant.appkit.storage.private_folders import PrivateFolder
 from pliant.core.model.checkpoint import SaveWord
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from pliant.appkit.appkit_errors import CheckpointError
 from pliant.appkit.data.dtype import read_terms
-from pliant.appkit.data.kind_base import Description
+from pliant.appkit.data.registered_data import Description
 from pliant.appkit.loops import Position
 from pliant.appkit.storage.array_files import SavedArray
-from pliant.appkit.storage.checkpoint_key import KeySource, is_signed, own_key, sign
+from pliant.appkit.storage.checkpoint_signature import KeySource, is_signed, own_key, sign
 from pliant.appkit.storage.private_folders import PrivateFolder
 from pliant.protos.daemons.private_paths import UntrustedPathError
 

@@ -201,7 +201,7 @@ class _Connection:
         """
         from pliant.appkit.coordinator import protobuf_codec
         from pliant.protos import app_pb2_grpc
-        from pliant.protos.key_proof import ClientHandshake, application
+        from pliant.protos.hmac_handshake import ClientHandshake, application
 
         hello = self._coordinator.begin_stream()
         shaking = ClientHandshake(hello.token, application(hello.job, hello.run))

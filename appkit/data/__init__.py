@@ -1,5 +1,5 @@
 """Common parts of all registered data: entries, handles, cell types, metadata.
 
-`kind_base` is the interface that a resize calls. The kinds of data that programs register are
+`registered_data` is the interface that a resize calls. The kinds of data that programs register are
 in `pliant.appkit.kinds`.
 """

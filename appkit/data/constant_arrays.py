@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.data.handle import Handle
-from pliant.appkit.data.kind_base import Description, GatheredMetadata, RegisteredData
+from pliant.appkit.data.registered_data import Description, GatheredMetadata, RegisteredData
 from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.plan import (
     RankMap,

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 
 from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.data.dtype import cell_type, type_terms
-from pliant.appkit.data.kind_base import RegisteredData
+from pliant.appkit.data.registered_data import RegisteredData
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.layout import Layout

@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from pliant.appkit.joining.proof import RunningSide, read_nonce
 from pliant.appkit.joining.protocol_numbers import MAX_UNPROVEN_BYTES, NUMBERS, join_mismatch
+from pliant.appkit.joining.rendezvous_authentication import RunningSide, read_nonce
 from pliant.appkit.json_lines import JsonLines
 
 #: Longest message of an admitted peer, in bytes: an error text may be a long list.

@@ -9,14 +9,15 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike
 
 from pliant.appkit.appkit_errors import CheckpointError, DistributionError
-from pliant.appkit.data.fill import assign_initial
 from pliant.appkit.data.handle import BlockHandle, Handle
-from pliant.appkit.data.kind_base import Description, GatheredMetadata
+from pliant.appkit.data.initial_values import assign_initial
+from pliant.appkit.data.registered_data import Description, GatheredMetadata
 from pliant.appkit.kinds.csr import CsrMatrix
 from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution.block_partitioning import EvenSplit, Split
 from pliant.appkit.redistribution.exchange import Array, RangeBuffer, exchange_ranges
 from pliant.appkit.redistribution.layout import Layout
-from pliant.appkit.redistribution.packed import PackedBuffer, exchange_packed
+from pliant.appkit.redistribution.packed_exchange import PackedBuffer, exchange_packed
 from pliant.appkit.redistribution.plan import (
     RangePlan,
     RankMap,
@@ -25,7 +26,6 @@ from pliant.appkit.redistribution.plan import (
     plan_blocks,
     plan_layouts,
 )
-from pliant.appkit.redistribution.splitting import EvenSplit, Split
 from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter
 from pliant.core.support.plural import plural
 

@@ -10,14 +10,14 @@ from numpy.typing import DTypeLike, NDArray
 from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.data.gather_metadata import rebalance_entries
 from pliant.appkit.data.handle import BlockHandle
-from pliant.appkit.data.kind_base import Description, GatheredMetadata, RegisteredData
+from pliant.appkit.data.registered_data import Description, GatheredMetadata, RegisteredData
 from pliant.appkit.kinds.csr_rows import CsrRows, SavedRows
 from pliant.appkit.kinds.ghosts import GhostExchange, Ghosts
 from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution.block_partitioning import cuts_by_weight, cuts_evenly, layout_of
 from pliant.appkit.redistribution.exchange import Array, RangeBuffer, exchange_ranges
 from pliant.appkit.redistribution.layout import BlockLayout, Layout, UnevenLayout
 from pliant.appkit.redistribution.plan import CombinedPlan, RankMap, plan_blocks, plan_layouts
-from pliant.appkit.redistribution.splitting import cuts_by_weight, cuts_evenly, layout_of
 from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter
 
 #: Gets a range of rows; returns their indptr (from 0), indices (global) and data.

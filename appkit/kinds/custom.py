@@ -8,9 +8,9 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from pliant.appkit.appkit_errors import DistributionError
-from pliant.appkit.data.kind_base import Description, GatheredMetadata, RegisteredData
+from pliant.appkit.data.registered_data import Description, GatheredMetadata, RegisteredData
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.packed import exchange_buffers
+from pliant.appkit.redistribution.packed_exchange import exchange_buffers
 from pliant.appkit.redistribution.plan import (
     CellPlan,
     RankMap,

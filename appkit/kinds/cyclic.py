@@ -9,13 +9,13 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from pliant.appkit.appkit_errors import CheckpointError, DistributionError
-from pliant.appkit.data.fill import assign_initial
 from pliant.appkit.data.handle import SinglePartHandle
-from pliant.appkit.data.kind_base import Description, GatheredMetadata
+from pliant.appkit.data.initial_values import assign_initial
+from pliant.appkit.data.registered_data import Description, GatheredMetadata
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.cyclic_layout import BlockIntersection, CyclicLayout
 from pliant.appkit.redistribution.exchange import Array
-from pliant.appkit.redistribution.packed import PackedBuffer, Positions, exchange_packed
+from pliant.appkit.redistribution.packed_exchange import PackedBuffer, Positions, exchange_packed
 from pliant.appkit.redistribution.plan import (
     CellPlan,
     RankMap,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pliant.appkit.mpi import tags
 from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.layout import Layout
-from pliant.appkit.redistribution.packed import exchange_buffers
+from pliant.appkit.redistribution.packed_exchange import exchange_buffers
 
 
 @dataclass(frozen=True)

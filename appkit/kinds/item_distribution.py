@@ -9,10 +9,11 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from pliant.appkit.appkit_errors import DistributionError
-from pliant.appkit.data.kind_base import GatheredMetadata
+from pliant.appkit.data.registered_data import GatheredMetadata
+from pliant.appkit.redistribution.block_partitioning import cuts_by_weight, layout_of
 from pliant.appkit.redistribution.exchange import Array, RangeBuffer, exchange_ranges
 from pliant.appkit.redistribution.layout import BlockLayout, Layout, UnevenLayout
-from pliant.appkit.redistribution.packed import OwnerIndex, PackedBuffer, exchange_packed
+from pliant.appkit.redistribution.packed_exchange import OwnerIndex, PackedBuffer, exchange_packed
 from pliant.appkit.redistribution.plan import (
     CellPlan,
     RangePlan,
@@ -21,7 +22,6 @@ from pliant.appkit.redistribution.plan import (
     Transfers,
     plan_layouts,
 )
-from pliant.appkit.redistribution.splitting import cuts_by_weight, layout_of
 from pliant.appkit.storage.array_files import ArrayReader
 from pliant.appkit.storage.selective_reader import read_even, read_owned
 

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.data.gather_metadata import rebalance_entries
 from pliant.appkit.data.handle import SinglePartHandle
-from pliant.appkit.data.kind_base import Description, GatheredMetadata
+from pliant.appkit.data.registered_data import Description, GatheredMetadata
 from pliant.appkit.kinds.item_distribution import ItemDistribution, ItemExchange
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.exchange import Array

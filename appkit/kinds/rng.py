@@ -12,7 +12,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from pliant.appkit.appkit_errors import CheckpointError
-from pliant.appkit.data.kind_base import Description, GatheredMetadata, RegisteredData
+from pliant.appkit.data.registered_data import Description, GatheredMetadata, RegisteredData
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.exchange import RangeBuffer, exchange_ranges
 from pliant.appkit.redistribution.plan import RangePlan, RankMap, plan_replicated

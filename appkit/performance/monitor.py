@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from pliant.appkit.coordinator.messages import Offer, Progress, RequestRecord, RequestState
-from pliant.appkit.data.kind_base import Registry
+from pliant.appkit.data.registered_data import Registry
 from pliant.appkit.loops import Loops
 from pliant.appkit.performance.cost_model import (
     ResizeCostModel,

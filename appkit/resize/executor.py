@@ -20,7 +20,7 @@ from pliant.appkit.appkit_errors import (
 )
 from pliant.appkit.coordinator.messages import Decision
 from pliant.appkit.data.gather_metadata import error_text, gather_metadata
-from pliant.appkit.data.kind_base import Description
+from pliant.appkit.data.registered_data import Description
 from pliant.appkit.exit_without_finalize import end_now
 from pliant.appkit.job_data import JobData
 from pliant.appkit.kinds.state import pack, unpack

@@ -13,11 +13,11 @@ from typing import Any
 
 from pliant.appkit.environment import Environment
 from pliant.appkit.exit_without_finalize import end_now
-from pliant.appkit.joining.proof import JoiningSide
 from pliant.appkit.joining.protocol_numbers import MAX_UNPROVEN_BYTES, NUMBERS, join_mismatch
+from pliant.appkit.joining.rendezvous_authentication import JoiningSide
 from pliant.appkit.json_lines import JsonLines
 from pliant.faults import failpoint, message
-from pliant.protos.key_proof import UnprovenServerError
+from pliant.protos.hmac_handshake import UnprovenServerError
 
 _CONNECT_TIMEOUT_S = 20.0
 

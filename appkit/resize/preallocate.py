@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pliant.appkit.appkit_errors import AppkitError
-from pliant.appkit.data.fill import touch_pages
-from pliant.appkit.data.kind_base import RegisteredData, Registry
+from pliant.appkit.data.initial_values import touch_pages
+from pliant.appkit.data.registered_data import RegisteredData, Registry
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.exchange import Array
 

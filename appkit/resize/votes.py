@@ -7,7 +7,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from pliant.appkit.appkit_errors import JoiningRankLost, RegistrationMismatch, ResizeFailed
-from pliant.appkit.data.kind_base import Description
+from pliant.appkit.data.registered_data import Description
 from pliant.appkit.mpi import joining_rank_watch
 
 

@@ -16,8 +16,8 @@ from benchkit import APPS, answering
 from pliant.client.api import Client
 from pliant.protos.identity import admitted_nodes, authority, cluster_files, keys
 from pliant.protos.identity.admitted_nodes import AdmittedNodes
+from pliant.protos.identity.certificate_names import Identity, Role
 from pliant.protos.identity.certificates import format_certificates
-from pliant.protos.identity.names import Identity, Role
 
 
 @contextmanager

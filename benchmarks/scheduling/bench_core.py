@@ -24,7 +24,7 @@ from pathlib import Path
 from pliant.core import Core, Timeouts, commands, events
 from pliant.core.model.jobs import Exit, JobSpec, JobType
 from pliant.core.model.negotiation import Verb
-from pliant.core.model.placement import first_fit, keep_first
+from pliant.core.model.processor_choice import first_fit, keep_first
 from pliant.core.model.resize import Preparing
 from pliant.core.model.views_and_plans import Offer, Plan, Start, View
 from pliant.core.values.ids import FIRST_START, JobId, NodeName

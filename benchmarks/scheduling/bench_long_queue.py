@@ -31,7 +31,7 @@ from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.processors import count
 from pliant.core.values.sizes import Sizes
 from pliant.strategies import load_strategy
-from pliant.strategies.policies.start_estimate import processors_needed_text
+from pliant.strategies.policies.availability_estimate import processors_needed_text
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from pliant.client.connection import Connection
 from pliant.client.listing.selection import moment_before
+from pliant.client.reconnecting import follow_changes
+from pliant.client.terminal.event_text import event_line, history_text
 from pliant.client.terminal.number_arguments import job_name
 from pliant.client.terminal.output import Parser, print_error, print_json, print_text, run_command
-from pliant.client.terminal.timeline import event_line, history_text
-from pliant.client.waiting import follow_changes
 
 PROG = "pliant history"
 

@@ -15,10 +15,10 @@ from typing import Any
 from pliant.client.accounting.job_usage import job_records, sums
 from pliant.client.connection import Connection
 from pliant.client.listing.selection import moment_before
+from pliant.client.reconnecting import FINAL_STATES
 from pliant.client.terminal.durations import format_duration
 from pliant.client.terminal.output import Parser, print_json, print_text, run_command
 from pliant.client.terminal.tables import table
-from pliant.client.waiting import FINAL_STATES
 
 PROG = "pliant stats"
 #: Users that the text lists.

@@ -12,9 +12,9 @@ from pliant.client.api import operations
 from pliant.client.api.async_connection import AsyncConnection, closed_error
 from pliant.client.api.records import Availability, Event, Job, Node, Usage, Why
 from pliant.client.client_errors import ClientError, NoServerError
+from pliant.client.operation_steps import Ask, Call, Pause, Step, Steps
+from pliant.client.reconnecting import Subscription
 from pliant.client.server_socket import TIMEOUT_S
-from pliant.client.steps import Ask, Call, Pause, Step, Steps
-from pliant.client.waiting import Subscription
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -207,7 +207,7 @@ class AsyncClient:
                 self._check_open(times_closed)
 
     async def _run(self, steps: Steps[Result]) -> Result:
-        """Take all steps of an operation, and return its result, as `pliant.client.steps.run`."""
+        """Take all steps of an operation, and return its result, as `operation_steps.run`."""
         times_closed = self._link.times_closed
         try:
             step = next(steps)

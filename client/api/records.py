@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from pliant.client.waiting import FINAL_STATES
+from pliant.client.reconnecting import FINAL_STATES
 
 Record = TypeVar("Record")
 

@@ -77,7 +77,7 @@ def _init(options: argparse.Namespace) -> int:
     import time
 
     from pliant.protos.identity import cluster_files
-    from pliant.protos.identity.names import check_name
+    from pliant.protos.identity.certificate_names import check_name
 
     name = _host_name() if options.name is None else options.name
     check_name("--name", name)

@@ -26,8 +26,8 @@ from pliant.client.terminal.tables import clean, table
 
 if TYPE_CHECKING:
     from pliant.protos.identity.admitted_nodes import AdmittedNode
+    from pliant.protos.identity.certificate_names import Role
     from pliant.protos.identity.cluster_files import ClusterIdentity
-    from pliant.protos.identity.names import Role
     from pliant.protos.node_joining.token_store import StoredToken
 
 _MAX_SLOTS = 1_000_000
@@ -74,7 +74,7 @@ def _add_role_option(parser: argparse.ArgumentParser) -> None:
 
 
 def _role(is_agent: bool) -> Role:
-    from pliant.protos.identity.names import Role
+    from pliant.protos.identity.certificate_names import Role
 
     return Role.LOGIN_AGENT if is_agent else Role.NODE
 
@@ -83,9 +83,9 @@ def _token(options: argparse.Namespace) -> int:
     import time
 
     from pliant.client.terminal.durations import format_duration, parse_span
+    from pliant.protos.identity.certificate_names import check_name
     from pliant.protos.identity.certificates import fingerprint
     from pliant.protos.identity.cluster_files import load_identity
-    from pliant.protos.identity.names import check_name
 
     role = _role(options.login_agent is not None)
     name = options.login_agent if options.node is None else options.node
@@ -144,7 +144,7 @@ def _joining_address(found: ClusterIdentity) -> str:
     """Return the address, HOST:PORT, at which the running server lets hosts join."""
     from pliant.protos.address import TcpAddress, parse_address
     from pliant.protos.identity.authority import server_addresses
-    from pliant.protos.identity.names import SERVER_DNS_NAME
+    from pliant.protos.identity.certificate_names import SERVER_DNS_NAME
 
     path = Path(run_dir(), _ADDRESSES)
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.quick_start
+import pliant.client.terminal.startup_without_gc
 import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 
 # isort: split
@@ -161,7 +161,7 @@ def _refused(options: argparse.Namespace) -> int:
     if options.json:
         print_json(events)
         return 0
-    from pliant.client.terminal.timeline import refusals_text
+    from pliant.client.terminal.event_text import refusals_text
 
     print_text(refusals_text(events))
     return 0

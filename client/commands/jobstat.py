@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.quick_start
+import pliant.client.terminal.startup_without_gc
 import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 
 # isort: split
@@ -40,6 +40,7 @@ from pliant.client.listing.selection import (
     selection_fields,
     unknown_jobs,
 )
+from pliant.client.reconnecting import ChangeSignal
 from pliant.client.terminal.durations import format_time
 from pliant.client.terminal.number_arguments import job_names
 from pliant.client.terminal.output import (
@@ -54,7 +55,6 @@ from pliant.client.terminal.output import (
     with_keys_first,
 )
 from pliant.client.terminal.tables import shorten
-from pliant.client.waiting import ChangeSignal
 
 PROG = "jobstat"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.quick_start
+import pliant.client.terminal.startup_without_gc
 import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 
 # isort: split
@@ -14,6 +14,7 @@ from typing import Any
 
 from pliant.client.client_errors import UsageError
 from pliant.client.connection import Connection
+from pliant.client.reconnecting import send_job, wait_for_end
 from pliant.client.submission.answer_options import add_answer_options, add_message_options
 from pliant.client.submission.build_job import build_job
 from pliant.client.submission.file_checks import output_path
@@ -28,7 +29,6 @@ from pliant.client.submission.option_checks import (
 )
 from pliant.client.terminal.number_arguments import array_tasks, priority_number
 from pliant.client.terminal.output import Parser, print_error, print_json, run_command
-from pliant.client.waiting import send_job, wait_for_end
 
 PROG = "jobsub"
 
@@ -339,7 +339,7 @@ def _span(text: str) -> float:
 def _moment(text: str) -> tuple[float | None, float | None]:
     import time
 
-    from pliant.client.terminal.moments import parse_moment
+    from pliant.client.terminal.time_arguments import parse_moment
 
     try:
         return parse_moment(text, time.time())

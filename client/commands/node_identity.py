@@ -93,7 +93,7 @@ def _join(options: argparse.Namespace) -> int:
 
 
 def _join_for_account(options: argparse.Namespace, token: str) -> int:
-    from pliant.client.join_for_account import join_for_account
+    from pliant.client.node_join_as_root import join_for_account
 
     host = join_for_account(options.account, token, options.address or "")
     record = host.record

@@ -30,6 +30,7 @@ from pliant.client.cluster.shutdown import stop
 from pliant.client.demo import checks
 from pliant.client.demo.scenario import NODES, PROGRAM, SLOTS, Scenario, StepError
 from pliant.client.demo.view import DemoDisplay
+from pliant.client.terminal.event_text import timeline
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
 from pliant.client.terminal.output import (
     INTERRUPTED,
@@ -38,7 +39,6 @@ from pliant.client.terminal.output import (
     print_error,
     run_command,
 )
-from pliant.client.terminal.timeline import timeline
 
 PROG = "pliant demo"
 

@@ -11,9 +11,9 @@ from typing import Any
 from pliant.client.client_errors import ClientError, NoServerError, RequestError
 from pliant.client.connection import Connection
 from pliant.client.demo.view import DemoDisplay, Snapshot
+from pliant.client.reconnecting import FINAL_STATES as _FINAL
+from pliant.client.reconnecting import send_job
 from pliant.client.submission.build_job import build_job
-from pliant.client.waiting import FINAL_STATES as _FINAL
-from pliant.client.waiting import send_job
 
 #: The program of every job.
 PROGRAM = "pliant.examples.heat"

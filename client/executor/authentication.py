@@ -1,8 +1,8 @@
 """How a worker and its executor prove to each other that they belong together.
 
 Both know the secret of the executor, which the worker finds in the environment of its job. They
-prove it with two HMACs over random numbers (`pliant.protos.key_proof`). Before that, nothing is
-unpickled. Connections between hosts use TLS 1.3 in addition: the executor makes a key and a
+prove it with two HMACs over random numbers (`pliant.protos.hmac_handshake`). Before that, nothing
+is unpickled. Connections between hosts use TLS 1.3 in addition: the executor makes a key and a
 certificate for itself and its workers, and both sides accept this certificate only.
 """
 
@@ -15,7 +15,7 @@ import ssl
 from typing import NamedTuple
 
 from pliant.protos.daemons import tls
-from pliant.protos.key_proof import (
+from pliant.protos.hmac_handshake import (
     NONCE,
     NONCE_BYTES,
     PROOF,

@@ -126,7 +126,7 @@ def _recorded(options: argparse.Namespace) -> Timeline:
 
 
 def _check_rows(timeline: Timeline) -> None:
-    from pliant.charts.lanes import MAX_LANES
+    from pliant.charts.processor_gantt import MAX_LANES
 
     if timeline.lanes is not None and timeline.lanes.rows > MAX_LANES:
         raise ClientError(

@@ -7,8 +7,8 @@ from typing import Any
 
 from pliant.charts.bands import Band, band_of
 from pliant.charts.job_tracks import JobTracks
-from pliant.charts.lanes import Lanes
 from pliant.charts.layout import SHORTEST_S, Window
+from pliant.charts.processor_gantt import Lanes
 from pliant.charts.recording import node_rows, with_unknown
 from pliant.charts.timeline import Timeline
 from pliant.charts.usable_processors import UsableProcessors

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pliant.client.client_errors import UsageError
+from pliant.client.reconnecting import FINAL_STATES
 from pliant.client.terminal.output import Parser
-from pliant.client.waiting import FINAL_STATES
 
 #: The states, and the letters by which users of Slurm know some of them.
 STATES = (

@@ -19,10 +19,10 @@ from pliant.client.login_agent.server_link import (
     ServerLinks,
     ServerUnreachableError,
 )
-from pliant.protos.daemons.login_agent_user_line import UserAssertion, UserAssertionError, check_uid
 from pliant.protos.daemons.peer_credentials import peer_uid
-from pliant.protos.daemons.peer_limits import PeerLimitError, PeerTable, default_limits
 from pliant.protos.daemons.sockets import take_connections
+from pliant.protos.daemons.user_assertion import UserAssertion, UserAssertionError, check_uid
+from pliant.protos.daemons.user_socket_limits import PeerLimitError, PeerTable, default_limits
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from pliant.client.login_agent.server_link import CHUNK_BYTES, CONNECT_S, Server
 from pliant.core.support.base_error import PliantError
 from pliant.protos.daemons.agent_renewal_messages import RenewalRequest, decode_renewal_answer
 from pliant.protos.identity import authority, keys, node_files
+from pliant.protos.identity.certificate_names import Role
 from pliant.protos.identity.certificates import parse_certificates, renew_at
-from pliant.protos.identity.names import Role
 from pliant.protos.identity.trust_bundle import parse_bundle
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 from pliant.client.client_errors import ClientError, UsageError
 from pliant.client.commands.jobsub import job_of, make_parser, report_end
 from pliant.client.connection import Connection
+from pliant.client.reconnecting import send_job, wait_for_end
 from pliant.client.submission.directives import parse_with_directives
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
-from pliant.client.waiting import send_job, wait_for_end
 
 #: Seconds between two looks at the output files.
 _INTERVAL_S = 0.05

@@ -1,6 +1,7 @@
 """Events of nodes: registration, silence, loss, drains, and what they mean for jobs.
 
-The server decides from heartbeats that a node is silent or lost (``server/rpc/leases.py``).
+The server decides from heartbeats that a node is silent or lost
+(``server/rpc/heartbeat_leases.py``).
 """
 
 from dataclasses import replace

@@ -4,7 +4,7 @@ from pliant.core.commands import AnswerUser
 from pliant.core.events import ResizeRequested
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
-from pliant.core.model.placement import grow, keep_first
+from pliant.core.model.processor_choice import grow, keep_first
 from pliant.core.state import named_resources, node_capacity_left, processor_limits
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.view_cache import node_view

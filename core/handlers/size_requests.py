@@ -17,7 +17,7 @@ from pliant.core.events import RequestCancelled, SizesRequested
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Side
-from pliant.core.model.placement import after_resize, keep_first
+from pliant.core.model.processor_choice import after_resize, keep_first
 from pliant.core.model.resize import BEFORE_GO, PROPOSED, Agreed, Resize
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome, SizeRequest
 from pliant.core.model.timers import Timer, TimerKind

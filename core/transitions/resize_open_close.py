@@ -8,7 +8,7 @@ from pliant.core.commands import Kill, Launch, SendOffer, SendWithdraw
 from pliant.core.model.jobs import Exit, Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Negotiation, NegotiationState, Side, Verb
-from pliant.core.model.placement import after_resize
+from pliant.core.model.processor_choice import after_resize
 from pliant.core.model.resize import (
     BEFORE_GO,
     PROPOSED,

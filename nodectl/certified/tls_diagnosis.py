@@ -13,9 +13,9 @@ from pathlib import Path
 from cryptography import x509
 
 from pliant.protos.address import TcpAddress, parse_address
+from pliant.protos.identity.certificate_names import SERVER_DNS_NAME
 from pliant.protos.identity.certificates import check_time
 from pliant.protos.identity.identity_errors import CertificateTimeError
-from pliant.protos.identity.names import SERVER_DNS_NAME
 from pliant.protos.identity.node_files import CERTIFICATE, KEY, ROOTS
 
 _TIMEOUT_S = 3.0

@@ -19,7 +19,7 @@ from pliant.nodectl.certified.application_server_address import (
 from pliant.nodectl.certified.renewal import CertificateRenewal
 from pliant.nodectl.certified.tls_diagnosis import diagnose
 from pliant.protos import node_pb2 as wire
-from pliant.protos.identity.names import SERVER_DNS_NAME
+from pliant.protos.identity.certificate_names import SERVER_DNS_NAME
 from pliant.protos.identity.node_files import NodeIdentity, load_node_identity
 from pliant.protos.node_pb2_grpc import NodeServiceStub
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from pliant.faults import failpoint
 from pliant.nodectl.controller.launcher_client import LauncherCallbacks, LauncherClient
-from pliant.nodectl.controller.load import LoadMeter
 from pliant.nodectl.controller.local_world import (
     send_signal,
     spool_folder,
 )
+from pliant.nodectl.controller.memory_load import LoadMeter
 from pliant.nodectl.controller.node_worlds import NodeWorlds, WorldCallbacks
 from pliant.nodectl.controller.server_connection import confirmed_heartbeat
 from pliant.nodectl.controller.server_connection.last_server_generation import (
@@ -44,7 +44,7 @@ from pliant.nodectl.controller.start_order import (
     refuse_start,
     repeat_start,
 )
-from pliant.nodectl.controller.start_self_check import StartSelfCheck
+from pliant.nodectl.controller.start_probe import StartSelfCheck
 from pliant.nodectl.controller.usage import MemoryLimits, job_usage, over_process_limit
 from pliant.nodectl.host import cgroup
 from pliant.nodectl.host.containment import SlotCpus, describe, find_cgroup_controllers

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from pliant.protos.daemons import journal
+from pliant.protos.daemons import systemd_journal
 
 MAX_PER_MINUTE = 20
 _MINUTE_S = 60.0
@@ -33,7 +33,7 @@ class AuditLog:
         self._clock = clock
         self._windows: dict[str, tuple[float, int]] = {}  # by kind: its start, and lines since
 
-    def note(self, text: str, priority: int = journal.INFO) -> None:
+    def note(self, text: str, priority: int = systemd_journal.INFO) -> None:
         """Write a line about an action of the helper."""
         self._write(_one_line(text), priority)
 
@@ -45,12 +45,12 @@ class AuditLog:
             if count > MAX_PER_MINUTE:
                 self.note(
                     f"refused ({refusal}): {count - MAX_PER_MINUTE} more in a minute",
-                    journal.WARNING,
+                    systemd_journal.WARNING,
                 )
             start, count = now, 0
         self._windows[refusal] = start, count + 1
         if count < MAX_PER_MINUTE:
-            self.note(f"refused ({refusal}): {text}", journal.WARNING)
+            self.note(f"refused ({refusal}): {text}", systemd_journal.WARNING)
 
 
 def _one_line(text: str) -> str:
@@ -58,9 +58,9 @@ def _one_line(text: str) -> str:
 
 
 def _find_log() -> Callable[[str, int], object]:
-    if not journal.is_journal():
+    if not systemd_journal.is_journal():
         return _write_to_stderr
-    return journal.Journal({"SYSLOG_IDENTIFIER": "pliant-helper"}).send
+    return systemd_journal.Journal({"SYSLOG_IDENTIFIER": "pliant-helper"}).send
 
 
 def _write_to_stderr(line: str, _priority: int) -> None:

@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pliant.nodectl.host.cpus import parse_cpus
 from pliant.nodectl.root_helper.helper_errors import HelperConfigError
 from pliant.protos.daemons.private_paths import read_private
+from pliant.protos.identity.certificate_names import check_name
 from pliant.protos.identity.identity_errors import IdentityError
 from pliant.protos.identity.keys import parse_order_public_key
-from pliant.protos.identity.names import check_name
 
 SETTINGS, KEY = "helper.json", "order.pub"
 SOCKET = "helper.sock"

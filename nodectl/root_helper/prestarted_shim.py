@@ -16,10 +16,10 @@ from pathlib import Path
 
 from pliant.nodectl.host import cgroup
 from pliant.nodectl.root_helper.become_user import User, become, leave_session_keyring
+from pliant.nodectl.root_helper.cgroup_limits import GroupLimits
 from pliant.nodectl.root_helper.descriptors import MAX_MESSAGE_BYTES, move_up, receive
-from pliant.nodectl.root_helper.group_limits import GroupLimits
 from pliant.nodectl.shim import user_shim
-from pliant.nodectl.shim.exec import set_process_name
+from pliant.nodectl.shim.rank_fork_exec import set_process_name
 
 _PR_SET_DUMPABLE = 4
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from pliant.nodectl.host.cgroup_hierarchies import find_bases
 from pliant.nodectl.root_helper.descriptors import CHANNEL_FD, receive
 from pliant.nodectl.root_helper.world_subreaper import run_subreaper
-from pliant.nodectl.shim.exec import set_process_name
+from pliant.nodectl.shim.rank_fork_exec import set_process_name
 
 
 def main(arguments: list[str]) -> int:

@@ -27,8 +27,8 @@ from pliant.nodectl.host import cgroup, memory_limit, procfs, shared_memory
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.root_helper import prestarted_shim
 from pliant.nodectl.root_helper.become_user import User, become
+from pliant.nodectl.root_helper.cgroup_limits import GroupLimits
 from pliant.nodectl.root_helper.descriptors import MAX_MESSAGE_BYTES, close_all_but, receive
-from pliant.nodectl.root_helper.group_limits import GroupLimits
 from pliant.nodectl.root_helper.started_worlds import Started, send_signal
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from pliant.nodectl.shim.event_loop import EventLoop
-from pliant.nodectl.shim.foreign_mpi import SingletonDetector
+from pliant.nodectl.shim.non_pmi_mpi import SingletonDetector
 from pliant.nodectl.shim.pmi import Abort, Barrier, Effect, Finalized, PmiServer, Reply
 from pliant.nodectl.shim.ranks import Rank
 from pliant.nodectl.world_folder import StartRequest

@@ -16,7 +16,7 @@ from pliant.nodectl.host.oom import MemoryKills
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.host.stderr_log import write_line
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, ScheduledCall, SocketChannel
-from pliant.nodectl.shim.exec import LaunchSpec, start, truncate_outputs
+from pliant.nodectl.shim.rank_fork_exec import LaunchSpec, start, truncate_outputs
 from pliant.nodectl.world_folder import NOT_USABLE, SpooledExit, StartRequest, WorldFolder
 
 OnLine = Callable[[int, bytes], None]

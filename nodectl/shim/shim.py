@@ -27,10 +27,10 @@ from pliant.nodectl.shim.event_loop import (
     ScheduledCall,
     SocketChannel,
 )
-from pliant.nodectl.shim.exits import ExitCallbacks, ExitTracker
-from pliant.nodectl.shim.foreign_mpi import ForeignMpiError, use_own_launcher
 from pliant.nodectl.shim.lease_enforcement import Lease
+from pliant.nodectl.shim.non_pmi_mpi import ForeignMpiError, use_own_launcher
 from pliant.nodectl.shim.pmi_service import PmiService, abort_reason
+from pliant.nodectl.shim.rank_exits import ExitCallbacks, ExitTracker
 from pliant.nodectl.shim.ranks import Rank
 from pliant.nodectl.shim.steps.manager import StepManager
 from pliant.nodectl.world_folder import SpooledExit, StartRequest, WorldFolder

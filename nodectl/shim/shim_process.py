@@ -16,7 +16,7 @@ from pathlib import Path
 from pliant.faults import identify
 from pliant.nodectl.host import cgroup, memory_limit, procfs
 from pliant.nodectl.shim.event_loop import connect_unix, open_directory
-from pliant.nodectl.shim.exec import become_subreaper, set_process_name
+from pliant.nodectl.shim.rank_fork_exec import become_subreaper, set_process_name
 from pliant.nodectl.shim.shim import Shim
 from pliant.nodectl.world_folder import StartRequest, WorldFolder
 

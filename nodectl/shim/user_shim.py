@@ -23,7 +23,7 @@ from typing import Any
 from pliant.faults import identify
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.shim.event_loop import connect_unix, open_directory
-from pliant.nodectl.shim.exec import become_subreaper, set_process_name
+from pliant.nodectl.shim.rank_fork_exec import become_subreaper, set_process_name
 from pliant.nodectl.shim.shim import Shim
 from pliant.nodectl.world_folder import (
     ADDRESS,

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from pliant.core.support.base_error import PliantError
-from pliant.core.support.duplicate_keys import find_duplicate_key
+from pliant.core.support.yaml_duplicate_keys import find_duplicate_key
 
 #: Bytes of the largest file that is read.
 MAX_BYTES = 1 << 20

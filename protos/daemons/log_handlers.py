@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TextIO
 
-from pliant.protos.daemons import journal
+from pliant.protos.daemons import systemd_journal
 from pliant.protos.daemons.log_files import LogFile
 
 _PRIORITIES = (
-    (logging.CRITICAL, journal.CRITICAL),
-    (logging.ERROR, journal.ERROR),
-    (logging.WARNING, journal.WARNING),
-    (logging.INFO, journal.INFO),
+    (logging.CRITICAL, systemd_journal.CRITICAL),
+    (logging.ERROR, systemd_journal.ERROR),
+    (logging.WARNING, systemd_journal.WARNING),
+    (logging.INFO, systemd_journal.INFO),
 )
 
 
@@ -109,7 +109,7 @@ class JournalHandler(LogHandler):
         target: the journal.
     """
 
-    def __init__(self, target: journal.Journal) -> None:
+    def __init__(self, target: systemd_journal.Journal) -> None:
         super().__init__()
         self._journal = target
 
@@ -139,9 +139,9 @@ def make_log_handler(daemon: str, **fields: str) -> LogHandler:
         daemon: its name in the journal, such as ``pliant-server``.
         fields: further fields of each record in the journal, by names in upper case.
     """
-    if not journal.is_journal():
+    if not systemd_journal.is_journal():
         return LogHandler()
-    return JournalHandler(journal.Journal({"SYSLOG_IDENTIFIER": daemon, **fields}))
+    return JournalHandler(systemd_journal.Journal({"SYSLOG_IDENTIFIER": daemon, **fields}))
 
 
 def use_json(handler: LogHandler, **fields: str) -> bool:
@@ -161,7 +161,8 @@ def use_json(handler: LogHandler, **fields: str) -> bool:
 
 
 def _priority(level: int) -> int:
-    return next((priority for least, priority in _PRIORITIES if level >= least), journal.DEBUG)
+    found = (priority for least, priority in _PRIORITIES if level >= least)
+    return next(found, systemd_journal.DEBUG)
 
 
 def _fields(record: logging.LogRecord) -> Mapping[str, str]:

@@ -22,13 +22,13 @@ from cryptography import x509
 
 from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.daemons.private_paths import read_private
+from pliant.protos.identity.certificate_names import Role, check_name
 from pliant.protos.identity.certificates import ends_at, read_identity
 from pliant.protos.identity.identity_errors import (
     CertificateError,
     IdentityNameError,
     StoredIdentityError,
 )
-from pliant.protos.identity.names import Role, check_name
 from pliant.protos.identity.stored_files import lock_for
 
 #: Its name in the directory of the cluster's identity.

@@ -21,9 +21,15 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from pliant.protos.identity import keys
+from pliant.protos.identity.certificate_names import (
+    SERVER_DNS_NAME,
+    Identity,
+    Role,
+    check_name,
+    parse_host,
+)
 from pliant.protos.identity.certificates import USES, check_time, cluster_of, ends_at, read_identity
 from pliant.protos.identity.identity_errors import CertificateError, SigningRequestError
-from pliant.protos.identity.names import SERVER_DNS_NAME, Identity, Role, check_name, parse_host
 
 DAY_S = 86_400.0
 ROOT_LIFETIME_S = 3650 * DAY_S

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
+from pliant.protos.identity.certificate_names import SERVER_DNS_NAME, Identity, Role
 from pliant.protos.identity.identity_errors import CertificateError, CertificateTimeError
-from pliant.protos.identity.names import SERVER_DNS_NAME, Identity, Role
 
 #: Bytes of the largest chain or bundle that is read; a chain of two has about 1,500.
 MAX_PEM_BYTES = 1 << 16

@@ -24,6 +24,7 @@ from pliant.protos.daemons.atomic_files import sync_folder, write_private
 from pliant.protos.daemons.private_paths import UntrustedPathError, open_private
 from pliant.protos.identity import authority, keys
 from pliant.protos.identity.authority import Authority
+from pliant.protos.identity.certificate_names import SERVER_NAME, Identity, Role
 from pliant.protos.identity.certificates import (
     format_certificates,
     parse_certificates,
@@ -34,7 +35,6 @@ from pliant.protos.identity.identity_errors import (
     IdentityError,
     StoredIdentityError,
 )
-from pliant.protos.identity.names import SERVER_NAME, Identity, Role
 from pliant.protos.identity.stored_files import LOCK, lock_files, read_files
 from pliant.protos.identity.trust_bundle import Bundle, parse_bundle
 

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from pliant.protos.identity import authority, keys
 from pliant.protos.identity.admitted_nodes import AdmittedNode, issuer_of, key_id_of
 from pliant.protos.identity.authority import DAY_S, Authority
+from pliant.protos.identity.certificate_names import SERVER_DNS_NAME, SERVER_NAME, Identity, Role
 from pliant.protos.identity.certificates import (
     MAX_PEM_BYTES,
     check_time,
@@ -44,7 +45,6 @@ from pliant.protos.identity.identity_errors import (
     IdentityKeyError,
     StoredIdentityError,
 )
-from pliant.protos.identity.names import SERVER_DNS_NAME, SERVER_NAME, Identity, Role
 from pliant.protos.identity.stored_files import lock_files, read_files, replace_files
 from pliant.protos.identity.trust_bundle import add_root, drop_root
 

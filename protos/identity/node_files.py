@@ -22,6 +22,7 @@ from pliant.protos.address import TcpAddress, parse_address
 from pliant.protos.daemons.atomic_files import sync_folder, write_private
 from pliant.protos.daemons.private_paths import open_private
 from pliant.protos.identity import keys
+from pliant.protos.identity.certificate_names import Identity, Role
 from pliant.protos.identity.certificates import (
     check_time,
     format_certificates,
@@ -35,7 +36,6 @@ from pliant.protos.identity.identity_errors import (
     IdentityError,
     StoredIdentityError,
 )
-from pliant.protos.identity.names import Identity, Role
 from pliant.protos.identity.stored_files import LOCK, lock_files, read_files, replace_files
 from pliant.protos.identity.trust_bundle import Bundle, parse_bundle
 

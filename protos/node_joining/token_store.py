@@ -22,8 +22,8 @@ from typing import Any
 
 from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.daemons.private_paths import read_private
+from pliant.protos.identity.certificate_names import Role, check_name
 from pliant.protos.identity.identity_errors import JoinTokenError, StoredIdentityError
-from pliant.protos.identity.names import Role, check_name
 from pliant.protos.identity.stored_files import lock_for
 from pliant.protos.node_joining.join_token import JoinToken, create_token
 

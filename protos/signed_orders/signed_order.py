@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
+from pliant.protos.identity.certificate_names import check_name
 from pliant.protos.identity.identity_errors import IdentityError, IdentityNameError
-from pliant.protos.identity.names import check_name
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (

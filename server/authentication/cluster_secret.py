@@ -2,7 +2,7 @@
 
 The server sends programs, environments and tokens to a node, and a controller starts whatever it is
 ordered to start. So the server creates a file that only its owner can read, and both sides prove
-that they know its content before they send anything else (see `pliant.protos.key_proof`).
+that they know its content before they send anything else (see `pliant.protos.hmac_handshake`).
 """
 
 from __future__ import annotations

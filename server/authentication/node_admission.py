@@ -18,9 +18,9 @@ from pliant.core.support.base_error import PliantError
 from pliant.core.support.plural import plural
 from pliant.protos.identity import admitted_nodes
 from pliant.protos.identity.admitted_nodes import AdmittedNode, AdmittedNodes, serial_of
+from pliant.protos.identity.certificate_names import Role
 from pliant.protos.identity.certificates import parse_certificates, verify_chain
 from pliant.protos.identity.identity_errors import CertificateError, CertificateTimeError
-from pliant.protos.identity.names import Role
 from pliant.server.authentication.opening_handshake import NodeNotAdmittedError
 from pliant.server.authentication.tls_files import TlsFiles
 

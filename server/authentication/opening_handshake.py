@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from pliant.core.support.base_error import PliantError
-from pliant.protos import key_proof
+from pliant.protos import hmac_handshake
 
 
 class NodeNotAdmittedError(PliantError):
@@ -33,7 +33,7 @@ async def verify_peer(context: Any, reports: AsyncIterator[Any], key: bytes) -> 
     Raises:
         StopAsyncIteration: if the client closed the stream before it sent a proof.
     """
-    shaking = key_proof.begin(context.invocation_metadata(), key)
+    shaking = hmac_handshake.begin(context.invocation_metadata(), key)
     await context.send_initial_metadata(shaking.metadata)
     first = await anext(reports)
     return first.WhichOneof("body") == "proof" and shaking.verifies(first.proof)

@@ -13,14 +13,14 @@ from cryptography import x509
 
 from pliant.core.support.base_error import PliantError
 from pliant.protos.daemons.agent_renewal_messages import RenewalAnswer
-from pliant.protos.daemons.login_agent_user_line import UserAssertion, UserAssertionError
 from pliant.protos.daemons.tls import server_context
+from pliant.protos.daemons.user_assertion import UserAssertion, UserAssertionError
 from pliant.protos.identity import authority
 from pliant.protos.identity.admitted_nodes import AGENTS_FILE, AdmittedNodes, serial_of
+from pliant.protos.identity.certificate_names import Identity, Role
 from pliant.protos.identity.certificates import format_certificates, read_identity, renew_at
 from pliant.protos.identity.cluster_files import load_issuer
 from pliant.protos.identity.identity_errors import CertificateError
-from pliant.protos.identity.names import Identity, Role
 from pliant.server.authentication.tls_files import ServerTls, TlsFiles
 from pliant.server.authorisation.user_database import UserAccount
 

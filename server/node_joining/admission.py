@@ -13,6 +13,7 @@ from pliant.core.support.base_error import PliantError
 from pliant.protos.identity import authority, cluster_files
 from pliant.protos.identity.admitted_nodes import AGENTS_FILE, AdmittedNodes
 from pliant.protos.identity.admitted_nodes import FILE as ADMITTED_FILE
+from pliant.protos.identity.certificate_names import Identity, Role
 from pliant.protos.identity.certificates import (
     ends_at,
     format_certificates,
@@ -20,7 +21,6 @@ from pliant.protos.identity.certificates import (
     renew_at,
 )
 from pliant.protos.identity.identity_errors import JoinTokenError
-from pliant.protos.identity.names import Identity, Role
 from pliant.protos.node_joining.messages import Greeting, JoinAnswer, decode_request
 from pliant.protos.node_joining.token_store import FILE as TOKEN_FILE
 from pliant.protos.node_joining.token_store import StoredToken, TokenStore

@@ -1,5 +1,5 @@
 """Tables in memory about jobs, worlds, processors and nodes, read without asking the core.
 
-`status_cache` answers queries of users. `mpi_worlds` and `node_map` tell which rank is on which
-host.
+`status_cache` answers queries of users. `mpi_worlds` and `processor_nodes` tell which rank is on
+which host.
 """

@@ -32,7 +32,7 @@ from pliant.protos.codec import (
     speeds_from_proto,
     template_from_proto,
 )
-from pliant.protos.key_proof import read_application, subject_of
+from pliant.protos.hmac_handshake import read_application, subject_of
 from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.authentication.app_tokens import AppTokens
 from pliant.server.authentication.opening_handshake import verify_peer

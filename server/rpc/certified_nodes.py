@@ -20,10 +20,10 @@ from pliant.protos import node_pb2
 from pliant.protos.identity import authority
 from pliant.protos.identity.admitted_nodes import issuer_of, key_id_of
 from pliant.protos.identity.authority import DAY_S
+from pliant.protos.identity.certificate_names import Identity, Role
 from pliant.protos.identity.certificates import ends_at, format_certificates, renew_at
 from pliant.protos.identity.cluster_files import load_issuer
 from pliant.protos.identity.identity_errors import CertificateError
-from pliant.protos.identity.names import Identity, Role
 from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.authentication.node_admission import CertifiedNode, NodeAdmission
 from pliant.server.authentication.refused_handshakes import RefusedHandshakes

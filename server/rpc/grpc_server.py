@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, Message
 
 from pliant.protos import app_pb2, node_pb2
 from pliant.protos.address import Address, TcpAddress, UnixAddress, prepare_socket
-from pliant.protos.split_reports import MAX_MESSAGE_BYTES
+from pliant.protos.report_chunking import MAX_MESSAGE_BYTES
 from pliant.server.rpc.app_service import AppService
 from pliant.server.rpc.node_service import NodeService
 from pliant.server.rpc.unauthenticated_peers import UnreadableMessage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pliant.protos.key_proof import NODE, subject_of
+from pliant.protos.hmac_handshake import NODE, subject_of
 from pliant.server.authentication.cluster_secret import FILE_NAME
 from pliant.server.authentication.opening_handshake import verify_peer
 

@@ -25,9 +25,9 @@ from pliant.protos.codec import (
     node_from_proto,
     ready_from_proto,
 )
+from pliant.protos.report_chunking import join
 from pliant.protos.sanitize_text import sanitize_text
 from pliant.protos.signed_orders.launch_order import VERSION
-from pliant.protos.split_reports import join
 from pliant.server.authentication.opening_handshake import NodeNotAdmittedError
 from pliant.server.execution.connections import Connections, NodeStream, Stream
 from pliant.server.execution.core_loop import CoreLoop
@@ -36,7 +36,7 @@ from pliant.server.rpc.checkpoint_removals import CheckpointRemovals
 from pliant.server.rpc.exit_collector import EndReport, ExitCollector
 from pliant.server.rpc.lost_message_detection import LostMessageDetector
 from pliant.server.rpc.node_authentication import NEEDS_SECRET, NodeAuthenticator, NodePeer
-from pliant.server.rpc.node_liveness import NodeList, stale_server_reason
+from pliant.server.rpc.node_list import NodeList, stale_server_reason
 from pliant.server.rpc.pmi_barriers import BarrierService
 from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.rpc.step_reports import steps_from_proto

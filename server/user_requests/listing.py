@@ -16,7 +16,7 @@ from pliant.core.model.lifecycle import JobState
 from pliant.server.registry.array_tasks import lines_of_table
 from pliant.server.registry.job_selection import JobSelection
 from pliant.server.support.user_request_error import UserRequestError
-from pliant.server.user_requests.answers import Objects
+from pliant.server.user_requests.answer_encoding import Objects
 
 #: Maximum number of values that a request may name.
 MAX_FIELDS = 64

@@ -20,12 +20,12 @@ from pliant.server.authorisation.submitters import Submitters
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.measurements import Measurements
 from pliant.server.support.user_request_error import UserRequestError
+from pliant.server.user_requests.audit_records import RequestRecords
 from pliant.server.user_requests.availability_queries import AvailabilityQueries
 from pliant.server.user_requests.changing_requests import Commands
 from pliant.server.user_requests.metrics_query import MetricsQuery
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
 from pliant.server.user_requests.request_fields import Answer, Request
-from pliant.server.user_requests.request_records import RequestRecords
 from pliant.server.user_requests.submissions import Submissions
 from pliant.server.user_requests.subscriptions import WATCH, Subscriptions
 

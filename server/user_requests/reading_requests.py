@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 
 from pliant.core.job_explanation import explain
 from pliant.core.model.usage import AllocationPhase
-from pliant.core.state import profit_status, queue_snapshot, views
+from pliant.core.state import contract_status, queue_snapshot, views
 from pliant.core.state.usage_reports import open_phases, standings
 from pliant.core.transitions.time_limits import time_limits_left
 from pliant.core.values.ids import JobId
@@ -27,7 +27,7 @@ from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, Info, StatusC
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests import listing
-from pliant.server.user_requests.answers import Objects
+from pliant.server.user_requests.answer_encoding import Objects
 from pliant.server.user_requests.job_lookup import JobLookup
 from pliant.server.user_requests.request_fields import (
     Answer,
@@ -37,7 +37,7 @@ from pliant.server.user_requests.request_fields import (
     read_number,
 )
 from pliant.strategies import known_strategies, strategy_options
-from pliant.strategies.expected_starts import expected_starts
+from pliant.strategies.start_forecast import expected_starts
 
 #: Maximum number of phases in one answer.
 MAX_PHASES = 100_000
@@ -216,7 +216,7 @@ class StateQueries:
             text = [f"job {title(info)} ({info['name']}) is {info['state']}"]
             text += [event["text"] for event in last]
             for ended, _ in await self._reader.in_thread(lambda reader: reader.jobs([job])):
-                text += profit_status.lines(ended, now)
+                text += contract_status.lines(ended, now)
         if number != job:  # it is explained by its array
             text.insert(0, f"job {title(info)} is {info['state']}: {info['reason']}")
         if info["state"] not in ("PENDING", "HELD", "REJECTED") and info["stdout"]:

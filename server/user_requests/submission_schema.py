@@ -37,7 +37,7 @@ from pliant.server.registry.job_program import (
     job_marks,
 )
 from pliant.server.support.user_request_error import UserRequestError
-from pliant.server.user_requests.job_conditions import (
+from pliant.server.user_requests.condition_checks import (
     check_array,
     check_begin,
     check_comment,

@@ -30,7 +30,7 @@ from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.notify_rules import NotifyRules, parse_receiver
 from pliant.server.support.user_request_error import UserRequestError
-from pliant.server.user_requests.job_conditions import find_ended
+from pliant.server.user_requests.condition_checks import find_ended
 from pliant.server.user_requests.submission_schema import Submission, check_submission
 
 #: Maximum number of submissions in one transaction.

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pliant.core.values.ids import JobId
 from pliant.server.authorisation.access_control import RequestingUser
 from pliant.server.user_requests import listing
-from pliant.server.user_requests.answers import Objects
+from pliant.server.user_requests.answer_encoding import Objects
 from pliant.server.user_requests.job_lookup import JobLookup
 from pliant.server.user_requests.request_fields import Answer, Request, read_number
 from pliant.server.watch.streams import Streams

@@ -7,7 +7,7 @@ exported by ``pliant.strategies``.
 from pliant.core.model.fair_share import FairShares
 from pliant.core.model.free_capacity import FreeCapacity
 from pliant.core.model.nodes import JobMemory, NodeLoad, NodeReservation, ReservationState
-from pliant.core.model.placement import first_fit, keep_first
+from pliant.core.model.processor_choice import first_fit, keep_first
 from pliant.core.model.usage import Usage
 from pliant.core.model.views_and_plans import (
     Acceptance,

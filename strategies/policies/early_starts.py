@@ -9,7 +9,7 @@ has fewer reserved processors than before.
 
 from typing import Literal
 
-from pliant.core.model.placement import first_fit
+from pliant.core.model.processor_choice import first_fit
 from pliant.core.model.views_and_plans import PromisedJob, View
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices

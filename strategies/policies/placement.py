@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
 from pliant.core.model.free_capacity import FreeCapacity
-from pliant.core.model.placement import first_fit, grow, keep_first
+from pliant.core.model.processor_choice import first_fit, grow, keep_first
 from pliant.core.model.views_and_plans import (
     NodeView,
     Offer,

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from pliant.core.model.placement import grow, keep_first
+from pliant.core.model.processor_choice import grow, keep_first
 from pliant.core.model.views_and_plans import (
     Availability,
     Offer,
@@ -37,7 +37,7 @@ from pliant.core.values.processors import NONE, ProcessorMap, count, from_indice
 from pliant.core.values.sizes import Sizes
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.nodes.node_profile import free_capacity_of
-from pliant.strategies.nodes.replan_without_unplaceable import availability, plan_on_nodes
+from pliant.strategies.nodes.plan_on_nodes import availability, plan_on_nodes
 from pliant.strategies.policies.donors import donors_of
 from pliant.strategies.policies.placement import processors_by_cluster, usable_processors
 

@@ -15,7 +15,7 @@ from pliant.client.client_errors import (
     SilentServerError,
 )
 from pliant.client.connection import Connection
-from pliant.client.waiting import send_job
+from pliant.client.reconnecting import send_job
 
 
 def test_many_requests_on_one_connection(server: Any) -> None:

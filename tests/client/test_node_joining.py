@@ -15,6 +15,7 @@ import pytest
 
 from pliant.client.node_joining import join
 from pliant.protos.identity import authority, keys
+from pliant.protos.identity.certificate_names import Identity, Role
 from pliant.protos.identity.certificates import fingerprint, format_certificates
 from pliant.protos.identity.cluster_files import (
     ORDER_PUBLIC_KEY,
@@ -23,7 +24,6 @@ from pliant.protos.identity.cluster_files import (
     load_issuer,
 )
 from pliant.protos.identity.identity_errors import JoinError
-from pliant.protos.identity.names import Identity, Role
 from pliant.protos.node_joining.join_token import create_token
 from pliant.protos.node_joining.messages import MAX_LINE_BYTES, Greeting, JoinAnswer, JoinRefusal
 

@@ -13,7 +13,7 @@ from pliant.simulator.experiments.running import worker
 
 THEIRS = """
 import sys
-from pliant.strategies.presets import fcfs
+from pliant.strategies.queueing_presets import fcfs
 
 def prints():
     made = fcfs()

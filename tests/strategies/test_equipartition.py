@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corekit.views import told
-from pliant.core.model.placement import after_resize
+from pliant.core.model.processor_choice import after_resize
 from pliant.core.model.views_and_plans import (
     NodeView,
     Plan,

@@ -17,7 +17,7 @@ from pliant.core.values.processors import NONE, block, count
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import load_strategy
 from pliant.strategies.malleable_easy import MalleableEasy, easy_avg, easy_min, easy_pref
-from pliant.strategies.presets import fcfs_easy
+from pliant.strategies.queueing_presets import fcfs_easy
 
 FAMILIES: dict[str, Callable[[], MalleableEasy]] = {
     "easy-min": easy_min,

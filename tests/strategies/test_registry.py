@@ -46,7 +46,7 @@ def test_something_else_than_a_strategy(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_one_that_is_not_installed_is_named_by_its_place() -> None:
-    where = "pliant.strategies.presets:fcfs"
+    where = "pliant.strategies.queueing_presets:fcfs"
     assert isinstance(load_strategy(where), Strategy)
     assert (is_own("fcfs"), is_own(where)) == (True, False)
 

@@ -16,7 +16,7 @@ import grpc
 
 from pliant.protos import node_pb2 as wire
 from pliant.protos.address import dial_target, parse_address
-from pliant.protos.key_proof import NODE, ClientHandshake
+from pliant.protos.hmac_handshake import NODE, ClientHandshake
 from pliant.protos.node_pb2_grpc import NodeServiceStub
 
 if TYPE_CHECKING:

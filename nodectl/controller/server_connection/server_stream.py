@@ -24,7 +24,7 @@ from pliant.nodectl.host.checkpoint_folder import CheckpointFolderTest
 from pliant.protos import node_pb2 as wire
 from pliant.protos import versions
 from pliant.protos.channel import channel_options
-from pliant.protos.split_reports import split
+from pliant.protos.report_chunking import split
 
 if TYPE_CHECKING:
     # It loads the package cryptography, which a node without a certificate does not need.

@@ -15,8 +15,8 @@ from typing import Protocol
 from pliant.nodectl.host import procfs, shared_memory
 from pliant.nodectl.shim import ranks as rank_processes
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel
-from pliant.nodectl.shim.exec import LaunchSpec, read_failures, start
 from pliant.nodectl.shim.pmi_service import PmiService, abort_reason
+from pliant.nodectl.shim.rank_fork_exec import LaunchSpec, read_failures, start
 from pliant.nodectl.shim.ranks import Rank
 from pliant.nodectl.world_folder import NOT_USABLE, StartRequest
 

@@ -29,7 +29,7 @@ from typing import Any
 from pliant.nodectl.host.shared_memory import node_of
 from pliant.nodectl.host.stderr_log import write_line
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel
-from pliant.nodectl.shim.foreign_mpi import library_without_pmi
+from pliant.nodectl.shim.non_pmi_mpi import library_without_pmi
 from pliant.nodectl.shim.steps.launch_variables import agent_path, launch_variables
 from pliant.nodectl.shim.steps.local_ranks import COMMAND, LocalRanks
 from pliant.nodectl.shim.steps.remote_ranks import RemoteRanks, RemoteStep, place_on

@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from pliant.core.support.input_limits import MAX_REQUEST_BYTES
-from pliant.protos.daemons.peer_limits import PeerLimitError, PeerUse
+from pliant.protos.daemons.user_socket_limits import PeerLimitError, PeerUse
 from pliant.server.authorisation.access_control import RequestingUser
 from pliant.server.database.row_codecs import UnreadableRowError
 from pliant.server.support.user_request_error import UserRequestError
-from pliant.server.user_requests.answers import encode_pieces
+from pliant.server.user_requests.answer_encoding import encode_pieces
 from pliant.server.user_requests.connections.tagged_requests import TaggedRequests
 
 log = logging.getLogger(__name__)

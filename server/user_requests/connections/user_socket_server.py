@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pliant.protos.daemons.peer_credentials import peer_uid
-from pliant.protos.daemons.peer_limits import PeerLimitError, PeerTable, default_limits
 from pliant.protos.daemons.sockets import listen, take_connections
+from pliant.protos.daemons.user_socket_limits import PeerLimitError, PeerTable, default_limits
 from pliant.server.authorisation.access_control import RequestingUser
 from pliant.server.authorisation.user_database import UserDatabase
 from pliant.server.support.threads import start_thread
 from pliant.server.support.user_request_error import UserRequestError
-from pliant.server.user_requests.answers import encode
+from pliant.server.user_requests.answer_encoding import encode
 from pliant.server.user_requests.connections.connection import CHUNK_BYTES, UserConnection
 from pliant.server.user_requests.operation_table import Operations
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pliant.core.support.duplicate_keys import find_duplicate_key
+from pliant.core.support.yaml_duplicate_keys import find_duplicate_key
 from pliant.simulator.experiments.definition.definitions import ExperimentError, Tolerance, Tree
 
 #: The keys and indices that lead to a value.

@@ -22,7 +22,7 @@ from pliant.appkit.checkpoint.store import (
     Manifest,
     registration_difference,
 )
-from pliant.appkit.data.kind_base import RegisteredData
+from pliant.appkit.data.registered_data import RegisteredData
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray
 from pliant.appkit.kinds.state import unpack
@@ -31,7 +31,7 @@ from pliant.appkit.mpi.membership import Membership, MembershipPhase
 from pliant.appkit.serialization import encode
 from pliant.appkit.storage import array_files
 from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter, SavedArray
-from pliant.appkit.storage.checkpoint_key import own_key
+from pliant.appkit.storage.checkpoint_signature import own_key
 
 
 def member(rank: int, size: int) -> Membership:

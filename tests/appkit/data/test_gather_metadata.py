@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pliant.appkit.data.gather_metadata import gather_metadata
-from pliant.appkit.data.kind_base import Registry
+from pliant.appkit.data.registered_data import Registry
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.kinds.item_distribution import Even, Weighted
 from pliant.appkit.kinds.items import Items

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from pliant.appkit.joining import rendezvous_listener
-from pliant.appkit.joining.proof import JoiningSide
 from pliant.appkit.joining.protocol_numbers import MAX_UNPROVEN_BYTES, NUMBERS
 from pliant.appkit.joining.rendezvous import ENDED, Rendezvous
+from pliant.appkit.joining.rendezvous_authentication import JoiningSide
 from pliant.appkit.json_lines import JsonLines
-from pliant.protos.key_proof import UnprovenServerError
+from pliant.protos.hmac_handshake import UnprovenServerError
 from testkit import wait_until
 
 SECRET, NONCE = "secret", "0f" * 32

@@ -21,7 +21,7 @@ from pliant.appkit.kinds.item_distribution import (
 )
 from pliant.appkit.kinds.items import Items
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution import packed
+from pliant.appkit.redistribution import packed_exchange
 from pliant.appkit.redistribution.plan import (
     RankMap,
     Transfers,
@@ -112,8 +112,8 @@ def test_more_than_two_to_the_31_items() -> None:
         ItemExchange(way, 0, (([0, 1 << 33, 5], [1, 2, 0], None),)), 3
     )
     assert sends.bytes_moved == 3 * ((1 << 33) + 5 + 1)
-    assert packed.cells_per_message(sends, 3) * 3 <= packed.STAGE_BYTES // 3
-    assert packed.cells_per_message(Transfers((), 1 << 40), 3) == 1
+    assert packed_exchange.cells_per_message(sends, 3) * 3 <= packed_exchange.STAGE_BYTES // 3
+    assert packed_exchange.cells_per_message(Transfers((), 1 << 40), 3) == 1
 
 
 def test_weightless_items_go_by_number() -> None:

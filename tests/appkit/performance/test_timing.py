@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pliant.appkit.coordinator.messages import Measured, Offer, RequestRecord, RequestState
-from pliant.appkit.data.kind_base import Registry
+from pliant.appkit.data.registered_data import Registry
 from pliant.appkit.loops import Loops
 from pliant.appkit.performance import timing as module
 from pliant.appkit.performance.cost_model import (

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pliant.appkit.data.fill import touch_pages
+from pliant.appkit.data.initial_values import touch_pages
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.kinds.csr import CsrMatrix
 from pliant.appkit.kinds.cyclic import CyclicArray
@@ -20,7 +20,7 @@ from pliant.appkit.kinds.items import Items
 from pliant.appkit.kinds.partition import PartitionedArray
 from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution import packed
+from pliant.appkit.redistribution import packed_exchange
 from pliant.appkit.redistribution.cyclic_layout import square_grid
 from rankkit import Parts, member, rank_map, resize
 
@@ -94,7 +94,7 @@ def rows(count: int) -> Any:
 def test_old_and_new_share_and_little_more(
     make: Any, before: int, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packed, "STAGE_BYTES", STAGE // 3)
+    monkeypatch.setattr(packed_exchange, "STAGE_BYTES", STAGE // 3)
     tracemalloc.start()
     try:
         parts = begin(make, before)

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pliant.appkit.data.fill import SLICE_BYTES, touch_pages
-from pliant.appkit.data.kind_base import Registry
+from pliant.appkit.data.initial_values import SLICE_BYTES, touch_pages
+from pliant.appkit.data.registered_data import Registry
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray
-from pliant.appkit.redistribution.splitting import LengthSplit
+from pliant.appkit.redistribution.block_partitioning import LengthSplit
 from pliant.appkit.resize import preallocate
 from pliant.appkit.resize.preallocate import PreallocateOrder, Preallocator
 from rankkit import member, rank_map

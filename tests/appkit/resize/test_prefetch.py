@@ -25,8 +25,8 @@ from pliant.appkit.kinds.items import Items
 from pliant.appkit.kinds.partition import PartitionedArray
 from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray
 from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution.block_partitioning import LengthSplit
 from pliant.appkit.redistribution.plan import RankMap
-from pliant.appkit.redistribution.splitting import LengthSplit
 from pliant.appkit.resize.prefetch import BackgroundTask
 from pliant.appkit.storage.array_files import ArrayReader
 from rankkit import member, rank_map, run_ranks, save

@@ -12,8 +12,8 @@ from pliant.nodectl.certified.tls_link import CertificateLink, RenewedError
 from pliant.protos import node_pb2 as wire
 from pliant.protos.identity import authority, trust_bundle
 from pliant.protos.identity.authority import DAY_S
+from pliant.protos.identity.certificate_names import Identity, Role
 from pliant.protos.identity.certificates import format_certificates, renew_at
-from pliant.protos.identity.names import Identity, Role
 from pliant.protos.identity.node_files import load_node_identity
 from tlskit import Membership
 

@@ -15,8 +15,8 @@ import pytest
 from pliant.nodectl.certified.tls_diagnosis import diagnose
 from pliant.protos.identity import authority, keys
 from pliant.protos.identity.authority import DAY_S
+from pliant.protos.identity.certificate_names import Identity, Role
 from pliant.protos.identity.certificates import format_certificates
-from pliant.protos.identity.names import Identity, Role
 from tlskit import Credentials, Membership
 
 

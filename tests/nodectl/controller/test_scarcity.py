@@ -16,20 +16,20 @@ from typing import Any
 import pytest
 
 from pliant.nodectl.controller import controller as controller_module
-from pliant.nodectl.controller import world_adoption
+from pliant.nodectl.controller import spool_recovery
 from pliant.nodectl.controller.controller import Controller
 from pliant.nodectl.controller.launcher_client import LauncherCallbacks
 from pliant.nodectl.controller.local_world import LocalWorld, add_missing_exits
 from pliant.nodectl.controller.server_connection.server_links import SecretLink, server_finder
-from pliant.nodectl.controller.world_adoption import SHIM_KILLED, kill_orphans
+from pliant.nodectl.controller.spool_recovery import SHIM_KILLED, kill_orphans
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.launcher import Launcher
 from pliant.nodectl.settings import ControllerSettings
-from pliant.nodectl.shim import exits
+from pliant.nodectl.shim import rank_exits
 from pliant.nodectl.shim import ranks as rank_processes
 from pliant.nodectl.shim.event_loop import EventLoop
-from pliant.nodectl.shim.exits import ExitCallbacks, ExitTracker
+from pliant.nodectl.shim.rank_exits import ExitCallbacks, ExitTracker
 from pliant.nodectl.shim.ranks import Rank, start_ranks
 from pliant.nodectl.world_folder import SpooledExit, StartRequest, WorldFolder
 from pliant.protos import node_pb2 as wire
@@ -147,7 +147,7 @@ class Tracked:
 @pytest.fixture
 def tracked(spool: WorldFolder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracked]:
     monkeypatch.setattr(rank_processes, "leftovers", lambda *_: [])
-    monkeypatch.setattr(exits, "SAVE_RETRY_S", 0.01)
+    monkeypatch.setattr(rank_exits, "SAVE_RETRY_S", 0.01)
     made = Tracked(spool)
     yield made
     made.close()
@@ -190,7 +190,7 @@ def test_a_world_without_a_shim_ends_with_the_reason(
 def test_processes_that_cannot_be_killed_are_given_up(
     world: LocalWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(world_adoption, "find_orphans", lambda *_: [os.getpid()])
+    monkeypatch.setattr(spool_recovery, "find_orphans", lambda *_: [os.getpid()])
     monkeypatch.setattr(os, "kill", fail(errno.EPERM))
     turns = 0
 
@@ -217,9 +217,9 @@ def test_orphans_that_end_slowly_are_killed_again_and_waited_for(
     looks, killed = itertools.count(1), list[tuple[int, int]]()
     # Nobody has this number: it is never handed out.
     found, number = [1 << 30], 1 << 30
-    monkeypatch.setattr(world_adoption, "_is_running", lambda _: True)
+    monkeypatch.setattr(spool_recovery, "_is_running", lambda _: True)
     monkeypatch.setattr(
-        world_adoption, "find_orphans", lambda *_: found if next(looks) <= 3 else []
+        spool_recovery, "find_orphans", lambda *_: found if next(looks) <= 3 else []
     )
     monkeypatch.setattr(os, "kill", lambda *told: killed.append(told))
     assert asyncio.run(kill_orphans(world.spool, world.shim)) == []

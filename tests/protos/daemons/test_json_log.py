@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from pliant.protos.daemons.journal import Journal
 from pliant.protos.daemons.log_handlers import (
     JournalHandler,
     JsonFormatter,
     LogHandler,
     use_json,
 )
+from pliant.protos.daemons.systemd_journal import Journal
 
 
 def logged(text: str, *args: object, **attributes: Any) -> dict[str, Any]:

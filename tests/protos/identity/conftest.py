@@ -13,8 +13,8 @@ from cryptography import x509
 
 from pliant.protos.identity import authority, keys
 from pliant.protos.identity.authority import Authority
+from pliant.protos.identity.certificate_names import Identity, Role
 from pliant.protos.identity.certificates import format_certificates
-from pliant.protos.identity.names import Identity, Role
 
 #: Certificates have whole seconds.
 NOW = float(int(time.time()))

@@ -19,8 +19,8 @@ from pliant.protos.identity.admitted_nodes import (
     serial_of,
 )
 from pliant.protos.identity.authority import DAY_S, Authority
+from pliant.protos.identity.certificate_names import Role
 from pliant.protos.identity.identity_errors import CertificateError, StoredIdentityError
-from pliant.protos.identity.names import Role
 
 from .conftest import NOW, Member
 

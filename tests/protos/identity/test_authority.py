@@ -13,6 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from pliant.protos.identity import authority, keys
 from pliant.protos.identity.authority import DAY_S, Authority
+from pliant.protos.identity.certificate_names import SERVER_DNS_NAME, Identity, Role
 from pliant.protos.identity.certificates import ends_at, read_identity, starts_at, verify_chain
 from pliant.protos.identity.identity_errors import (
     CertificateError,
@@ -21,7 +22,6 @@ from pliant.protos.identity.identity_errors import (
     IdentityNameError,
     SigningRequestError,
 )
-from pliant.protos.identity.names import SERVER_DNS_NAME, Identity, Role
 
 from .conftest import NOW, Member, make_member
 

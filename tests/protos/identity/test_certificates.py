@@ -14,8 +14,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from pliant.protos.identity import authority, certificates, keys
 from pliant.protos.identity.authority import DAY_S, Authority
+from pliant.protos.identity.certificate_names import Identity, Role
 from pliant.protos.identity.identity_errors import CertificateError, CertificateTimeError
-from pliant.protos.identity.names import Identity, Role
 
 from .conftest import NOW, Member, make_member
 

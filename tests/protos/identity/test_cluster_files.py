@@ -14,6 +14,7 @@ import pytest
 from pliant.protos.daemons import atomic_files
 from pliant.protos.daemons.private_paths import UntrustedPathError
 from pliant.protos.identity import cluster_files, keys
+from pliant.protos.identity.certificate_names import Identity, Role
 from pliant.protos.identity.certificates import verify_chain
 from pliant.protos.identity.cluster_files import (
     ClusterIdentity,
@@ -22,7 +23,6 @@ from pliant.protos.identity.cluster_files import (
     load_issuer,
 )
 from pliant.protos.identity.identity_errors import IdentityNameError, StoredIdentityError
-from pliant.protos.identity.names import Identity, Role
 
 from .conftest import make_member
 

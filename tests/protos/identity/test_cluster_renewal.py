@@ -11,6 +11,7 @@ from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.identity import authority, stored_files
 from pliant.protos.identity.admitted_nodes import FILE, AdmittedNodes, serial_of
 from pliant.protos.identity.authority import DAY_S, server_addresses
+from pliant.protos.identity.certificate_names import Role
 from pliant.protos.identity.certificates import ends_at, fingerprint, verify_chain
 from pliant.protos.identity.cluster_files import (
     ClusterIdentity,
@@ -31,7 +32,6 @@ from pliant.protos.identity.identity_errors import (
     IdentityNameError,
     StoredIdentityError,
 )
-from pliant.protos.identity.names import Role
 
 from .conftest import NOW, Member, make_member
 

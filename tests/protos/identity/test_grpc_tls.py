@@ -13,8 +13,8 @@ from cryptography import x509
 
 from pliant.protos.identity import authority, keys
 from pliant.protos.identity.authority import DAY_S, Authority
+from pliant.protos.identity.certificate_names import SERVER_DNS_NAME, Role
 from pliant.protos.identity.certificates import format_certificates
-from pliant.protos.identity.names import SERVER_DNS_NAME, Role
 from testkit import run_python
 
 from .conftest import NOW, Member, make_member

@@ -14,13 +14,13 @@ from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.daemons.private_paths import UntrustedPathError
 from pliant.protos.identity import authority, keys, node_files, stored_files
 from pliant.protos.identity.authority import Authority
+from pliant.protos.identity.certificate_names import Identity, Role
 from pliant.protos.identity.certificates import format_certificates
 from pliant.protos.identity.identity_errors import (
     CertificateError,
     CertificateTimeError,
     StoredIdentityError,
 )
-from pliant.protos.identity.names import Identity, Role
 from pliant.protos.identity.node_files import (
     NodeIdentity,
     ServerAddresses,

@@ -11,8 +11,8 @@ import pytest
 
 from pliant.protos.identity import authority
 from pliant.protos.identity.authority import DAY_S, Authority
+from pliant.protos.identity.certificate_names import SERVER_DNS_NAME, Role
 from pliant.protos.identity.certificates import format_certificates
-from pliant.protos.identity.names import SERVER_DNS_NAME, Role
 from pliant.protos.identity.trust_bundle import Bundle, add_root
 
 from .conftest import NOW, Member, make_member

@@ -8,9 +8,9 @@ import pytest
 
 from pliant.protos.identity import authority
 from pliant.protos.identity.authority import Authority
+from pliant.protos.identity.certificate_names import Role
 from pliant.protos.identity.certificates import fingerprint, format_certificates, verify_chain
 from pliant.protos.identity.identity_errors import CertificateError
-from pliant.protos.identity.names import Role
 from pliant.protos.identity.trust_bundle import add_root, drop_root, parse_bundle
 
 from .conftest import NOW, Member

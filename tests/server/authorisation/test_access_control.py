@@ -24,7 +24,7 @@ from pliant.server.authorisation.access_control import (
 from pliant.server.config import ConfigError, check_config
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.user_request_error import UserRequestError
-from pliant.server.user_requests.answers import encode_pieces
+from pliant.server.user_requests.answer_encoding import encode_pieces
 from pliant.server.user_requests.operation_table import Operations
 from serverkit.scripted import Shell
 from testkit import wait_until

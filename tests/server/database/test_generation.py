@@ -16,7 +16,7 @@ from pliant.server.database.meta_keys import LAST_JOB_ID, MAX_ID_IN_FILE, find_i
 from pliant.server.database.replaced_database_check import FILE_NAME as COMMITS_FILE
 from pliant.server.database.replaced_database_check import KEY, CommitCount, LastSeen
 from pliant.server.registry.job_ids import MAX_LOST_IDS
-from pliant.server.rpc.node_liveness import stale_server_reason
+from pliant.server.rpc.node_list import stale_server_reason
 from serverkit import Controller, Server
 
 

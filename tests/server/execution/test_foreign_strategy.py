@@ -16,8 +16,8 @@ pytestmark = pytest.mark.cluster
 
 STRATEGIES = """
 import os, time
-from pliant.strategies.presets import fcfs
-from pliant.strategies.composed import Composed
+from pliant.strategies.queueing_presets import fcfs
+from pliant.strategies.queueing import Composed
 
 
 class Hangs(Composed):
@@ -57,12 +57,13 @@ def workers(server: Server) -> list[str]:
 
 
 def test_a_good_one_serves(make_server: Callable[..., Server]) -> None:
-    server = make_server(strategy="pliant.strategies.presets:fcfs", strategy_deadline_s=60).start()
+    strategy = "pliant.strategies.queueing_presets:fcfs"
+    server = make_server(strategy=strategy, strategy_deadline_s=60).start()
     node = server.controller(slots=4).welcome()
     with server.user() as user:
         job = user.submit(sizes="2")
         assert node.expect("start_world").job == job
-        assert user.do("nodes")["strategy"] == "pliant.strategies.presets:fcfs"
+        assert user.do("nodes")["strategy"] == "pliant.strategies.queueing_presets:fcfs"
     assert ["strategy_worker" in line for line in workers(server)] == [True]
     node.close()
     server.stop()

@@ -33,8 +33,8 @@ STRATEGIES = '''
 import os, re, sys, time
 from dataclasses import replace
 from pliant.core.model.views_and_plans import Plan, Start
-from pliant.strategies.presets import fcfs
-from pliant.strategies.composed import Composed
+from pliant.strategies.queueing_presets import fcfs
+from pliant.strategies.queueing import Composed
 
 
 class Good(Composed):

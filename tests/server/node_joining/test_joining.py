@@ -24,6 +24,7 @@ from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.daemons.private_paths import UntrustedPathError
 from pliant.protos.identity import authority, keys
 from pliant.protos.identity.admitted_nodes import AGENTS_FILE, AdmittedNodes
+from pliant.protos.identity.certificate_names import Role
 from pliant.protos.identity.certificates import (
     ends_at,
     fingerprint,
@@ -36,7 +37,6 @@ from pliant.protos.identity.identity_errors import (
     JoinError,
     StoredIdentityError,
 )
-from pliant.protos.identity.names import Role
 from pliant.protos.identity.node_files import load_node_identity
 from pliant.protos.node_joining.join_token import JoinToken
 from pliant.protos.node_joining.messages import Greeting

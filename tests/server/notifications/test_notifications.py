@@ -134,7 +134,7 @@ def test_a_killed_server_sends_its_messages_after_the_restart(
         job = user.submit(name="x\u2028y", notify=url, notify_on="start,fail")
         mailed = user.submit(name="mailed", notify="ann@example.org")
         for _ in (job, mailed):
-            start = node.expect("start_world")
+            start = node.find("start_world")
             node.ready(start)
             node.exit(start, code=3 if start.job == job else 0)
         wait_until(lambda: web.requests, what="the first attempt")

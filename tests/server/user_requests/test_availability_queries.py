@@ -19,7 +19,7 @@ pytestmark = pytest.mark.cluster
 STRATEGIES = """
 import time
 from pliant.strategies.interface.base import Strategy
-from pliant.strategies.composed import Composed
+from pliant.strategies.queueing import Composed
 from pliant.core.model.views_and_plans import Plan
 
 
@@ -96,7 +96,7 @@ def test_the_price_of_a_contract(make_server: Callable[..., Server], strategy: s
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("pliant.strategies.presets:fcfs", "processors are available"),
+        ("pliant.strategies.queueing_presets:fcfs", "processors are available"),
         ("theirs:Raises", "no idea"),
         ("theirs:Babbles", "str"),
         ("theirs:Silent", "does not answer queries"),

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from pliant.protos.daemons.peer_limits import PeerLimits
+from pliant.protos.daemons.user_socket_limits import PeerLimits
 from pliant.server.authorisation.access_control import REQUIRED_ROLE, UserRole
 from pliant.server.authorisation.privacy import PUBLIC
 from serverkit import Controller, Server, User

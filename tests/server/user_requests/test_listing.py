@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 
 from pliant.core.values.timeouts import Timeouts
-from pliant.protos.daemons.peer_limits import PeerTable
+from pliant.protos.daemons.user_socket_limits import PeerTable
 from pliant.server.authorisation.access_control import RequestingUser
 from pliant.server.registry.job_program import Summary
 from pliant.server.registry.status_cache import StatusCache
-from pliant.server.user_requests.answers import OBJECTS_AT_ONCE, Objects, encode_pieces
+from pliant.server.user_requests.answer_encoding import OBJECTS_AT_ONCE, Objects, encode_pieces
 from pliant.server.user_requests.connections.connection import UserConnection
 from serverkit.scripted import Shell
 

@@ -14,7 +14,7 @@ from pliant.core.events import NodeRegistered
 from pliant.core.values.ids import NodeName
 from pliant.core.values.timeouts import Timeouts
 from pliant.server.authorisation.access_control import RequestingUser
-from pliant.server.user_requests.answers import encode_pieces
+from pliant.server.user_requests.answer_encoding import encode_pieces
 from serverkit.scripted import Shell
 
 MARK = "path-of-a-user"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pliant.core.support.input_limits import MAX_REQUEST_BYTES
-from pliant.protos.daemons.peer_limits import PeerLimitError, PeerLimits, PeerTable
+from pliant.protos.daemons.user_socket_limits import PeerLimitError, PeerLimits, PeerTable
 from pliant.server.authorisation.access_control import RequestingUser
 from pliant.server.user_requests.connections.connection import UserConnection
 from serverkit import Server, User

@@ -17,9 +17,9 @@ from pliant.strategies import (
     registry,
     strategy_options,
 )
-from pliant.strategies.composed import Composed
 from pliant.strategies.interface.options import convert, describe
 from pliant.strategies.policies.size_requests import WithSizeRequests
+from pliant.strategies.queueing import Composed
 
 
 class Example:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from corekit.replay import Job, Replay
 from pliant.core.values.sizes import Sizes
-from pliant.strategies.composed import Composed
 from pliant.strategies.policies.backfill import WALKS, Backfill
 from pliant.strategies.policies.queue_order import Dynp, QueueOrder
+from pliant.strategies.queueing import Composed
 
 #: Sizes that divide it, so that times on all of them are whole seconds.
 WORK = 12

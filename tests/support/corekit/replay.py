@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from pliant.core.model.placement import after_resize
+from pliant.core.model.processor_choice import after_resize
 from pliant.core.model.views_and_plans import NodeView, Offer, Plan, RunningJob, View, WaitingJob
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import block, count, from_indices

@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 
 from pliant.protos import app_pb2, node_pb2
-from pliant.protos.key_proof import NONCE, PROOF
+from pliant.protos.hmac_handshake import NONCE, PROOF
 
 GENERATION = 1_000_000
 JOB = 900_000

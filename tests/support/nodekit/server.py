@@ -15,7 +15,7 @@ import grpc
 
 from pliant.protos import node_pb2 as wire
 from pliant.protos.address import UnixAddress, prepare_socket
-from pliant.protos.key_proof import begin
+from pliant.protos.hmac_handshake import begin
 from pliant.protos.node_pb2_grpc import NodeServiceServicer, add_NodeServiceServicer_to_server
 
 

@@ -16,7 +16,7 @@ import pytest
 from mpi4py import MPI
 
 from pliant.appkit.mpi import joining_rank_watch, tags
-from pliant.appkit.redistribution import exchange, packed
+from pliant.appkit.redistribution import exchange, packed_exchange
 
 T = TypeVar("T")
 
@@ -121,7 +121,7 @@ def _wait_all(requests: list[Any], _: list[Any]) -> None:
 def _instead_of_mpi() -> Iterator[None]:
     request = SimpleNamespace(Waitall=_wait_all)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packed, "MPI", SimpleNamespace(BYTE=MPI.BYTE))
+        patch.setattr(packed_exchange, "MPI", SimpleNamespace(BYTE=MPI.BYTE))
         patch.setattr(joining_rank_watch, "MPI", SimpleNamespace(Request=request, BYTE=MPI.BYTE))
         mpi = SimpleNamespace(Request=request, Exception=MPI.Exception, BYTE=MPI.BYTE)
         patch.setattr(exchange, "MPI", mpi)

@@ -21,8 +21,8 @@ import psutil
 from clusterkit.uses import Uses
 from pliant.protos import app_pb2, app_pb2_grpc, node_pb2, node_pb2_grpc
 from pliant.protos.address import dial_target
-from pliant.protos.key_proof import NODE, ClientHandshake, UnprovenServerError, application
-from pliant.protos.split_reports import split
+from pliant.protos.hmac_handshake import NODE, ClientHandshake, UnprovenServerError, application
+from pliant.protos.report_chunking import split
 from testkit import wait_until
 
 #: Pretended controllers do not beat; a slow machine must not make them suspect.

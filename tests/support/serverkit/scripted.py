@@ -47,12 +47,12 @@ from pliant.server.rpc.node_service import NodeService, ServerIdentity
 from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.measurements import Measurements
+from pliant.server.user_requests.audit_records import RequestRecords
 from pliant.server.user_requests.changing_requests import Commands
 from pliant.server.user_requests.job_lookup import JobLookup
 from pliant.server.user_requests.metrics_query import MetricsQuery
 from pliant.server.user_requests.operation_table import Operations
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
-from pliant.server.user_requests.request_records import RequestRecords
 from pliant.server.user_requests.submissions import Submissions
 from pliant.server.user_requests.subscriptions import Subscriptions
 from pliant.server.watch.change_feed import ChangeFeed

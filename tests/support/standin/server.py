@@ -12,7 +12,7 @@ import grpc
 
 from pliant.protos import app_pb2 as pb
 from pliant.protos import app_pb2_grpc
-from pliant.protos.key_proof import begin
+from pliant.protos.hmac_handshake import begin
 
 Orders = queue.SimpleQueue["pb.AppOrder | None"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from pliant.protos.identity import admitted_nodes, authority, cluster_files, keys, node_files
 from pliant.protos.identity.admitted_nodes import AdmittedNodes
 from pliant.protos.identity.authority import Authority
+from pliant.protos.identity.certificate_names import Identity, Role
 from pliant.protos.identity.certificates import format_certificates, parse_certificates
-from pliant.protos.identity.names import Identity, Role
 from pliant.protos.identity.node_files import NodeIdentity, ServerAddresses
 
 

@@ -13,9 +13,9 @@ from pliant.client.node_joining import join
 from pliant.protos.address import TcpAddress
 from pliant.protos.identity.admitted_nodes import FILE as ADMITTED_FILE
 from pliant.protos.identity.admitted_nodes import AdmittedNodes
+from pliant.protos.identity.certificate_names import Role
 from pliant.protos.identity.certificates import fingerprint
 from pliant.protos.identity.cluster_files import create_identity, load_identity
-from pliant.protos.identity.names import Role
 from pliant.protos.identity.node_files import NodeIdentity
 from pliant.protos.node_joining.join_token import JoinToken
 from pliant.protos.node_joining.token_store import FILE as TOKEN_FILE

@@ -14,7 +14,7 @@ from pliant.protos import node_pb2
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.registry.status_cache import StatusCache
-from pliant.server.rpc.node_liveness import NodeList
+from pliant.server.rpc.node_list import NodeList
 from serverkit import Server
 
 

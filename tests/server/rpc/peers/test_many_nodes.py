@@ -18,7 +18,7 @@ from pliant.core.values.ids import NodeName
 from pliant.core.values.processors import NONE, from_indices
 from pliant.core.values.timeouts import Timeouts
 from pliant.server.registry.processor_nodes import NodeMap
-from pliant.server.rpc.node_liveness import NodeList
+from pliant.server.rpc.node_list import NodeList
 from serverkit.scripted import Shell
 
 

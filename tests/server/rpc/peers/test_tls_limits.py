@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pliant.protos import node_pb2
-from pliant.protos.split_reports import MAX_MESSAGE_BYTES
+from pliant.protos.report_chunking import MAX_MESSAGE_BYTES
 from serverkit import Server
 from tlskit import Membership, tls_addresses
 from tlskit.peer import TlsPeer, registration

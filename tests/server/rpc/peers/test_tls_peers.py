@@ -18,8 +18,8 @@ import pytest
 
 from pliant.protos import node_pb2
 from pliant.protos.identity import authority, keys
+from pliant.protos.identity.certificate_names import Role
 from pliant.protos.identity.certificates import parse_certificates
-from pliant.protos.identity.names import Role
 from pliant.protos.signed_orders.launch_order import VERSION
 from pliant.protos.versions import PROTOCOL
 from serverkit import Controller, Server

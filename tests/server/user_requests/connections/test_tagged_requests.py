@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pliant.protos.daemons.peer_limits import PeerLimits, PeerTable, PeerUse
+from pliant.protos.daemons.user_socket_limits import PeerLimits, PeerTable, PeerUse
 from pliant.server.authorisation.access_control import RequestingUser
 from pliant.server.user_requests.connections.connection import UserConnection
 from pliant.server.user_requests.connections.tagged_requests import MAX_AT_ONCE

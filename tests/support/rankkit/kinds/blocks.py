@@ -15,8 +15,8 @@ from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray, RootArray
 from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution.block_partitioning import LengthSplit
 from pliant.appkit.redistribution.plan import RankMap
-from pliant.appkit.redistribution.splitting import LengthSplit
 from rankkit.kinds.base import Kind, Numbers, numbered
 from rankkit.resize import Parts
 

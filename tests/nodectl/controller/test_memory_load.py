@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from pliant.nodectl.controller.load import LoadMeter
+from pliant.nodectl.controller.memory_load import LoadMeter
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.protos import node_pb2 as wire

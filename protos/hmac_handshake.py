@@ -6,7 +6,7 @@ first message. The nonces are new for each stream, so that no message can be rep
 cover different role names, so that neither side can send back the HMAC that it received.
 
 The key of a node controller is the secret of its cluster, that of an application its token, that
-of a joining rank the secret of its resize (`pliant.appkit.joining.proof`).
+of a joining rank the secret of its resize (`pliant.appkit.joining.rendezvous_authentication`).
 """
 
 from __future__ import annotations

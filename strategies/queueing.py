@@ -15,6 +15,7 @@ from pliant.core.values.processors import count
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.nodes.backfill_on_nodes import choose, view_of
 from pliant.strategies.nodes.node_profile import free_capacity_of
+from pliant.strategies.policies.availability_estimate import too_few, too_wide
 from pliant.strategies.policies.backfill import (
     WALKS,
     Backfill,
@@ -32,7 +33,6 @@ from pliant.strategies.policies.queue_order import (
     in_order,
     queue_with,
 )
-from pliant.strategies.policies.start_estimate import too_few, too_wide
 
 #: Why all jobs but the first one wait.
 BEHIND = WaitReason(WaitCode.QUEUE)

@@ -40,7 +40,7 @@ from pliant.server.rpc.node_authentication import (
     NodeAuthenticator,
     SecretAuthenticator,
 )
-from pliant.server.rpc.node_liveness import NodeList
+from pliant.server.rpc.node_list import NodeList
 from pliant.server.rpc.node_service import NodeService, ServerIdentity
 from pliant.server.rpc.pmi_barriers import BarrierService
 from pliant.server.rpc.report_validation import ReportValidator
@@ -170,7 +170,7 @@ class Services:
         by_name: Mapping[str, Address],
         on_fault: Callable[[str], None],
     ) -> Address:
-        from pliant.protos.identity.names import Role
+        from pliant.protos.identity.certificate_names import Role
         from pliant.server.node_joining.admission import Admission
         from pliant.server.node_joining.node_joining_listener import JoiningListener
 

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.appkit.appkit_errors import DistributionError
-from pliant.appkit.redistribution.layout import BlockLayout, UnevenLayout
-from pliant.appkit.redistribution.plan import RankMap, plan_layouts
-from pliant.appkit.redistribution.splitting import (
+from pliant.appkit.redistribution.block_partitioning import (
     LengthSplit,
     cuts_by_weight,
     cuts_evenly,
     layout_of,
 )
+from pliant.appkit.redistribution.layout import BlockLayout, UnevenLayout
+from pliant.appkit.redistribution.plan import RankMap, plan_layouts
 
 N = 40
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pliant.protos.identity.certificate_names import Identity, Role, parse_host
 from pliant.protos.identity.identity_errors import CertificateError, IdentityNameError
-from pliant.protos.identity.names import Identity, Role, parse_host
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)
 identities = st.builds(Identity, names, st.sampled_from(Role), names)

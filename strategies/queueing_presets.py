@@ -3,10 +3,10 @@
 Each one is a ``Composed`` of a queue order and a backfilling rule.
 """
 
-from pliant.strategies.composed import Composed
 from pliant.strategies.policies.backfill import Backfill
 from pliant.strategies.policies.preemption import Preemption
 from pliant.strategies.policies.queue_order import Dynp
+from pliant.strategies.queueing import Composed
 
 
 def fcfs() -> Composed:

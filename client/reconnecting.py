@@ -16,8 +16,8 @@ from pliant.client.client_errors import (
     WaitTimeoutError,
 )
 from pliant.client.connection import Connection
+from pliant.client.operation_steps import Ask, Pause, Steps, run
 from pliant.client.server_socket import UNLIMITED
-from pliant.client.steps import Ask, Pause, Steps, run
 
 #: States of a job that has ended.
 FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "REJECTED"})

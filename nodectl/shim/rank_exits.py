@@ -15,7 +15,7 @@ from pliant.nodectl.host.oom import MemoryKills
 from pliant.nodectl.host.stderr_log import write_line
 from pliant.nodectl.shim import ranks as rank_processes
 from pliant.nodectl.shim.event_loop import EventLoop, ScheduledCall
-from pliant.nodectl.shim.exec import read_failures
+from pliant.nodectl.shim.rank_fork_exec import read_failures
 from pliant.nodectl.shim.ranks import Rank
 from pliant.nodectl.world_folder import SpooledExit, StartRequest, WorldFolder
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pliant.server.user_requests import request_records
+from pliant.server.user_requests import audit_records
 from serverkit import Server, job_request
 from testkit import wait_until
 
@@ -41,12 +41,12 @@ def test_who_asked_for_what_and_why_not(server: Server) -> None:
 def test_they_are_bounded(make_server: Callable[..., Server]) -> None:
     server = make_server().start()
     node = server.controller(slots=4).welcome()
-    asked = int(request_records.AT_ONCE) + 30
+    asked = int(audit_records.AT_ONCE) + 30
     with server.user() as user:
         for _ in range(asked):
             assert not user.ask("submit", job=job_request(sizes="999"))["ok"]
         wait_until(
-            lambda: len(user.do("refusals")["events"]) >= request_records.AT_ONCE,
+            lambda: len(user.do("refusals")["events"]) >= audit_records.AT_ONCE,
             what="they are stored",
         )
         assert len(user.do("refusals")["events"]) < asked
@@ -60,7 +60,7 @@ def test_they_are_bounded(make_server: Callable[..., Server]) -> None:
     with server.user() as user:
         assert not user.ask("submit", job=job_request(sizes="999"))["ok"]
         wait_until(
-            lambda: len(user.do("refusals")["events"]) <= request_records.KEPT,
+            lambda: len(user.do("refusals")["events"]) <= audit_records.KEPT,
             what="old ones are dropped",
         )
         assert "999" in user.do("refusals")["events"][-1]["text"]

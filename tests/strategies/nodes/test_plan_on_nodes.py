@@ -18,7 +18,7 @@ from pliant.strategies import (
     load_strategy,
     parse_sizes,
 )
-from pliant.strategies.nodes.replan_without_unplaceable import availability
+from pliant.strategies.nodes.plan_on_nodes import availability
 
 GPU = NodeNeeds((("gpu", 1),))
 NODES = (

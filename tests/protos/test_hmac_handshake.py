@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.protos.key_proof import (
+from pliant.protos.hmac_handshake import (
     NODE,
     ClientHandshake,
     ServerHandshake,

@@ -1,10 +1,10 @@
 """The proofs by which a joining rank and the running application recognise each other.
 
 Any account of a machine can listen on a free port or connect to one. So both sides prove that they
-know the secret of the resize (`pliant.protos.key_proof`), and neither sends it. The joining rank is
-the client of the handshake: it checks the application's proof before it sends its own. All later
-lines carry an HMAC, made with a key of this connection and the number of the line. A process that
-relays the proofs can read these lines, but it cannot change, repeat or omit one.
+know the secret of the resize (`pliant.protos.hmac_handshake`), and neither sends it. The joining
+rank is the client of the handshake: it checks the application's proof before it sends its own. All
+later lines carry an HMAC, made with a key of this connection and the number of the line. A
+process that relays the proofs can read these lines, but it cannot change, repeat or omit one.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import secrets
 import threading
 from typing import Any
 
-from pliant.protos.key_proof import (
+from pliant.protos.hmac_handshake import (
     NONCE,
     NONCE_BYTES,
     PROOF,

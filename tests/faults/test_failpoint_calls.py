@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pliant.faults import active, failpoint, message, writing
-from pliant.faults.engine import EXIT_CODE, FailpointReached, Trigger
+from pliant.faults.failpoint_actions import EXIT_CODE, FailpointReached, Trigger
 from testkit import wait_until
 from testkit.processes import run_python
 

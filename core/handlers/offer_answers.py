@@ -15,7 +15,7 @@ from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
-    answer_checks,
+    answer_validation,
     failed_negotiation,
     resize_after_agreement,
     resize_open_close,
@@ -43,14 +43,14 @@ def on_offer_answered(state: CoreState, event: OfferAnswered) -> None:
         return
     state.note(
         "offer.answered",
-        f"the application answered {template.verb}{answer_checks.describe_answer(template)}"
+        f"the application answered {template.verb}{answer_validation.describe_answer(template)}"
         + (f": {template.reason}" if template.reason else ""),
         job,
         resize=resize.id,
         answer=template.verb.value,
         size=len(resize.after),
-        wanted=answer_checks.wanted_sizes(template),
-        price=answer_checks.asked_price(template),
+        wanted=answer_validation.wanted_sizes(template),
+        price=answer_validation.asked_price(template),
         reason=template.reason,
         round=template.round,
         seconds=state.now - resize.since,
@@ -69,8 +69,8 @@ def on_offer_answered(state: CoreState, event: OfferAnswered) -> None:
 
 def _accepted(state: CoreState, job: Job, resize: Resize, template: Template) -> None:
     """Handle the application's ACCEPT, which may name a later time."""
-    not_before, cost = answer_checks.terms(template)
-    if objection := answer_checks.objection(job, resize, template):
+    not_before, cost = answer_validation.terms(template)
+    if objection := answer_validation.objection(job, resize, template):
         _take_back(state, job, resize, f"refused: {objection}")
     elif _too_late(state, resize, not_before):
         _take_back(state, job, resize, _when(state, resize, not_before))
@@ -106,8 +106,8 @@ def _agreed(state: CoreState, job: Job, resize: Resize) -> None:
 def _countered(state: CoreState, job: Job, resize: Resize, template: Template) -> None:
     """Answer the application's counter-offer of another size, price or time."""
     try:
-        counter_offer = answer_checks.read(job, resize, template, state.now)
-    except answer_checks.UnusableCounterError as error:
+        counter_offer = answer_validation.read(job, resize, template, state.now)
+    except answer_validation.UnusableCounterError as error:
         _decline(state, job, resize, str(error))
         return
     if _too_late(state, resize, counter_offer.not_before):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pliant.client.terminal.timeline import history_text, sentence, timeline
+from pliant.client.terminal.event_text import history_text, sentence, timeline
 
 
 def event(time: float, kind: str, job: int | None = 1, **data: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.protos.daemons import journal
+from pliant.protos.daemons import systemd_journal
 from pliant.protos.daemons.log_handlers import JournalHandler, LogHandler, make_log_handler
 
 
@@ -39,7 +39,7 @@ def listener(tmp_path: Path) -> Iterator[socket.socket]:
 
 @pytest.fixture
 def handler(tmp_path: Path) -> Iterator[JournalHandler]:
-    target = journal.Journal({"PLIANT_NODE": "n7"}, str(tmp_path / "journal"))
+    target = systemd_journal.Journal({"PLIANT_NODE": "n7"}, str(tmp_path / "journal"))
     handler = JournalHandler(target)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     yield handler
@@ -58,12 +58,12 @@ def test_a_record_has_its_fields(listener: socket.socket, handler: JournalHandle
 
 def test_lines_and_other_fields_stay_in_one_value() -> None:
     fields = {"MESSAGE": "first\nPRIORITY=0\n", "PRIORITY": "6"}
-    assert decode(journal.encode_fields(fields)) == fields
+    assert decode(systemd_journal.encode_fields(fields)) == fields
 
 
 def test_a_long_value_is_cut() -> None:
-    found = decode(journal.encode_fields({"MESSAGE": "x" * (1 << 20)}))
-    assert len(found["MESSAGE"]) == journal.MAX_VALUE_BYTES
+    found = decode(systemd_journal.encode_fields({"MESSAGE": "x" * (1 << 20)}))
+    assert len(found["MESSAGE"]) == systemd_journal.MAX_VALUE_BYTES
 
 
 def test_without_a_journal_the_record_goes_to_standard_error(
@@ -77,10 +77,10 @@ def test_without_a_journal_the_record_goes_to_standard_error(
 def test_the_stream_of_the_journal_is_recognised(tmp_path: Path) -> None:
     with open(tmp_path / "log", "wb") as file:
         found = os.fstat(file.fileno())
-        assert journal.is_journal(file.fileno(), f"{found.st_dev}:{found.st_ino}")
-        assert not journal.is_journal(file.fileno(), "")
-        assert not journal.is_journal(file.fileno(), f"{found.st_dev}:1")
-    assert not journal.is_journal(9999, "1:1")
+        assert systemd_journal.is_journal(file.fileno(), f"{found.st_dev}:{found.st_ino}")
+        assert not systemd_journal.is_journal(file.fileno(), "")
+        assert not systemd_journal.is_journal(file.fileno(), f"{found.st_dev}:1")
+    assert not systemd_journal.is_journal(9999, "1:1")
 
 
 def test_a_daemon_without_a_journal_writes_to_standard_error(

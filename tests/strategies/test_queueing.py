@@ -10,8 +10,8 @@ from corekit.views import make_view, running, told, waiting
 from pliant.core.model.views_and_plans import Availability, View
 from pliant.core.values.processors import count
 from pliant.strategies import load_strategy
-from pliant.strategies.composed import Composed, Resizing
 from pliant.strategies.policies.placement import Placer
+from pliant.strategies.queueing import Composed, Resizing
 
 NAMES = [
     order + backfill

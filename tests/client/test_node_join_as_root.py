@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-import pliant.client.join_for_account as account_joining
+import pliant.client.node_join_as_root as account_joining
 from pliant.client.client_errors import ClientError, UsageError
-from pliant.client.join_for_account import join_for_account
+from pliant.client.node_join_as_root import join_for_account
 from pliant.protos.identity import keys
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root joins for other accounts")

@@ -18,7 +18,7 @@ from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import block, count
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, load_strategy, strategy_options
-from pliant.strategies.presets import fcfs
+from pliant.strategies.queueing_presets import fcfs
 
 
 def job(number: int, sizes: str, prefer: int | None = None) -> WaitingJob:

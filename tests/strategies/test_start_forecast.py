@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from corekit.views import make_view, running, waiting
 from pliant.core.values.ids import JobId
-from pliant.strategies.expected_starts import expected_starts
+from pliant.strategies.start_forecast import expected_starts
 
 NOW = 1000.0
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.model.placement import after_resize, first_fit, grow, keep_first
+from pliant.core.model.processor_choice import after_resize, first_fit, grow, keep_first
 from pliant.core.model.views_and_plans import NodeView
 from pliant.core.values.ids import NodeName
 from pliant.core.values.processors import block, count, from_indices

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl.controller import start_self_check
-from pliant.nodectl.controller.start_self_check import StartSelfCheck, find_problem
+from pliant.nodectl.controller import start_probe
+from pliant.nodectl.controller.start_probe import StartSelfCheck, find_problem
 from testkit import wait_until
 
 
@@ -55,7 +55,7 @@ def test_each_failure_doubles_the_time_to_the_test(
             assert not tests.is_able
             waits.append(await first_test_at(1000))
             assert tests.is_able
-        now[0] += start_self_check.FORGET_S
+        now[0] += start_probe.FORGET_S
         tests.start_failed()
         return [*waits, await first_test_at(1000)]
 

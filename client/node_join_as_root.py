@@ -112,8 +112,8 @@ def _set_up_helper(record: dict[str, Any], account: str) -> list[Path]:
     System users that the present settings allow stay allowed.
     """
     from pliant.protos.daemons.atomic_files import write_private
+    from pliant.protos.identity.certificate_names import check_name
     from pliant.protos.identity.identity_errors import IdentityError
-    from pliant.protos.identity.names import check_name
     from pliant.protos.identity.node_files import ORDER_PUBLIC_KEY
 
     settings = SETTINGS_DIR / "helper.json"

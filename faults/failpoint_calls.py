@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class _Trigger(Protocol):
-    """Carries out the orders of ``PLIANT_FAILPOINTS``; see `pliant.faults.engine`."""
+    """Carries out the orders of ``PLIANT_FAILPOINTS``; see `pliant.faults.failpoint_actions`."""
 
     def reach(self, name: str) -> int:
         """Carry out the orders of a failpoint.
@@ -25,7 +25,7 @@ def _from_environment() -> _Trigger | None:
     text = os.environ.get("PLIANT_FAILPOINTS", "")
     if not text:
         return None
-    from pliant.faults.engine import start
+    from pliant.faults.failpoint_actions import start
 
     return start(text)
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pliant.nodectl.host import mpi_libraries
 from pliant.nodectl.host.mpi_libraries import MpiLibrary
 from pliant.nodectl.shim.event_loop import EventLoop, ScheduledCall
-from pliant.nodectl.shim.exec import program_paths
+from pliant.nodectl.shim.rank_fork_exec import program_paths
 from pliant.nodectl.shim.ranks import Rank
 from pliant.nodectl.world_folder import StartRequest, to_bytes, to_text
 

@@ -8,7 +8,7 @@ from corekit.rig import Rig
 from pliant.core import events
 from pliant.core.model.jobs import JobSpec, JobType, Promise
 from pliant.core.model.lifecycle import JobState
-from pliant.core.state.profit_status import expected_end, lines, profit_now
+from pliant.core.state.contract_status import expected_end, lines, profit_now
 from pliant.core.values.ids import JobId
 from pliant.core.values.profit_contract import Contract
 from pliant.core.values.sizes import parse_sizes

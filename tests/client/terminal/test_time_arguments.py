@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.client.terminal.moments import parse_moment
+from pliant.client.terminal.time_arguments import parse_moment
 
 #: 2026-12-24 12:00:00 by the clock of this machine.
 NOON = time.mktime((2026, 12, 24, 12, 0, 0, 0, 0, -1))

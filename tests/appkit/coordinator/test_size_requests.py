@@ -10,7 +10,7 @@ import pytest
 from pliant.appkit import RequestError, RequestState, SizesError
 from pliant.appkit.appkit_errors import JobLeave
 from pliant.appkit.coordinator.messages import RequestRecord
-from pliant.appkit.coordinator.requests import Request, Requests
+from pliant.appkit.coordinator.size_requests import Request, Requests
 from pliant.appkit.mpi.membership import Membership, MembershipPhase
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome
 from pliant.core.support.input_limits import MAX_TEXT

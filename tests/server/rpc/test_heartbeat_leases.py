@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pliant.core.values.ids import NodeName
-from pliant.server.rpc.leases import Health, HeartbeatLeases
+from pliant.server.rpc.heartbeat_leases import Health, HeartbeatLeases
 
 A, B = NodeName("a"), NodeName("b")
 
