@@ -96,10 +96,12 @@ class WorkerJobs:
             self._watch()
         except BaseException as error:
             self._pool.break_off(error)
-        finally:
             self._pool.listener.close()
+        finally:
+            # A worker that starts only now connects, and is told that there are no more tasks.
             with contextlib.suppress(ClientError):  # workers without an executor exit
                 self._end_jobs()
+            self._pool.listener.close()
             self._client.close()
 
     def _watch(self) -> None:
