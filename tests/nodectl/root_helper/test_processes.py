@@ -70,10 +70,14 @@ def name_of(pid: int) -> str:
 
 
 def find_fork_server(helper: Helper) -> int:
-    """Return the process of which subreapers are forks."""
+    """Return the process of which subreapers are forks.
+
+    It is the eldest one with that name: a fork that has not taken a name of its own yet is younger.
+    """
     children = procfs.children(the_helper(helper))
-    (found,) = [pid for pid in children if name_of(pid) == "fork server"]
-    return found
+    found = [pid for pid in children if name_of(pid) == "fork server"]
+    by_start = {stat.start: pid for pid in found if (stat := procfs.read_stat(pid)) is not None}
+    return by_start[min(by_start)]
 
 
 def memory_of(pid: int) -> bytes:

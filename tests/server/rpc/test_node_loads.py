@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,13 +60,19 @@ def test_load_sharing_moves_a_saved_job(make_server: Callable[..., Server]) -> N
     """The strategy of the server reads the loads in its own time, without any other event."""
     options = {"memory-threshold": 0.5}
     server = make_server(strategy="load-sharing", strategy_options=options).start()
-    nodes = [server.controller(name, slots=1).welcome() for name in ("n1", "n2")]
+    nodes = [server.controller(name, slots=1) for name in ("n1", "n2")]
+    for node in nodes:
+        welcome = node.expect("welcome")
+        content = Path(os.fsdecode(welcome.checkpoint_test)).read_bytes()
+        folder = node_pb2.CheckpointFolder(content=content)
+        node.say(node_pb2.NodeReport(checkpoint_folder=folder))
     with server.user() as user:
         job = user.submit(sizes="1")
         start = nodes[0].expect("start_world")
         application = Application(start, sizes="1")
         application.expect("welcome")
-        nodes[1].say(node_pb2.NodeReport(load=node_pb2.Load(memory_bytes=100, interval_s=60.0)))
+        # A job that is alone on its node moves only to a node with more memory.
+        nodes[1].say(node_pb2.NodeReport(load=node_pb2.Load(memory_bytes=200, interval_s=60.0)))
         nodes[0].say(load(rate=900.0))
         order = application.find("suspend")
         saved = app_pb2.SAVE_WORD_SAVED

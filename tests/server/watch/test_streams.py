@@ -95,10 +95,10 @@ def test_a_subscriber_continues_after_the_last_event(server: Server, node: Contr
 def test_events_since_a_time_are_sent(server: Server) -> None:
     with server.user() as user, server.user() as other:
         user.submit(sizes="1", hold=True)
+        # The history may still miss the latest event, which a watcher then gets, too.
         last = user.do("history")["events"][-1]
         watcher = Watcher(other, since=last["time"])
-        watcher.until(lambda: bool(watcher.events))
-    assert watcher.events[-1] == last
+        watcher.until(lambda: last in watcher.events)
 
 
 @pytest.mark.usefixtures("node")

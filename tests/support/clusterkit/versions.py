@@ -37,7 +37,8 @@ CHANGES = (
     ("nodectl/shim/lease_enforcement.py", "request.lease_s", "request.contact_lease_s"),
     ("nodectl/world_folder.py", "    node_fault: bool = False\n", "    unfit: bool = False\n"),
     ("nodectl/controller/local_world.py", "end.node_fault", "end.unfit"),
-    ("nodectl/controller/local_world.py", '{"node_fault": node_fault,', '{"unfit": node_fault,'),
+    ("nodectl/controller/local_world.py", "time.time(),\n            node_fault=node_fault,",
+     "time.time(),\n            unfit=node_fault,"),
     # Jobs in the database.
     ("core/state/json_records.py", '"done": job.done', '"work": job.done'),
     ("core/state/json_records.py", 'record.get("done", 0.0)', 'record.get("work", 0.0)'),
