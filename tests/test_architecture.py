@@ -7,6 +7,8 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -198,19 +200,47 @@ def parse(path: Path, code: str | None = None) -> ast.Module:
     return ast.parse(path.read_bytes() if code is None else code, filename=str(path))
 
 
-def imports(path: Path, code: str | None = None) -> Iterator[tuple[int, str]]:
-    """Yield (line, absolute dotted name) for every import in a file, late ones included."""
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the rules need to know of a file, each with its line."""
+
+    imports: list[tuple[int, str]]
+    """Absolute dotted names, late imports included."""
+    banned_calls: list[tuple[int, str]]
+    """Ways to fork an interpreter that may have threads and grpc in it, imports excluded."""
+    functions: list[tuple[int, str, int]]
+    """Names and numbers of lines."""
+
+
+# Many rules look at the same files, and parsing all of them takes a second.
+@cache
+def facts(path: Path, code: str | None = None) -> Facts:
     relative = path.relative_to(ROOT)
     package = ["pliant", *relative.parent.parts]
+    found = Facts([], [], [])
     for node in ast.walk(parse(path, code)):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name
+            found.imports.extend((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             source = [*base, *(node.module.split(".") if node.module else [])]
             for alias in node.names:
-                yield node.lineno, ".".join([*source, alias.name])
+                found.imports.append((node.lineno, ".".join([*source, alias.name])))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            found.functions.append((node.lineno, node.name, length))
+        elif isinstance(node, ast.Attribute) and node.attr in {"fork", "forkpty"}:
+            if isinstance(node.value, ast.Name) and node.value.id == "os":
+                found.banned_calls.append((node.lineno, f"os.{node.attr}"))
+        elif isinstance(node, ast.Attribute) and node.attr == "ProcessPoolExecutor":
+            found.banned_calls.append((node.lineno, node.attr))
+        elif isinstance(node, ast.keyword) and node.arg == "preexec_fn":
+            found.banned_calls.append((node.value.lineno, "preexec_fn"))
+    return found
+
+
+def imports(path: Path, code: str | None = None) -> list[tuple[int, str]]:
+    return facts(path, code).imports
 
 
 def where(path: Path, line: int) -> str:
@@ -350,14 +380,7 @@ def banned_calls(path: Path, code: str | None = None) -> Iterator[tuple[int, str
             yield line, "multiprocessing"
         if name in {"os.fork", "os.forkpty", "concurrent.futures.ProcessPoolExecutor"}:
             yield line, name
-    for node in ast.walk(parse(path, code)):
-        if isinstance(node, ast.Attribute) and node.attr in {"fork", "forkpty"}:
-            if isinstance(node.value, ast.Name) and node.value.id == "os":
-                yield node.lineno, f"os.{node.attr}"
-        elif isinstance(node, ast.Attribute) and node.attr == "ProcessPoolExecutor":
-            yield node.lineno, node.attr
-        elif isinstance(node, ast.keyword) and node.arg == "preexec_fn":
-            yield node.value.lineno, "preexec_fn"
+    yield from facts(path, code).banned_calls
 
 
 def test_nothing_but_launcher_and_shim_forks() -> None:
@@ -395,14 +418,12 @@ def test_files_and_functions_stay_short() -> None:
         lines = path.read_text(encoding="utf-8").count("\n")
         if lines > MAX_FILE_LINES:
             faults.append(f"{where(path, 1)}: {lines} lines, the limit is {MAX_FILE_LINES}")
-        for node in ast.walk(parse(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                length = (node.end_lineno or node.lineno) - node.lineno + 1
-                if length > MAX_FUNCTION_LINES:
-                    faults.append(
-                        f"{where(path, node.lineno)}: {node.name} has {length} lines, "
-                        f"the limit is {MAX_FUNCTION_LINES}"
-                    )
+        for line, name, length in facts(path).functions:
+            if length > MAX_FUNCTION_LINES:
+                faults.append(
+                    f"{where(path, line)}: {name} has {length} lines, "
+                    f"the limit is {MAX_FUNCTION_LINES}"
+                )
     assert faults == []
 
 
