@@ -108,6 +108,7 @@ TIMER_HANDLERS: dict[TimerKind, Callable[[CoreState, Timer], None]] = {
     TimerKind.WARNING: job_end.on_warning,
     TimerKind.ESTIMATE: job_end.on_time_limit,
     TimerKind.SETTLE: planning.on_plan_due,
+    TimerKind.WITHHELD: resize_open_close.on_withheld_timeout,
     TimerKind.QUIET: planning.on_plan_due,
     TimerKind.REQUEST: size_requests.on_request_deadline,
     TimerKind.WAKE: planning.on_wake,

@@ -43,8 +43,11 @@ class TimerKind(StrEnum):
     WARNING = "warning"
     #: The job has used up its estimate.
     ESTIMATE = "estimate"
-    #: Processors of one job had time to become free together. Plan with those that are free.
+    #: Processors of a shrinking job had time to become free together. Plan with the free ones.
     SETTLE = "settle"
+    #: Ranks of an ending job have exited some time ago, and others still run. Use the processors of
+    #: the former.
+    WITHHELD = "withheld"
     #: A job that refused an offer may get offers again.
     QUIET = "quiet"
     #: A request of the application expires.

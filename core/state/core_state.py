@@ -256,6 +256,7 @@ class CoreState:
         self.touch(job)
         if before not in ACTIVE_STATES or to not in ACTIVE_STATES:
             self._index(job)
+            self.ledger.stop_withholding(job.id)
             if self.accounting is not None:
                 self.charge(job)
         if job.checkpoint is not None:
@@ -270,7 +271,7 @@ class CoreState:
             # Strategies count a STARTING job as running. New is only that it may get offers.
             self.plan_due |= job.resizable(self.now)
         elif to is not JobState.COMPLETING:
-            # The processors of an ending job become free nearly together: see `settle_s`.
+            # The processors of an ending job become free together: see `release_timeout_s`.
             self.plan_due = True
 
     def _note_progress(self, job: Job) -> None:

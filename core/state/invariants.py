@@ -34,6 +34,7 @@ def check(state: CoreState) -> None:
     _processors_have_one_owner(state)
     _promises_have_one_owner(state)
     _sums_are_right(state)
+    _only_ending_jobs_withhold(state)
     _amounts_suffice(state)
     _spares_stand_in_for_lost_nodes(state)
     _view_is_fresh(state)
@@ -60,6 +61,15 @@ def _processors_have_one_owner(state: CoreState) -> None:
         everything |= node.processors
     if seen & ~everything:
         raise InvariantError(f"processors {format_ranges(seen & ~everything)} belong to no node")
+
+
+def _only_ending_jobs_withhold(state: CoreState) -> None:
+    for number, withheld in state.ledger.withheld.items():
+        job = state.jobs[number]
+        if job.state is not JobState.COMPLETING or not job.occupied:
+            raise InvariantError(f"job {number} ({job.state}) keeps {format_ranges(withheld)}")
+        if withheld & state.ledger.occupied_by_jobs:
+            raise InvariantError(f"job {number} keeps processors that jobs occupy")
 
 
 def _amounts_suffice(state: CoreState) -> None:
@@ -115,7 +125,7 @@ def _promises_have_one_owner(state: CoreState) -> None:
 
 def _sums_are_right(state: CoreState) -> None:
     """Check that the sums of the ledger equal the sums of their parts."""
-    usable, suspect, draining, held, reserved = NONE, NONE, NONE, NONE, NONE
+    usable, suspect, draining, held, reserved, withheld = (NONE,) * 6
     for node in state.nodes.values():
         usable |= node.processors if node.usable else NONE
         idle = node.drained or (node.spare and not node.stands_in)
@@ -125,6 +135,8 @@ def _sums_are_right(state: CoreState) -> None:
     for job in state.jobs.values():
         held |= job.occupied
         reserved |= job.reserved
+    for processors in state.ledger.withheld.values():
+        withheld |= processors
     everything = held | state.ledger.orphaned
     sums = {
         "usable": (state.ledger.usable, usable),
@@ -132,7 +144,7 @@ def _sums_are_right(state: CoreState) -> None:
         "draining": (state.ledger.draining, draining),
         "held": (state.ledger.occupied_by_jobs, held),
         "reserved": (state.ledger.reserved, reserved),
-        "free": (state.ledger.free, usable & ~everything & ~reserved),
+        "free": (state.ledger.free, usable & ~everything & ~reserved & ~withheld),
         "in all": (state.ledger.capacity[0], count(usable | everything)),
         "expected": (state.ledger.capacity[1], count(usable | everything | suspect)),
     }

@@ -220,8 +220,8 @@ def _left(state: CoreState, nodes: Sequence[NodeView]) -> dict[NodeName, Amounts
     for node in nodes:
         here |= node.processors
     for job in state.node_bound.values():
-        if job.occupied & here:
-            there.take(job.node_needs, job.occupied & here)
+        if held := state.ledger.held_by(job.id, job.occupied) & here:
+            there.take(job.node_needs, held)
     for job in state.reserving.values():
         reserved = job.reserved & ~job.occupied & here
         if reserved and job.node_needs is not None:

@@ -7,7 +7,7 @@ that are not free. ``state/invariants.py`` compares each sum with its parts.
 from bisect import bisect_right
 
 from pliant.core.model.nodes import Node, NodeState
-from pliant.core.values.ids import NodeName
+from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import NONE, ProcessorMap, count
 
 
@@ -27,6 +27,7 @@ class ProcessorLedger:
         "spares",
         "suspect",
         "usable",
+        "withheld",
     )
 
     def __init__(self) -> None:
@@ -48,6 +49,9 @@ class ProcessorLedger:
         self.orphaned = NONE
         #: Processors that are reserved, each for one job.
         self.reserved = NONE
+        #: Processors on which ranks of ending jobs have exited, while other ranks of them run. They
+        #: become free with the others of the job, or after a time. Not kept over a restart.
+        self.withheld: dict[JobId, ProcessorMap] = {}
         #: The number of processors that are usable or occupied; and the same with those of
         #: suspected nodes, which may recover.
         self.capacity = (0, 0)
@@ -108,18 +112,38 @@ class ProcessorLedger:
         self.suspect &= mine
         self.draining &= mine
         self.orphaned &= mine
+        self._keep_withheld(mine)
         self._free = None
         self._count()
 
     def occupy(self, processors: ProcessorMap) -> None:
         """Count these processors as occupied by a job."""
         self.occupied_by_jobs |= processors
+        self._keep_withheld(~processors)
         self._busy_changed(processors)
 
     def give_back(self, processors: ProcessorMap) -> None:
         """Count these processors as no longer occupied by a job."""
         self.occupied_by_jobs &= ~processors
         self._busy_changed(processors)
+
+    def withhold(self, job: JobId, processors: ProcessorMap) -> None:
+        """Keep processors that an ending job has given back from becoming free."""
+        self.withheld[job] = self.withheld.get(job, NONE) | processors
+        self._free = None
+
+    def stop_withholding(self, job: JobId) -> bool:
+        """Let the withheld processors of a job become free; return whether there were any."""
+        self._free = None
+        return self.withheld.pop(job, NONE) != NONE
+
+    def _keep_withheld(self, processors: ProcessorMap) -> None:
+        """Withhold none but these processors, because the others have another owner or are gone."""
+        for job, withheld in list(self.withheld.items()):
+            if withheld & processors:
+                self.withheld[job] = withheld & processors
+            else:
+                del self.withheld[job]
 
     def orphan(self, processors: ProcessorMap) -> None:
         """Mark processors that are occupied by processes of no known job."""
@@ -153,7 +177,14 @@ class ProcessorLedger:
         """Return the processors that may be allocated now."""
         if self._free is None:
             self._free = self.usable & ~(self.occupied_by_jobs | self.orphaned | self.reserved)
+            for withheld in self.withheld.values():
+                self._free &= ~withheld
         return self._free
+
+    def held_by(self, job: JobId, occupied: ProcessorMap) -> ProcessorMap:
+        """Return the processors that a job occupies, and those that are withheld for its end."""
+        withheld = self.withheld.get(job) if self.withheld else None
+        return occupied if withheld is None else occupied | withheld & ~self.reserved
 
     # ---------------------------------------------------------------- nodes
 

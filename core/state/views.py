@@ -16,9 +16,10 @@ from pliant.core.model.views_and_plans import (
 )
 from pliant.core.state import named_resources, node_capacity_left, processor_limits
 from pliant.core.state.core_state import CoreState
+from pliant.core.state.processor_ledger import ProcessorLedger
 from pliant.core.state.view_cache import node_view
 from pliant.core.values.ids import JobId, NodeName
-from pliant.core.values.processors import NONE, ProcessorMap
+from pliant.core.values.processors import NONE
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import speedup_of
 
@@ -121,7 +122,7 @@ def fresh_view(state: CoreState) -> View:
         waiting=tuple(job for job in shown if job is not None),
         promised=tuple(promised(job) for job in queue if job.reserved),
         running=tuple(
-            running(job, _capacity(state, job.id)[0], ledger.reserved, state.now)
+            running(job, _capacity(state, job.id)[0], ledger, state.now)
             for job in sorted(state.active.values(), key=lambda job: (job.start or 0.0, job.id))
         ),
         free=ledger.free,
@@ -151,6 +152,7 @@ def _capacity(state: CoreState, job_id: JobId) -> tuple[int, int]:
 def _find_stale(state: CoreState) -> None:
     """Mark the jobs whose part of the view has changed with time or with the nodes."""
     rows = state.rows
+    rows.stale.update(dict.fromkeys(state.ledger.withheld))  # others may have reserved some
     if rows.capacity != state.ledger.capacity:
         rows.capacity = state.ledger.capacity
         rows.stale.update(dict.fromkeys(state.waiting))
@@ -181,7 +183,7 @@ def _renew(state: CoreState, job_id: JobId) -> None:
     rows = state.rows
     job = state.active.get(job_id)
     if job is not None:
-        running_now = running(job, _capacity(state, job_id)[0], state.ledger.reserved, state.now)
+        running_now = running(job, _capacity(state, job_id)[0], state.ledger, state.now)
         rows.put(rows.running, job.start or 0.0, job_id, running_now)
         if job.no_offers_until > state.now or job.no_growth_until > state.now:
             ends = (job.no_offers_until, job.no_growth_until)
@@ -261,13 +263,13 @@ def promised(job: Job) -> PromisedJob:
     )
 
 
-def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> RunningJob:
+def running(job: Job, total: int, ledger: ProcessorLedger, now: float) -> RunningJob:
     """Return a job that has processors as strategies see it.
 
     Args:
         job: the job.
         total: largest number of processors that the job may have now.
-        earmarked: processors that are reserved for jobs.
+        ledger: the processors that are reserved for jobs, or withheld until a job has ended.
         now: the present time, in seconds since the epoch.
     """
     spec, own = job.spec, job.sizes
@@ -282,7 +284,8 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
         arrival=spec.arrival,
         started=job.start or 0.0,
         ranks=job.ranks,
-        held=job.occupied & ~earmarked | (job.reserved if job.size_before_loss else NONE),
+        held=ledger.held_by(job.id, job.occupied) & ~ledger.reserved
+        | (job.reserved if job.size_before_loss else NONE),
         sizes=sizes,
         resizable=resizable,
         estimate_s=spec.estimate_s,

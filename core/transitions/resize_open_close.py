@@ -19,7 +19,7 @@ from pliant.core.model.resize import (
     Resize,
     Withdrawing,
 )
-from pliant.core.model.timers import TimerKind
+from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state import node_capacity_left, relocation
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
@@ -240,9 +240,31 @@ def free_processors(state: CoreState, job: Job, gone: ProcessorMap) -> None:
         processors=job.ranks if released == job.allocation else tuple(indices(released)),
         cause="end" if job.state is JobState.COMPLETING else "resize",
     )
-    if job.occupied & ~job.allocation or (job.occupied and job.state is JobState.COMPLETING):
+    if job.occupied and job.state is JobState.COMPLETING:
+        _withhold(state, job, released)
+    elif job.occupied & ~job.allocation:
         state.timer(TimerKind.SETTLE, job, state.limits.settle_s)
     else:
+        state.ledger.stop_withholding(job.id)
+        state.plan_due = True
+
+
+def _withhold(state: CoreState, job: Job, released: ProcessorMap) -> None:
+    """Keep processors of an ending job until its other ranks have exited, or for a limited time.
+
+    The ranks of a world exit one after the other. If each processor became free alone, a running
+    job would grow by it, and shrink again for a waiting job that needs several processors.
+    """
+    if job.id not in state.ledger.withheld:  # later exits do not extend the time
+        state.timer(TimerKind.WITHHELD, job, state.limits.release_timeout_s)
+    state.ledger.withhold(job.id, released)
+
+
+def on_withheld_timeout(state: CoreState, timer: Timer) -> None:
+    """Use the processors of an ending job of which some ranks still run."""
+    job = state.job_of(timer)
+    if job is not None and state.ledger.stop_withholding(job.id):
+        state.rows.stale[job.id] = None
         state.plan_due = True
 
 

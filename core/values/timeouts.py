@@ -21,7 +21,9 @@ class Timeouts:
     #: From the safe point to the application's decision, and from a withdrawal to its answer; then
     #: the job fails. Also for leaving ranks to exit; then they are killed.
     resize_deadline_s: float = 60.0
-    #: For leaving ranks to exit before the job continues without waiting for them.
+    #: For leaving ranks to exit before the job continues without waiting for them. Also for the
+    #: ranks of an ending job to exit after its first ones; then the processors of those that have
+    #: exited become free.
     release_timeout_s: float = 5.0
     #: For the application to roll back a growth of which a joining rank has died; then the job
     #: fails. Longer than appkit's limit for connecting the joining ranks (10 s).
@@ -37,7 +39,8 @@ class Timeouts:
     lease_s: float = 60.0
     #: From KILL until the processes are gone; then their nodes are drained.
     end_deadline_s: float = 60.0
-    #: For the rest of a job's processors after the first ones are free, so that one plan uses all.
+    #: For the other leaving ranks of a shrink after one has exited, so that one plan uses the
+    #: processors of all.
     settle_s: float = 0.1
     #: Until a job that refused an offer, or let one expire, gets another offer.
     quiet_s: float = 30.0

@@ -81,6 +81,7 @@ def test_processes_that_outlive_kill_drain_their_nodes_only(rig: Rig) -> None:
     assert rig.one(commands.Kill).processors == from_indices([7])
     n1, n2 = rig.core.nodes[N1], rig.core.nodes[N2]
     assert (n1.drained, n2.drained) == ("", "processes of job 1 do not end: n2/3")
+    rig.wait(rig.limits.release_timeout_s)
     assert rig.free() == block(0, 4)
     assert rig.state(1) is JobState.COMPLETING
     rig.exit(1, 7, signal=9)

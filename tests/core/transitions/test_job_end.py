@@ -9,8 +9,8 @@ from pliant.core import commands, events
 from pliant.core.model.jobs import Exit
 from pliant.core.model.lifecycle import JobState
 from pliant.core.transitions.job_end import describe
-from pliant.core.values.ids import FIRST_START, JobId
-from pliant.core.values.processors import NONE, count
+from pliant.core.values.ids import FIRST_START, JobId, NodeName
+from pliant.core.values.processors import NONE, count, from_indices
 
 
 @pytest.fixture
@@ -25,8 +25,9 @@ def rig() -> Rig:
 def test_all_ranks_end_well(rig: Rig) -> None:
     rig.exit(1, 0, 1, 2)
     assert rig.state(1) is JobState.COMPLETING
-    assert count(rig.free()) == 7
+    assert count(rig.free()) == 4
     rig.exit(1, 3)
+    assert count(rig.free()) == 8
     job = rig.job(1)
     assert (job.state, job.exit_code, job.signal, job.end) == (JobState.COMPLETED, 0, 0, rig.now)
     assert rig.one(commands.Ended).job == 1
@@ -54,14 +55,53 @@ def test_of_a_large_job_ranks_are_not_named() -> None:
     assert rig.job(1).reason == "20 of 32 processes have ended with code 0, the others still run"
 
 
-def test_processors_are_used_again_as_they_come_free(rig: Rig) -> None:
+def test_processors_of_exited_ranks_are_used_after_a_while_if_others_still_run(rig: Rig) -> None:
     rig.submit(2, "6")
     rig.exit(1, 0)
-    assert rig.state(2) is JobState.PENDING
+    rig.wait(rig.limits.release_timeout_s - 1)
     rig.exit(1, 2)
-    rig.wait(1)
+    assert rig.state(2) is JobState.PENDING
+    rig.wait(1.1)
     assert rig.state(2) is JobState.STARTING
     assert rig.job(2).ranks == (0, 2, 4, 5, 6, 7)
+
+
+def test_a_job_does_not_grow_by_single_processors_of_an_ending_one(rig: Rig) -> None:
+    rig.run(2, "2-8")
+    assert rig.job(2).size == 4
+    for processor in (0, 1, 2):
+        rig.exit(1, processor)
+        rig.wait(0.5)  # longer than `settle_s`
+        rig.submit(10 + processor, "8")  # a new plan sees the processors as those of the ending job
+        rig.do(events.JobCancelled(JobId(10 + processor)))
+    assert not rig.take(commands.SendOffer)
+    rig.exit(1, 3)
+    offer = rig.one(commands.SendOffer)
+    assert (offer.job, rig.resize(2).added) == (2, from_indices(range(4)))
+
+
+def test_a_waiting_job_gets_the_processors_of_an_ending_one_before_a_running_job(rig: Rig) -> None:
+    rig.run(2, "2-8")
+    rig.submit(3, "4")
+    rig.sent.clear()
+    for processor in range(4):
+        rig.exit(1, processor)
+        rig.wait(0.5)
+    assert rig.state(3) is JobState.STARTING
+    assert not [offer for offer in rig.take(commands.SendOffer) if rig.resize(2).grows]
+
+
+def test_processors_of_exited_ranks_are_free_after_a_restart_of_the_server(rig: Rig) -> None:
+    rig.exit(1, 0, 1, 2)
+    assert count(rig.free()) == 4
+    rig.restart()
+    alive = events.LiveWorld(JobId(1), 1, FIRST_START, from_indices([3]), ready=True)
+    rig.do(events.NodeRegistered(NodeName("n1"), 4, worlds=(alive,)))
+    rig.do(events.NodeRegistered(NodeName("n2"), 4))
+    assert count(rig.free()) == 7
+    rig.exit(1, 3)
+    assert rig.state(1) is JobState.COMPLETED
+    assert count(rig.free()) == 8
 
 
 def test_a_bad_exit_ends_the_others(rig: Rig) -> None:
