@@ -19,7 +19,7 @@ from pliant.appkit.mpi.derived_communicators import Derive, DerivedComm
 from pliant.appkit.mpi.membership import MembershipPhase
 from pliant.appkit.performance.timing import site_of
 from pliant.appkit.register_arrays import DataRegistration
-from pliant.appkit.register_other_data import Registration
+from pliant.appkit.registration import Registration
 from pliant.appkit.resize.hooks import ResizeInfo, check_callable
 from pliant.appkit.resize.rank_messages import pack_message, unpack_message
 from pliant.appkit.resize.safe_point import SafePointMessage

@@ -23,7 +23,7 @@ from pliant.appkit.kinds.partition import PartitionedArray, PartitionInit, sprea
 from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray
 from pliant.appkit.redistribution.block_partitioning import Lengths, LengthSplit, Split
 from pliant.appkit.redistribution.cyclic_layout import square_grid
-from pliant.appkit.register_other_data import Registration, as_counts, as_shape
+from pliant.appkit.registration import Registration, as_counts, as_shape
 
 
 class DataRegistration(Registration):

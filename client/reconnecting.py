@@ -16,7 +16,7 @@ from pliant.client.client_errors import (
     WaitTimeoutError,
 )
 from pliant.client.connection import Connection
-from pliant.client.operation_steps import Ask, Pause, Steps, run
+from pliant.client.sans_io_operations import Ask, Pause, Steps, run
 from pliant.client.server_socket import UNLIMITED
 
 #: States of a job that has ended.

@@ -16,7 +16,7 @@ from pliant.core.model.nodes import NodeFault, NodeLoad
 from pliant.core.model.timers import Timer
 from pliant.core.model.views_and_plans import Plan
 from pliant.core.support.fast_dataclass import fast_init
-from pliant.core.values.fair_shares import Shares
+from pliant.core.values.fair_share_settings import Shares
 from pliant.core.values.ids import FIRST_START, CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.negotiation_policy import NegotiationPolicy
 from pliant.core.values.processors import NONE, ProcessorMap

@@ -13,9 +13,9 @@ from pliant.core.model.wait_reasons import sentence
 from pliant.core.state import (
     contract_status,
     named_resources,
-    node_capacity_left,
-    processor_limits,
+    node_resources,
     relocation,
+    user_processor_limits,
 )
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
@@ -133,11 +133,11 @@ def _waiting(state: CoreState, job: Job, now: float) -> Iterator[str]:
         left = max(0, named_resources.free(state).get(need.name, 0))
         yield f"it needs resource {need}; {left} of {there} are free"
     if job.node_needs is not None:
-        fits = count(node_capacity_left.usable_by(state, job, state.free()))
+        fits = count(node_resources.usable_by(state, job, state.free()))
         yield f"it needs of its nodes: {job.node_needs}; {fits} free processors fit it"
     limit = state.user_limits.of(job.spec.user).running_processors
     if limit is not None:
-        has = processor_limits.used(state).get(job.spec.user, 0)
+        has = user_processor_limits.used(state).get(job.spec.user, 0)
         yield f"{job.spec.user} may use {plural(limit, 'processor')} at once and has {has}"
     if state.plan_fault:
         yield f"the strategy failed ({state.plan_fault}): it is asked again soon"

@@ -28,7 +28,7 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import Node
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.model.usage import Usage
-from pliant.core.state import processor_limits
+from pliant.core.state import user_processor_limits
 from pliant.core.state.accounting import Accounting
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.invariants import check
@@ -234,7 +234,7 @@ class Core:
             state.accounting.configure(event.shares, state.now)
         if event.user_limits != state.user_limits:
             state.user_limits = event.user_limits
-            processor_limits.note_excess(state)
+            user_processor_limits.note_excess(state)
             state.rows.stale.update(dict.fromkeys((*state.waiting, *state.active)))
         state.plan_due = True
 
@@ -330,7 +330,7 @@ class Core:
         if self._state.accounting is not None:
             self._state.accounting.restore(usage)
         server_restart.restore(self._state, nodes, jobs, memory, next_resize)
-        processor_limits.note_excess(self._state)
+        user_processor_limits.note_excess(self._state)
 
     def recover(self, now: float) -> list[Command]:
         """Return the commands that continue open starts, resizes and saves after ``restore``."""

@@ -15,7 +15,7 @@ import msgspec
 
 from pliant.core.arrays.task_numbers import LARGEST_ARRAY_SIZE
 from pliant.core.support.base_error import PliantError
-from pliant.core.values.fair_shares import Shares, parse_shares
+from pliant.core.values.fair_share_settings import Shares, parse_shares
 from pliant.core.values.negotiation_policy import Escalation, GrowIf, NegotiationPolicy, Take
 from pliant.core.values.resources import LARGEST, is_name
 from pliant.core.values.timeouts import Timeouts
@@ -107,7 +107,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     database_timeout_s: float = 10.0
     #: Named resources of the cluster, such as licenses, with the amount of each.
     resources: dict[str, int] = {}
-    #: Fair order: half-life, shares of users and accounts (``core/values/fair_shares.py``).
+    #: Fair order: half-life, shares of users and accounts (``core/values/fair_share_settings.py``).
     fairshare: dict[str, object] = {}
     #: The numbers of an array's tasks are smaller than this.
     max_array_size: int = 10_001

@@ -21,10 +21,10 @@ from pliant.core.events import NodeRegistered
 from pliant.protos.address import Address, TcpAddress, parse_address
 from pliant.protos.daemons.atomic_files import write_whole
 from pliant.server.authentication.app_tokens import AppTokens
+from pliant.server.checkpoints.shared_folder_probe import SharedFolderProbe
 from pliant.server.config import Config
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.core_loop import CoreLoop
-from pliant.server.registry.shared_folder_probe import SharedFolderProbe
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.rpc.app_service import AppService
 from pliant.server.rpc.checkpoint_removals import CheckpointRemovals

@@ -26,6 +26,8 @@ from pliant.server.authentication.cluster_secret import FILE_NAME, load_secret
 from pliant.server.authorisation.access_control import AccessControl
 from pliant.server.authorisation.roles import RolesFileError
 from pliant.server.authorisation.submitters import SubmissionRules, Submitters
+from pliant.server.checkpoints.checkpoint_folders import CheckpointFolders
+from pliant.server.checkpoints.shared_folder_probe import SharedFolderProbe
 from pliant.server.config import Config
 from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.engine import check_values, checkpoint, open_database, open_reader
@@ -48,10 +50,8 @@ from pliant.server.execution.strategy_choice import StrategyChoice, strategy_in_
 from pliant.server.folder_locks import boot_id
 from pliant.server.listeners import ServiceParts, Services
 from pliant.server.notifications.notifier import Notifier
-from pliant.server.registry.checkpoint_dirs import CheckpointDirs
 from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
-from pliant.server.registry.shared_folder_probe import SharedFolderProbe
 from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, StatusCache
 from pliant.server.rpc.checkpoint_removals import CheckpointRemovals
 from pliant.server.rpc.exit_collector import ExitCollector
@@ -70,7 +70,7 @@ from pliant.server.user_requests.job_lookup import JobLookup
 from pliant.server.user_requests.metrics_query import MetricsQuery
 from pliant.server.user_requests.operation_table import Operations
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
-from pliant.server.user_requests.submissions import Submissions
+from pliant.server.user_requests.submission.submissions import Submissions
 from pliant.server.user_requests.subscriptions import Subscriptions
 from pliant.server.watch.change_feed import ChangeFeed
 from pliant.server.watch.streams import Streams
@@ -144,7 +144,7 @@ class Server:
         self._tokens = AppTokens(bytes.fromhex(self._meta["key"]))
         short = self._meta["cluster"].replace("-", "")[:8]
         self._worlds = WorldRegistry(short)
-        self._checkpoint_dirs = CheckpointDirs(
+        self._checkpoint_folders = CheckpointFolders(
             config.checkpoint_folder, short, self._tokens.checkpoint_name
         )
         self._shared_folder = SharedFolderProbe(config.checkpoint_folder, short)
@@ -224,7 +224,7 @@ class Server:
         self._accept = self._make_accept()
         self._remove.on_closed += [
             self._accept.on_jobs_closed,
-            self._checkpoint_dirs.on_jobs_closed,
+            self._checkpoint_folders.on_jobs_closed,
         ]
         self._remove.start(self._on_fault)
         self._core_loop.start(commands, self._on_fault)
@@ -299,7 +299,7 @@ class Server:
             self._remove_old_checkpoints,
         )
         if signer is not None:
-            self._checkpoint_dirs.on_foreign = removals.add
+            self._checkpoint_folders.on_foreign = removals.add
         return removals
 
     def _remove_old_checkpoints(self) -> None:
@@ -307,7 +307,7 @@ class Server:
         last = self._job_ids.last()  # a later job may have no entry yet
         entries = self._status.entries(ended_since=None)
         open_jobs = {JobId(entry.info["id"]): entry.uid for entry in entries}
-        self._checkpoint_dirs.sweep(open_jobs, last, self._uid_of)
+        self._checkpoint_folders.sweep(open_jobs, last, self._uid_of)
 
     def _uid_of(self, job: JobId) -> int | None:
         """Return the user id of a job that has ended; None if the job is unknown."""
@@ -424,7 +424,7 @@ class Server:
             lease_s=config.lease_s,
             transport=config.transport,
             interface=config.interface,
-            checkpoints=self._checkpoint_dirs,
+            checkpoints=self._checkpoint_folders,
         )
 
     def _make_subscriptions(self, jobs: JobLookup) -> Subscriptions:

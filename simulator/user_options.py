@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pliant.simulator.inputs.simulation_errors import SettingsError
 
 if TYPE_CHECKING:
-    from pliant.core.values.fair_shares import Shares
+    from pliant.core.values.fair_share_settings import Shares
     from pliant.core.values.user_limits import UserLimits
 
 #: The values of --order, as in ``queue_order.QueueOrder``, which --help does not import.
@@ -101,7 +101,7 @@ def make_shares(options: argparse.Namespace) -> "Shares":
     Raises:
         SettingsError: an option is invalid.
     """
-    from pliant.core.values.fair_shares import parse_shares
+    from pliant.core.values.fair_share_settings import parse_shares
 
     settings: dict[str, object] = {
         "shares": _numbers("--shares", options.shares),

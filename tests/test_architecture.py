@@ -91,7 +91,7 @@ ORDER = {
         environment data
         coordinator kinds
         job_data
-        register_other_data performance checkpoint
+        registration performance checkpoint
         register_arrays resize
         runtime
         job
@@ -120,7 +120,7 @@ ORDER = {
         node_join_as_root paths terminal node_joining
         server_socket submission
         connection
-        operation_steps
+        sans_io_operations
         reconnecting
         cluster listing
         accounting forecasts
@@ -130,7 +130,7 @@ ORDER = {
     """,
     "server": """
         folder_locks shutdown support authentication
-        registry
+        checkpoints registry
         authorisation
         config database
         backup reload running_config

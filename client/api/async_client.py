@@ -12,8 +12,8 @@ from pliant.client.api import operations
 from pliant.client.api.async_connection import AsyncConnection, closed_error
 from pliant.client.api.records import Availability, Event, Job, Node, Usage, Why
 from pliant.client.client_errors import ClientError, NoServerError
-from pliant.client.operation_steps import Ask, Call, Pause, Step, Steps
 from pliant.client.reconnecting import Subscription
+from pliant.client.sans_io_operations import Ask, Call, Pause, Step, Steps
 from pliant.client.server_socket import TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ class AsyncClient:
                 self._check_open(times_closed)
 
     async def _run(self, steps: Steps[Result]) -> Result:
-        """Take all steps of an operation, and return its result, as `operation_steps.run`."""
+        """Take all steps of an operation, and return its result, as `sans_io_operations.run`."""
         times_closed = self._link.times_closed
         try:
             step = next(steps)

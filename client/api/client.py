@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pliant.client.api import operations
 from pliant.client.api.records import Availability, Event, Job, Node, Usage, Why
 from pliant.client.connection import Connection
-from pliant.client.operation_steps import run
 from pliant.client.reconnecting import follow
+from pliant.client.sans_io_operations import run
 from pliant.client.server_socket import TIMEOUT_S
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """The operations of the Python client: how arguments become requests, and answers results.
 
-Each function is a sequence of steps (`pliant.client.operation_steps`). `Client` takes the steps in
-the thread of the caller, `AsyncClient` in an event loop, so both do the same. Arguments are checked
-before the first step.
+Each function is a sequence of steps (`pliant.client.sans_io_operations`). `Client` takes the steps
+in the thread of the caller, `AsyncClient` in an event loop, so both do the same. Arguments are
+checked before the first step.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pliant.client.api import argument_checks as checks
 from pliant.client.api.output_files import read_output
 from pliant.client.api.records import Availability, Event, Job, Node, Phase, Usage, Why, to_record
 from pliant.client.client_errors import RequestError, UsageError
-from pliant.client.operation_steps import Ask, Call, Steps
 from pliant.client.reconnecting import Subscription, end_of_job, submission
+from pliant.client.sans_io_operations import Ask, Call, Steps
 from pliant.client.submission.build_job import build_job
 
 

@@ -24,7 +24,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import Node, NodeFault, NodeState, max_load_age_s
 from pliant.core.model.resize import BEFORE_GO, Preparing
-from pliant.core.state import node_capacity_left, relocation
+from pliant.core.state import node_resources, relocation
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
@@ -54,7 +54,7 @@ def on_node_registered(state: CoreState, event: NodeRegistered) -> None:
     node.address, node.memory_bytes = event.address, event.memory_bytes
     node.gres, node.properties = dict(event.gres), event.properties
     node.shares_checkpoints = event.shares_checkpoints
-    node.overcommitted = bool(node_capacity_left.overused(state, [node]))
+    node.overcommitted = bool(node_resources.overused(state, [node]))
     before = node.state
     was_silent = before in (NodeState.LOST, NodeState.SUSPECT)
     if was_silent or node.spare != event.spare:
@@ -145,7 +145,7 @@ def _unknown_to_node(state: CoreState, node: Node, job: Job, known: set[ResizeId
     if job.state is JobState.STARTING or _owed(job, node):
         if ResizeId(0) not in known:
             first = ResizeId(0)
-            shares = node_capacity_left.shares(state, job, job.ranks)
+            shares = node_resources.shares(state, job, job.ranks)
             state.emit(Launch(job.id, job.run, first, job.epoch, job.ranks, node.name, shares))
     elif not known:
         reason = f"its processes on node {node.name} vanished"

@@ -5,7 +5,7 @@ from pliant.core.events import ResizeRequested
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.processor_choice import grow, keep_first
-from pliant.core.state import named_resources, node_capacity_left, processor_limits
+from pliant.core.state import named_resources, node_resources, user_processor_limits
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.view_cache import node_view
 from pliant.core.support.plural import plural
@@ -91,7 +91,7 @@ def _why_not_this_size(state: CoreState, job: Job, event: ResizeRequested) -> st
 
 
 def _over_limit(state: CoreState, job: Job, size: int) -> str:
-    if not processor_limits.exceeds(state, job, size):
+    if not user_processor_limits.exceeds(state, job, size):
         return ""
     user = job.spec.user
     return (
@@ -106,7 +106,7 @@ def _lacking_processors(state: CoreState, job: Job, more: int) -> str:
     free = state.free()
     if more > count(free):
         return f"needed: {plural(more, 'more processor')}, free: {count(free)}"
-    fits = count(node_capacity_left.usable_by(state, job, free)) if more > 0 else more
+    fits = count(node_resources.usable_by(state, job, free)) if more > 0 else more
     if more > fits:
         return (
             f"job {job.id} needs {job.node_needs}: needed: {plural(more, 'more processor')}, "
@@ -121,5 +121,5 @@ def _target(state: CoreState, job: Job, event: ResizeRequested) -> ProcessorMap:
     if event.size < job.size:
         return keep_first(job.ranks, event.size)
     nodes = tuple(node_view(node) for node in state.nodes.values() if node.usable)
-    fits = node_capacity_left.usable_by(state, job, state.free())
+    fits = node_resources.usable_by(state, job, state.free())
     return job.allocation | grow(job.ranks, fits, event.size - job.size, nodes)

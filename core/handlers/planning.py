@@ -12,7 +12,7 @@ from pliant.core.model.jobs import Job, Promise
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.model.views_and_plans import Acceptance, Offer, Plan, Start
-from pliant.core.state import named_resources, node_capacity_left, processor_limits
+from pliant.core.state import named_resources, node_resources, user_processor_limits
 from pliant.core.state.core_state import PLAN_REFUSED, CoreState
 from pliant.core.state.views import view
 from pliant.core.support.plural import plural
@@ -148,9 +148,9 @@ def _explain(state: CoreState, plan: Plan) -> None:
     """Update the reasons that waiting jobs show to users."""
     named = {**plan.reasons, **named_resources.reasons(state)} if state.needing else plan.reasons
     if state.node_bound:
-        named = {**named, **node_capacity_left.reasons(state)}
+        named = {**named, **node_resources.reasons(state)}
     if state.user_limits.limits_processors:
-        named = {**named, **processor_limits.reasons(state)}
+        named = {**named, **user_processor_limits.reasons(state)}
     for job_id, reason in named.items():
         state.explain_wait(job_id, reason)
     if plan.behind:
@@ -233,13 +233,11 @@ def _expand(
         lack := named_resources.missing_resource(state, job, count(offer.processors))
     ):
         return not _taken_by_others(state, job, offer.processors, what, lack)
-    elif state.user_limits.limits_processors and processor_limits.exceeds(
+    elif state.user_limits.limits_processors and user_processor_limits.exceeds(
         state, job, count(offer.processors)
     ):
         return not _limit_used_up(state, job, offer.processors, what)
-    elif job.node_needs and (
-        lack := node_capacity_left.missing_on_nodes(state, job, added, donors)
-    ):
+    elif job.node_needs and (lack := node_resources.missing_on_nodes(state, job, added, donors)):
         _refuse(state, what, lack)
     elif later:
         givers = frozenset(donor for donor, given in donors.items() if given & later)
@@ -276,7 +274,7 @@ def _limit_used_up(state: CoreState, job: Job, processors: ProcessorMap, what: s
 
     The arguments are those of `_taken_by_others`.
     """
-    if count(processors) <= processor_limits.max_processors(state, job):
+    if count(processors) <= user_processor_limits.max_processors(state, job):
         return True
     limit = state.user_limits.of(job.spec.user).running_processors
     _refuse(state, what, f"its user may have {limit} processors at once")
@@ -333,12 +331,12 @@ def _start(
         lack := named_resources.missing_resource(state, job, count(start.processors))
     ):
         return not _taken_by_others(state, job, start.processors, what, lack)
-    elif state.user_limits.limits_processors and processor_limits.exceeds(
+    elif state.user_limits.limits_processors and user_processor_limits.exceeds(
         state, job, count(start.processors)
     ):
         return not _limit_used_up(state, job, start.processors, what)
     elif job.node_needs and (
-        lack := node_capacity_left.missing_on_nodes(state, job, start.processors, donors)
+        lack := node_resources.missing_on_nodes(state, job, start.processors, donors)
     ):
         _refuse(state, what, lack)
     elif not start.processors & promised:

@@ -6,7 +6,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.timers import TimerKind
 from pliant.core.model.views_and_plans import Migration
-from pliant.core.state import named_resources, node_capacity_left, processor_limits, relocation
+from pliant.core.state import named_resources, node_resources, relocation, user_processor_limits
 from pliant.core.state.core_state import PLAN_REFUSED, CoreState
 from pliant.core.transitions import job_end, suspend
 from pliant.core.values.ids import JobId
@@ -67,9 +67,11 @@ def _why_not(state: CoreState, job: Job, processors: ProcessorMap) -> str:
     # Until its old processes have ended, the job holds its old and its new processors.
     if named_resources.missing_resource(state, job, 2 * job.size):
         return "too little of its named resources is free for two places at once"
-    if state.user_limits.limits_processors and processor_limits.exceeds(state, job, 2 * job.size):
+    if state.user_limits.limits_processors and user_processor_limits.exceeds(
+        state, job, 2 * job.size
+    ):
         return "its user may not have processors in two places at once"
-    lacking = node_capacity_left.missing_on_nodes(state, job, processors, {})
+    lacking = node_resources.missing_on_nodes(state, job, processors, {})
     return lacking or _missing_checkpoint(state, job, processors)
 
 

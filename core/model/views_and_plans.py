@@ -7,7 +7,7 @@ from pliant.core.model.nodes import NodeLoad, NodeReservation
 from pliant.core.model.usage import Usage
 from pliant.core.model.wait_reasons import Reason
 from pliant.core.support.fast_dataclass import fast_init
-from pliant.core.values.fair_shares import Shares
+from pliant.core.values.fair_share_settings import Shares
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.node_needs import MEMORY, Amounts, NodeNeeds
 from pliant.core.values.processors import ProcessorMap, count

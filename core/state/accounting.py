@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from pliant.core.model.jobs import Job
 from pliant.core.model.usage import AllocationPhase, OpenPhase, Usage
-from pliant.core.values.fair_shares import Shares
+from pliant.core.values.fair_share_settings import Shares
 from pliant.core.values.ids import NodeName
 from pliant.core.values.processors import NONE, ProcessorMap, count
 

@@ -13,9 +13,9 @@ from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import NodeState
 from pliant.core.model.resize import PROPOSED, Releasing
 from pliant.core.model.views_and_plans import View
-from pliant.core.state import node_capacity_left
+from pliant.core.state import node_resources
 from pliant.core.state.core_state import CoreState
-from pliant.core.state.processor_limits import used
+from pliant.core.state.user_processor_limits import used
 from pliant.core.state.views import fresh_view, view
 from pliant.core.support.base_error import PliantError
 from pliant.core.values.processors import NONE, ProcessorMap, count, format_ranges, indices
@@ -78,7 +78,7 @@ def _amounts_suffice(state: CoreState) -> None:
     A node may have less than it had when the jobs were placed.
     """
     nodes = [node for node in state.ledger.nodes if not node.overcommitted]
-    if state.node_bound and (problem := node_capacity_left.overused(state, nodes)):
+    if state.node_bound and (problem := node_resources.overused(state, nodes)):
         raise InvariantError(problem)
 
     for node in nodes:

@@ -2,7 +2,7 @@
 
 import math
 
-from pliant.core.model.fair_share import FairShares, Standing
+from pliant.core.model.fair_share_factor import FairShares, Standing
 from pliant.core.model.usage import AllocationPhase
 from pliant.core.state.core_state import CoreState
 

@@ -164,10 +164,10 @@ class ViewCache:
         self.capacity = (0, 0)
         #: How many processors each job that needs named resources may have now.
         self.limits: dict[JobId, int] = {}
-        #: How many more processors each user with a limit may have, see ``processor_limits``.
+        #: How many more processors each user with a limit may have, see ``user_processor_limits``.
         self.below_limits: dict[str, int] = {}
         #: ((version of ``nodes``, suspected processors), processors without and with suspected
-        #: nodes) that a job with these needs could have, see ``state/node_capacity_left.py``.
+        #: nodes) that a job with these needs could have, see ``state/node_resources.py``.
         self.node_capacity: dict[NodeNeeds, tuple[tuple[int, ProcessorMap], int, int]] = {}
         #: The version of ``nodes`` of the last view.
         self.node_version = 0

@@ -14,7 +14,7 @@ from pliant.core.model.views_and_plans import (
     View,
     WaitingJob,
 )
-from pliant.core.state import named_resources, node_capacity_left, processor_limits
+from pliant.core.state import named_resources, node_resources, user_processor_limits
 from pliant.core.state.core_state import CoreState
 from pliant.core.state.processor_ledger import ProcessorLedger
 from pliant.core.state.view_cache import node_view
@@ -45,7 +45,7 @@ def view(state: CoreState) -> View:
         memory=state.memory,
         requests=_requests(state) if state.requests else (),
         suspended=_suspended(state) if state.suspended else (),
-        amounts_left=node_capacity_left.free_amounts(state)
+        amounts_left=node_resources.free_amounts(state)
         if state.node_bound or rows.nodes.has_gres
         else None,
         usage=() if accounting is None else accounting.rows,
@@ -71,7 +71,7 @@ def view_with_new_job(
     The job is None if the cluster is too small for it at present.
     """
     job = Job(spec, JobState.PENDING)
-    sums = zip(state.ledger.capacity, node_capacity_left.capacity(state, job), strict=True)
+    sums = zip(state.ledger.capacity, node_resources.capacity(state, job), strict=True)
     total, expected = map(min, sums)
     asked = waiting(job, total, expected, now)
     return asked, replace(view(state), now=now)
@@ -110,7 +110,7 @@ def fresh_view(state: CoreState) -> View:
     """Return the view without using the cache, to check that ``view`` returns the same."""
     ledger, accounting = state.ledger, state.accounting
     state.rows.limits = named_resources.limits(state)
-    state.rows.below_limits = processor_limits.processors_below_limits(state)
+    state.rows.below_limits = user_processor_limits.processors_below_limits(state)
     queue = sorted(state.waiting.values(), key=lambda job: (job.spec.arrival, job.id))
     shown = [
         waiting(job, *_capacity(state, job.id), state.now) for job in queue if not job.reserved
@@ -130,7 +130,7 @@ def fresh_view(state: CoreState) -> View:
         memory=state.memory,
         requests=_requests(state),
         suspended=_suspended(state),
-        amounts_left=node_capacity_left.free_amounts(state),
+        amounts_left=node_resources.free_amounts(state),
         usage=() if accounting is None else accounting.rows,
         shares=None if accounting is None else accounting.shares,
         loads=_loads(state) if state.loads else {},
@@ -141,10 +141,10 @@ def _capacity(state: CoreState, job_id: JobId) -> tuple[int, int]:
     """Return how many processors a job may have: without suspected nodes, and with them."""
     most = state.rows.limits.get(job_id, maxsize)
     if state.user_limits.limits_processors:
-        most = min(most, processor_limits.max_processors(state, state.jobs[job_id]))
+        most = min(most, user_processor_limits.max_processors(state, state.jobs[job_id]))
     total, expected = state.ledger.capacity
     if state.node_bound and job_id in state.node_bound:
-        alone, later = node_capacity_left.capacity(state, state.node_bound[job_id])
+        alone, later = node_resources.capacity(state, state.node_bound[job_id])
         total, expected = min(total, alone), min(expected, later)
     return min(total, most), min(expected, most)
 
@@ -166,11 +166,11 @@ def _find_stale(state: CoreState) -> None:
         rows.limits = limits
         rows.stale.update(dict.fromkeys(sorted({job_id for job_id, _ in changed})))
     if state.user_limits.limits_processors or rows.below_limits:
-        below_limits = processor_limits.processors_below_limits(state)
+        below_limits = user_processor_limits.processors_below_limits(state)
         if below_limits != rows.below_limits:
             changed_users = {user for user, _ in below_limits.items() ^ rows.below_limits.items()}
             rows.below_limits = below_limits
-            rows.stale.update(processor_limits.jobs_of(state, changed_users))
+            rows.stale.update(user_processor_limits.jobs_of(state, changed_users))
     if rows.quiet:
         over = [job_id for job_id, until in rows.quiet.items() if until <= state.now]
         for job_id in over:

@@ -1,6 +1,6 @@
 """Check whether the answers of applications are usable.
 
-Whether a usable counter-offer is accepted is decided in ``handlers/negotiation.py``.
+Whether a usable counter-offer is accepted is decided in ``handlers/offer_answers.py``.
 """
 
 from sys import maxsize

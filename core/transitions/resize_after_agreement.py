@@ -13,7 +13,7 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import Node
 from pliant.core.model.resize import Begun, Go, Preparing, Releasing, Resize, Withdrawing
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.state import node_capacity_left
+from pliant.core.state import node_resources
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
@@ -47,7 +47,7 @@ def launch_joining(
         epoch=job.epoch + 1,
         processors=resize.joining,
         only=only,
-        shares=node_capacity_left.shares(state, job, resize.joining),
+        shares=node_resources.shares(state, job, resize.joining),
         remaining=resize.before,
     )
 

@@ -20,7 +20,7 @@ from pliant.core.model.resize import (
     Withdrawing,
 )
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.state import node_capacity_left, relocation
+from pliant.core.state import node_resources, relocation
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import negotiation_messages, time_limits
@@ -312,7 +312,7 @@ def start_reserved(state: CoreState) -> None:
         if job.state is not JobState.PENDING or job.reserved & unavailable:
             continue
         # Since the order to move, a node may have lost the folder of checkpoints, for example.
-        if job.is_moving and (wrong := node_capacity_left.wrong_nodes(state, job, job.reserved)):
+        if job.is_moving and (wrong := node_resources.wrong_nodes(state, job, job.reserved)):
             relocation.abandon(state, job, wrong)
         else:
             start(state, job, job.reserved)
@@ -332,7 +332,7 @@ def start(state: CoreState, job: Job, processors: ProcessorMap) -> None:
     job.starting = set(state.node_names(processors))
     job.isolation_grace_s = state.limits.isolation_grace_s(job.spec.stop_after_s)
     state.step(job, JobState.STARTING, f"starts on {plural(job.size, 'processor')}")
-    shares = node_capacity_left.shares(state, job, job.ranks) if job.node_needs else {}
+    shares = node_resources.shares(state, job, job.ranks) if job.node_needs else {}
     state.emit(Launch(job.id, job.run, ResizeId(0), job.epoch, job.ranks, shares=shares))
     state.timer(TimerKind.START, job, state.limits.start_deadline_s)
     time_limits.arm_timers(state, job)

@@ -13,7 +13,7 @@ job are kept until all its processes have exited.
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import Node, NodeState
-from pliant.core.state import node_capacity_left, processor_limits
+from pliant.core.state import node_resources, user_processor_limits
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import resize_open_close, spare_nodes, suspend
@@ -98,9 +98,9 @@ def _left(state: CoreState, job: Job) -> ProcessorMap:
     more = job.reserved & there & ~own
     mine = own | lowest(more, min(count(more), job.size_before_loss - count(own)))
     spare = _near(state, job, spare_nodes.replacement_processors(state) & state.free())
-    spare = node_capacity_left.usable_by(state, job, spare)
+    spare = node_resources.usable_by(state, job, spare)
     found = mine | lowest(spare, min(count(spare), job.size_before_loss - count(mine)))
-    return processor_limits.limit_processors(state, job, found)
+    return user_processor_limits.limit_processors(state, job, found)
 
 
 def _without_checkpoint(state: CoreState, job: Job) -> ProcessorMap:

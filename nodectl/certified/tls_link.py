@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 
 from pliant.core.support.base_error import PliantError
-from pliant.nodectl.certified.application_server_address import (
+from pliant.nodectl.certified.application_access import (
     ApplicationAccess,
     application_address,
 )

@@ -44,7 +44,7 @@ from pliant.nodectl.controller.start_order import (
     refuse_start,
     repeat_start,
 )
-from pliant.nodectl.controller.start_probe import StartSelfCheck
+from pliant.nodectl.controller.start_self_test import StartSelfTest
 from pliant.nodectl.controller.usage import MemoryLimits, job_usage, over_process_limit
 from pliant.nodectl.host import cgroup
 from pliant.nodectl.host.containment import SlotCpus, describe, find_cgroup_controllers
@@ -53,7 +53,7 @@ from pliant.protos import node_pb2 as wire
 
 if TYPE_CHECKING:
     # It loads the package cryptography, which a node without a certificate does not need.
-    from pliant.nodectl.certified.application_server_address import ApplicationAccess
+    from pliant.nodectl.certified.application_access import ApplicationAccess
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -90,7 +90,7 @@ class Controller:
         helper = self._users.helper if self._users else None
         found = helper.controllers() if helper else find_cgroup_controllers()
         self._containment = describe(self._slots, found, bind=settings.bind)
-        self._self_check = StartSelfCheck(
+        self._self_test = StartSelfTest(
             spool_folder(state),
             settings.slots,
             lambda: self._server.report(_ABLE),
@@ -153,7 +153,7 @@ class Controller:
             self._launcher.start_world(str(world.spool.directory))
 
     def _on_start_failed(self) -> None:
-        self._self_check.start_failed()
+        self._self_test.start_failed()
 
     # ------------------------------------------------------------------ the server
 
@@ -181,7 +181,7 @@ class Controller:
                 world.acknowledged.clear()
         reports = [report for world in self._worlds.values() for report in world.unacknowledged()]
         # After the exits: one that names a fault of this node is older than the self-test.
-        return [*reports, _ABLE] if self._self_check.is_able else reports
+        return [*reports, _ABLE] if self._self_test.is_able else reports
 
     def usage(self) -> list[wire.JobUsage]:
         """Return the resource usage of each job on this node.
@@ -189,7 +189,7 @@ class Controller:
         This also finds shims that ended unnoticed, and ends jobs that exceed a limit.
         """
         self._node_worlds.find_ended_shims()
-        self._self_check.test_if_due()
+        self._self_test.test_if_due()
         cgroup.sweep_jobs()
         here = [each for each in self._worlds.values() if each.shim is not None and not each.ended]
         used = job_usage((each.request.job, each.shim.pid) for each in here if each.shim)

@@ -42,7 +42,7 @@ from pliant.protos.signed_orders.signed_order import SIGNATURE_BYTES
 
 if TYPE_CHECKING:
     # It loads the package cryptography, which a node without a certificate does not need.
-    from pliant.nodectl.certified.application_server_address import ApplicationAccess
+    from pliant.nodectl.certified.application_access import ApplicationAccess
 
 logger = logging.getLogger("pliant.nodectl")
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pliant.faults import failpoint
 from pliant.nodectl.host.oom import MemoryKills
 from pliant.nodectl.host.stderr_log import write_line
+from pliant.nodectl.shim import rank_termination
 from pliant.nodectl.shim import ranks as rank_processes
 from pliant.nodectl.shim.event_loop import EventLoop, ScheduledCall
 from pliant.nodectl.shim.rank_fork_exec import read_failures
@@ -79,7 +80,7 @@ class ExitTracker:
         """Report ended ranks without leftovers, and end the leftovers of other ended ranks."""
         done = []
         for number in list(self._leaving):
-            left = rank_processes.leftovers(self._ranks.values(), self._ranks[number])
+            left = rank_termination.leftovers(self._ranks.values(), self._ranks[number])
             if not left:
                 timer = self._leaving.pop(number)
                 if timer is not None:
@@ -135,7 +136,7 @@ class ExitTracker:
 
     def _end_leftovers(self, number: int, left: Iterable[int]) -> None:
         """Send SIGTERM to the leftovers of a rank, and kill them after a grace time."""
-        rank_processes.ask_all_to_end(left)
+        rank_termination.ask_all_to_end(left)
         grace = min(self._request.grace_s, _LEFTOVER_GRACE_S)
         self._leaving[number] = self._loop.after(grace, lambda: self._kill_leftovers(number))
 
@@ -144,8 +145,8 @@ class ExitTracker:
 
         A process that was started during one round is found in the next.
         """
-        left = rank_processes.stop_leftovers(self._ranks.values(), self._ranks[number])
-        rank_processes.kill_all(left)
+        left = rank_termination.stop_leftovers(self._ranks.values(), self._ranks[number])
+        rank_termination.kill_all(left)
         if left:
             again = self._loop.after(_KILL_INTERVAL_S, lambda: self._kill_leftovers(number))
             self._leaving[number] = again

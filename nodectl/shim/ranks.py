@@ -1,4 +1,7 @@
-"""The ranks of a world: start them, end them, and find the processes that they leave behind."""
+"""The ranks of a world: what is known of each, their start, and the report of their exit.
+
+`rank_termination` ends them and the processes that they leave behind.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,11 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from pliant.core.support.input_limits import MAX_TEXT
-from pliant.nodectl.host import procfs
 from pliant.nodectl.host.oom import MemoryKills
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.host.stderr_log import write_line
@@ -20,10 +22,6 @@ from pliant.nodectl.shim.rank_fork_exec import LaunchSpec, start, truncate_outpu
 from pliant.nodectl.world_folder import NOT_USABLE, SpooledExit, StartRequest, WorldFolder
 
 OnLine = Callable[[int, bytes], None]
-#: Rounds of stopping processes that start others, before they are killed.
-_MAX_ROUNDS = 100
-
-
 #: The reason of exits after the shim got SIGTERM.
 TERMINATED = "its shim was told to end, as by `pliant down` where no server could cancel the job"
 
@@ -249,109 +247,3 @@ def device_variables(devices: Mapping[str, Sequence[int]]) -> dict[str, str]:
 
 def _for_rank(rank: int, on_line: OnLine) -> Callable[[bytes], None]:
     return lambda line: on_line(rank, line)
-
-
-def ask_to_end(rank: Rank) -> None:
-    """Send SIGTERM to a rank and its process group, and SIGCONT in case it is stopped."""
-    for number in (signal.SIGTERM, signal.SIGCONT):
-        if not signal_group(rank.pid, number):
-            send_signal(rank.pid, number)
-
-
-def kill(rank: Rank) -> None:
-    """Kill a rank and all its descendants."""
-    kill_all(stop_all(lambda: [*procfs.descendants(rank.pid), rank.pid]))
-
-
-def stop_all(find: Callable[[], Iterable[int]]) -> set[int]:
-    """Stop the processes that ``find`` returns (SIGSTOP) until it finds no running one.
-
-    Killing them one after the other may never end if the others fork meanwhile. Stopped processes
-    do not fork, so each round finds fewer running ones.
-
-    Returns:
-        The ids of all stopped processes.
-    """
-    found: set[int] = set()
-    for _ in range(_MAX_ROUNDS):
-        fresh = set(find()) - found
-        if not fresh:
-            break
-        for pid in fresh:
-            send_signal(pid, signal.SIGSTOP)
-        found |= fresh
-    return found
-
-
-def stop_leftovers(ranks: Iterable[Rank], ended: Rank) -> set[int]:
-    """Stop the processes that an ended rank has left behind, and return them."""
-    every = list(ranks)
-    return stop_all(lambda: leftovers(every, ended))
-
-
-def ask_all_to_end(pids: Iterable[int]) -> None:
-    """Send SIGTERM to processes, and SIGCONT so that stopped ones receive it."""
-    for pid in pids:
-        send_signal(pid, signal.SIGTERM)
-        send_signal(pid, signal.SIGCONT)
-
-
-def kill_all(pids: Iterable[int]) -> None:
-    """Kill processes; some of them may have ended already."""
-    for pid in pids:
-        send_signal(pid, signal.SIGKILL)
-
-
-def send_signal(pid: int, number: int) -> bool:
-    """Send a signal to a process; return False if it has ended."""
-    try:
-        os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
-
-
-def signal_group(pid: int, number: int) -> bool:
-    """Send a signal to the process group of a rank; return False if it has none yet."""
-    try:
-        os.killpg(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
-
-
-def leftovers(ranks: Iterable[Rank], ended: Rank) -> list[int]:
-    """Return the running processes that an ended rank has left behind.
-
-    If no rank runs any more, all remaining processes are returned. A process whose parent has ended
-    becomes a child of the shim. It belongs to the rank in whose session it is or, if it made a
-    session of its own, to the rank that its environment names.
-    """
-    live = {rank.pid for rank in ranks if rank.runs}
-    stats = _running_orphans(live)
-    if not live:
-        return list(stats)
-    mark = f"PLIANT_PROCESSOR={ended.processor}".encode()
-    return [
-        pid
-        for pid, stat in stats.items()
-        if stat.session == ended.pid or mark in procfs.environment(pid)
-    ]
-
-
-def _running_orphans(live: set[int]) -> dict[int, procfs.Stat]:
-    """Return the running descendants of this process that belong to no living rank.
-
-    If a process ends while the process tree is read, its children may become children of the shim
-    after the shim's children were listed. So an empty result is certain only if all orphans that
-    one reading finds had been found in the reading before.
-    """
-    ended: set[int] = set()
-    while True:
-        orphans = [pid for pid in procfs.children(os.getpid()) if pid not in live]
-        found = [pid for orphan in orphans for pid in (orphan, *procfs.descendants(orphan))]
-        stats = {pid: procfs.read_stat(pid) for pid in found}
-        running = {pid: stat for pid, stat in stats.items() if stat and stat.state not in "ZX"}
-        if running or ended >= set(orphans):
-            return running
-        ended = set(orphans)

@@ -19,6 +19,7 @@ from typing import Any
 
 from pliant.faults import failpoint, message
 from pliant.nodectl.host import procfs, shared_memory
+from pliant.nodectl.shim import rank_termination
 from pliant.nodectl.shim import ranks as rank_processes
 from pliant.nodectl.shim.binding import Binding
 from pliant.nodectl.shim.event_loop import (
@@ -265,9 +266,9 @@ class Shim:
             if rank.held:
                 continue
             if grace_s <= 0:
-                rank_processes.kill(rank)
+                rank_termination.kill(rank)
                 continue
-            rank_processes.ask_to_end(rank)
+            rank_termination.ask_to_end(rank)
             due = time.monotonic() + grace_s
             if rank.kill_at is None or due < rank.kill_at.due:
                 if rank.kill_at is not None:
@@ -280,8 +281,8 @@ class Shim:
     def _signal(self, number: int) -> None:
         """Send a signal to each rank and its process group."""
         for rank in self._ranks.values():
-            if rank.runs and not rank_processes.signal_group(rank.pid, number):
-                rank_processes.send_signal(rank.pid, number)
+            if rank.runs and not rank_termination.signal_group(rank.pid, number):
+                rank_termination.send_signal(rank.pid, number)
 
     def _on_cut_off(self, reason: str) -> None:
         for rank in self._ranks.values():
@@ -291,7 +292,7 @@ class Shim:
     def _kill_now(self, rank: Rank) -> None:
         if rank.runs:
             self._scan_segments()
-            rank_processes.kill(rank)
+            rank_termination.kill(rank)
 
     # ------------------------------------------------------------------ controller
 

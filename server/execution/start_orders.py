@@ -12,7 +12,7 @@ from itertools import groupby
 from pliant.core.commands import NodeShare
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
-from pliant.server.registry.checkpoint_dirs import CheckpointDirs
+from pliant.server.checkpoints.checkpoint_folders import CheckpointFolders
 from pliant.server.registry.job_program import RANK_MARKS, Program, expand, has_mark, node_marks
 from pliant.server.registry.mpi_worlds import World
 from pliant.server.registry.processor_nodes import Host, NodeMap
@@ -59,7 +59,7 @@ class LaunchSettings:
     transport: str = ""
     interface: str = ""
     #: Where jobs write checkpoints; None if they write none.
-    checkpoints: CheckpointDirs | None = None
+    checkpoints: CheckpointFolders | None = None
 
 
 def start_orders(

@@ -1,7 +1,7 @@
 """The limits of submissions: whether a user may submit another job.
 
 This is the only place that checks the limits of submissions. The limit of running processors is
-checked by the core (``core/state/processor_limits.py``).
+checked by the core (``core/state/user_processor_limits.py``).
 """
 
 from __future__ import annotations

@@ -29,9 +29,9 @@ from pliant.protos.report_chunking import join
 from pliant.protos.sanitize_text import sanitize_text
 from pliant.protos.signed_orders.launch_order import VERSION
 from pliant.server.authentication.opening_handshake import NodeNotAdmittedError
+from pliant.server.checkpoints.shared_folder_probe import SHARED, SharedFolderProbe
 from pliant.server.execution.connections import Connections, NodeStream, Stream
 from pliant.server.execution.core_loop import CoreLoop
-from pliant.server.registry.shared_folder_probe import SHARED, SharedFolderProbe
 from pliant.server.rpc.checkpoint_removals import CheckpointRemovals
 from pliant.server.rpc.exit_collector import EndReport, ExitCollector
 from pliant.server.rpc.lost_message_detection import LostMessageDetector

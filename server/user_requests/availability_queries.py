@@ -31,7 +31,7 @@ from pliant.server.execution.strategy_process import (
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.threads import start_thread, uncancellable_future
 from pliant.server.support.user_request_error import UserRequestError
-from pliant.server.user_requests.submissions import Submissions
+from pliant.server.user_requests.submission.submissions import Submissions
 from pliant.strategies import Strategy, is_own, load_strategy
 
 log = logging.getLogger(__name__)

@@ -38,7 +38,7 @@ from pliant.server.user_requests.request_fields import (
     read_node,
     read_number,
 )
-from pliant.server.user_requests.submission_schema import check_priority
+from pliant.server.user_requests.submission.submission_schema import check_priority
 
 #: Requests that concern the processes of one job; the others apply to all tasks of an array.
 _FOR_SINGLE_JOBS = frozenset({"suspend", "resume_job", "requeue", "resize", "signal"})

@@ -26,7 +26,7 @@ from pliant.server.user_requests.changing_requests import Commands
 from pliant.server.user_requests.metrics_query import MetricsQuery
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
 from pliant.server.user_requests.request_fields import Answer, Request
-from pliant.server.user_requests.submissions import Submissions
+from pliant.server.user_requests.submission.submissions import Submissions
 from pliant.server.user_requests.subscriptions import WATCH, Subscriptions
 
 #: Between the answer to ``stop`` and the stop, so that the answer can be sent.

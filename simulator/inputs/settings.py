@@ -7,7 +7,7 @@ from typing import Literal
 
 from pliant.core.events import NodeRegistered
 from pliant.core.support.input_limits import MAX_PROCESSORS
-from pliant.core.values.fair_shares import Shares
+from pliant.core.values.fair_share_settings import Shares
 from pliant.core.values.user_limits import NO_LIMITS, UserLimits
 from pliant.simulator.inputs.answer_models import parse_answers
 from pliant.simulator.inputs.costs import FREE, SAVE, Cost

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from pliant.core.commands import Note
 from pliant.core.model.nodes import Node
-from pliant.core.state.node_capacity_left import impossible
+from pliant.core.state.node_resources import impossible
 from pliant.core.state.view_cache import node_view
 from pliant.simulator.inputs.settings import Settings
 from pliant.simulator.inputs.workload import SimJob, WorkloadError

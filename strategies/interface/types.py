@@ -4,7 +4,7 @@ They are defined in ``pliant.core``, which a strategy does not have to import: e
 exported by ``pliant.strategies``.
 """
 
-from pliant.core.model.fair_share import FairShares
+from pliant.core.model.fair_share_factor import FairShares
 from pliant.core.model.free_capacity import FreeCapacity
 from pliant.core.model.nodes import JobMemory, NodeLoad, NodeReservation, ReservationState
 from pliant.core.model.processor_choice import first_fit, keep_first
@@ -27,7 +27,7 @@ from pliant.core.model.views_and_plans import (
     WaitingJob,
 )
 from pliant.core.model.wait_reasons import Reason, WaitCode, WaitReason
-from pliant.core.values.fair_shares import Shares
+from pliant.core.values.fair_share_settings import Shares
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.node_needs import NodeNeeds
 from pliant.core.values.processors import NONE as NO_PROCESSORS

@@ -4,7 +4,7 @@ Streit 2002, sections 2 and 5. All estimates are those of the users, never true 
 without an estimate counts as longer than any other: it is last under sjf and first under ljf, and
 dynP's mean leaves it out. dynP changes between the first three orders. ``priority`` orders jobs by
 the priority that users state. ``fairshare`` orders users by their fair-share factors
-(``core/model/fair_share.py``), and the jobs of one user by priority.
+(``core/model/fair_share_factor.py``), and the jobs of one user by priority.
 """
 
 import math
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from zlib import crc32
 
-from pliant.core.model.fair_share import FairShares
+from pliant.core.model.fair_share_factor import FairShares
 from pliant.core.model.views_and_plans import View, WaitingJob
 
 QueueOrder = Literal["fcfs", "sjf", "ljf", "priority", "fairshare"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from corekit.simkit import job, rigid, run
 from pliant.core.model.lifecycle import JobState
-from pliant.core.values.fair_shares import Account, Shares
+from pliant.core.values.fair_share_settings import Account, Shares
 from pliant.core.values.user_limits import UserLimit, UserLimits
 from pliant.simulator import Settings, SimJob, simulate
 from pliant.simulator.inputs.models.users import give_users, parse_users

@@ -10,7 +10,7 @@ import pytest
 from corekit.views import make_view, waiting
 from pliant.core.model.usage import Usage
 from pliant.core.model.views_and_plans import View
-from pliant.core.values.fair_shares import Shares
+from pliant.core.values.fair_share_settings import Shares
 from pliant.strategies import known_strategies, load_strategy
 from pliant.strategies.interface.options import OptionError
 from pliant.strategies.policies.queue_order import in_order

@@ -28,7 +28,7 @@ from pliant.protos.report_chunking import split
 
 if TYPE_CHECKING:
     # It loads the package cryptography, which a node without a certificate does not need.
-    from pliant.nodectl.certified.application_server_address import ApplicationAccess
+    from pliant.nodectl.certified.application_access import ApplicationAccess
 
 logger = logging.getLogger("pliant.nodectl")
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from pliant.nodectl.host import procfs, shared_memory
+from pliant.nodectl.shim import rank_termination
 from pliant.nodectl.shim import ranks as rank_processes
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel
 from pliant.nodectl.shim.pmi_service import PmiService, abort_reason
@@ -90,8 +91,8 @@ class LocalRanks:
     def signal(self, number: int) -> None:
         """Send a signal to the ranks and their process groups."""
         for rank in self._ranks.values():
-            if rank.runs and not rank_processes.signal_group(rank.pid, number):
-                rank_processes.send_signal(rank.pid, number)
+            if rank.runs and not rank_termination.signal_group(rank.pid, number):
+                rank_termination.send_signal(rank.pid, number)
 
     def end(self) -> None:
         """Send SIGTERM to the ranks, and kill them after the grace time."""
@@ -100,7 +101,7 @@ class LocalRanks:
         self._is_ending = True
         for rank in self._ranks.values():
             if rank.runs:
-                rank_processes.ask_to_end(rank)
+                rank_termination.ask_to_end(rank)
                 kill = partial(self._kill, rank)
                 rank.kill_at = self._loop.after(self._request.grace_s, kill)
 
@@ -175,7 +176,7 @@ class LocalRanks:
 
     def _kill(self, rank: Rank) -> None:
         if rank.runs:
-            rank_processes.kill(rank)
+            rank_termination.kill(rank)
 
     def _on_exit(self, rank: Rank, status: int) -> None:
         if rank.pmi is not None:
@@ -205,7 +206,7 @@ class LocalRanks:
             return
         self._pmi.stop_detection()
         if left := self._leftovers():
-            rank_processes.kill_all(rank_processes.stop_all(lambda: left))
+            rank_termination.kill_all(rank_termination.stop_all(lambda: left))
             self._loop.after(_LEFTOVERS_INTERVAL_S, self._check)
             return
         self._is_gone = True

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from random import Random
 
-from pliant.core.values.fair_shares import is_account_name
+from pliant.core.values.fair_share_settings import is_account_name
 from pliant.simulator.inputs.models.random_job_fractions import choose_parts, parse_parts
 from pliant.simulator.inputs.workload import Workload
 

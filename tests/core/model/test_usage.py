@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.model.fair_share import FairShares, factor
+from pliant.core.model.fair_share_factor import FairShares, factor
 from pliant.core.model.usage import Usage, decayed
-from pliant.core.values.fair_shares import Account, Shares
+from pliant.core.values.fair_share_settings import Account, Shares
 
 amounts = st.floats(0, 1e12)
 processors = st.integers(0, 100_000)

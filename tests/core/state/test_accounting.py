@@ -11,7 +11,7 @@ from corekit.rig import Rig
 from pliant.core import events
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.usage import AllocationPhase
-from pliant.core.values.fair_shares import Shares
+from pliant.core.values.fair_share_settings import Shares
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.user_limits import NO_LIMITS
 

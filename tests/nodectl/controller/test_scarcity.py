@@ -26,8 +26,7 @@ from pliant.nodectl.host import procfs
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.launcher import Launcher
 from pliant.nodectl.settings import ControllerSettings
-from pliant.nodectl.shim import rank_exits
-from pliant.nodectl.shim import ranks as rank_processes
+from pliant.nodectl.shim import rank_exits, rank_termination
 from pliant.nodectl.shim.event_loop import EventLoop
 from pliant.nodectl.shim.rank_exits import ExitCallbacks, ExitTracker
 from pliant.nodectl.shim.ranks import Rank, start_ranks
@@ -146,7 +145,7 @@ class Tracked:
 
 @pytest.fixture
 def tracked(spool: WorldFolder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracked]:
-    monkeypatch.setattr(rank_processes, "leftovers", lambda *_: [])
+    monkeypatch.setattr(rank_termination, "leftovers", lambda *_: [])
     monkeypatch.setattr(rank_exits, "SAVE_RETRY_S", 0.01)
     made = Tracked(spool)
     yield made

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pliant.nodectl.certified.application_server_address import ApplicationAccess
+from pliant.nodectl.certified.application_access import ApplicationAccess
 from pliant.nodectl.controller.local_world import LocalWorld
 from pliant.nodectl.controller.start_order import make_environment, make_request
 from pliant.nodectl.controller.users.helper_client import encode_content

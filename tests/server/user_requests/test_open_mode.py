@@ -14,7 +14,7 @@ from pliant.server.registry.job_program import Program
 from pliant.server.registry.mpi_worlds import World
 from pliant.server.registry.processor_nodes import NodeMap
 from pliant.server.support.user_request_error import UserRequestError
-from pliant.server.user_requests.submission_schema import check_submission
+from pliant.server.user_requests.submission.submission_schema import check_submission
 
 A, B = NodeName("a"), NodeName("b")
 NODES = NodeMap([Node(A, 0, 2, address="ha"), Node(B, 2, 2, address="hb")])

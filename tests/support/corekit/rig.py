@@ -30,7 +30,7 @@ from pliant.core.state.json_records import (
     node_to_record,
 )
 from pliant.core.values.dependencies import parse_dependencies
-from pliant.core.values.fair_shares import Shares
+from pliant.core.values.fair_share_settings import Shares
 from pliant.core.values.ids import FIRST_START, CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.negotiation_policy import GrowIf, NegotiationPolicy
 from pliant.core.values.node_needs import NodeNeeds

@@ -53,7 +53,7 @@ from pliant.server.user_requests.job_lookup import JobLookup
 from pliant.server.user_requests.metrics_query import MetricsQuery
 from pliant.server.user_requests.operation_table import Operations
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
-from pliant.server.user_requests.submissions import Submissions
+from pliant.server.user_requests.submission.submissions import Submissions
 from pliant.server.user_requests.subscriptions import Subscriptions
 from pliant.server.watch.change_feed import ChangeFeed
 from pliant.server.watch.streams import Streams

@@ -37,7 +37,8 @@ from pliant.server.registry.job_program import (
     job_marks,
 )
 from pliant.server.support.user_request_error import UserRequestError
-from pliant.server.user_requests.condition_checks import (
+from pliant.server.user_requests.request_fields import error_of_msgspec, field_with_half_a_character
+from pliant.server.user_requests.submission.condition_checks import (
     check_array,
     check_begin,
     check_comment,
@@ -47,8 +48,7 @@ from pliant.server.user_requests.condition_checks import (
     check_warning,
     contract_from_begin,
 )
-from pliant.server.user_requests.request_fields import error_of_msgspec, field_with_half_a_character
-from pliant.server.user_requests.requirement_checks import (
+from pliant.server.user_requests.submission.requirement_checks import (
     check_node_needs,
     check_resources,
     check_sizes,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pliant.server.support.user_request_error import UserRequestError
-from pliant.server.user_requests.submission_schema import check_submission
+from pliant.server.user_requests.submission.submission_schema import check_submission
 
 
 @pytest.mark.case(55)

@@ -10,7 +10,7 @@ import pytest
 
 from pliant.core.values.ids import JobId
 from pliant.server.authentication.app_tokens import AppTokens
-from pliant.server.registry.checkpoint_dirs import CheckpointDirs
+from pliant.server.checkpoints.checkpoint_folders import CheckpointFolders
 
 ME = os.geteuid()
 
@@ -20,8 +20,8 @@ def of_me(_: int) -> int:
     return ME
 
 
-def dirs(base: Path, key: bytes = b"key of the cluster") -> CheckpointDirs:
-    return CheckpointDirs(base, "25f9", AppTokens(key).checkpoint_name)
+def dirs(base: Path, key: bytes = b"key of the cluster") -> CheckpointFolders:
+    return CheckpointFolders(base, "25f9", AppTokens(key).checkpoint_name)
 
 
 def test_a_folder_goes_with_its_job(tmp_path: Path) -> None:

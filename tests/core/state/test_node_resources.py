@@ -9,7 +9,7 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.views_and_plans import Offer, Plan, Start, View
 from pliant.core.model.wait_reasons import WaitCode
-from pliant.core.state.node_capacity_left import capacity, impossible, reasons
+from pliant.core.state.node_resources import capacity, impossible, reasons
 from pliant.core.state.view_cache import node_view
 from pliant.core.state.views import view
 from pliant.core.values.constraint import Constraint

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl.controller import start_probe
-from pliant.nodectl.controller.start_probe import StartSelfCheck, find_problem
+from pliant.nodectl.controller import start_self_test
+from pliant.nodectl.controller.start_self_test import StartSelfTest, find_problem
 from testkit import wait_until
 
 
@@ -37,7 +37,7 @@ def test_each_failure_doubles_the_time_to_the_test(
     now = [1e6]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     passed: list[float] = []
-    tests = StartSelfCheck(tmp_path, 1, lambda: passed.append(now[0]))
+    tests = StartSelfTest(tmp_path, 1, lambda: passed.append(now[0]))
 
     async def first_test_at(limit_s: float) -> float:
         start, count = now[0], len(passed)
@@ -55,7 +55,7 @@ def test_each_failure_doubles_the_time_to_the_test(
             assert not tests.is_able
             waits.append(await first_test_at(1000))
             assert tests.is_able
-        now[0] += start_probe.FORGET_S
+        now[0] += start_self_test.FORGET_S
         tests.start_failed()
         return [*waits, await first_test_at(1000)]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pliant.core.values.fair_shares import (
+from pliant.core.values.fair_share_settings import (
     Account,
     AccountError,
     Shares,

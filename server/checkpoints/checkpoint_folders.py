@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-class CheckpointDirs:
+class CheckpointFolders:
     """The checkpoint folders of one cluster. Other clusters may use the same base folder."""
 
     def __init__(self, base: Path, cluster: str, name_part: Callable[[int], str]) -> None:

@@ -21,7 +21,7 @@ from math import exp2, inf
 from typing import NamedTuple
 
 from pliant.core.model.usage import Usage
-from pliant.core.values.fair_shares import Shares
+from pliant.core.values.fair_share_settings import Shares
 
 
 class Standing(NamedTuple):

@@ -9,7 +9,7 @@ from pliant.core import events
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.wait_reasons import WaitCode
-from pliant.core.state.processor_limits import used
+from pliant.core.state.user_processor_limits import used
 from pliant.core.values.ids import FIRST_START
 from pliant.core.values.user_limits import NO_LIMITS, UserLimit, UserLimits
 

@@ -28,7 +28,7 @@ FORGET_S = 3600.0
 MAX_PROCESSES = 8
 
 
-class StartSelfCheck:
+class StartSelfTest:
     """Tests regularly whether this node can start jobs, until a test passes."""
 
     def __init__(

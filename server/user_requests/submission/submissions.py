@@ -15,7 +15,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.support.plural import plural
 from pliant.core.transitions.begin_times import begin_reason
-from pliant.core.values.fair_shares import AccountError, Shares
+from pliant.core.values.fair_share_settings import AccountError, Shares
 from pliant.core.values.ids import JobId
 from pliant.faults import failpoint
 from pliant.server.database.database_errors import is_locked, sqlite_message
@@ -30,8 +30,8 @@ from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.notify_rules import NotifyRules, parse_receiver
 from pliant.server.support.user_request_error import UserRequestError
-from pliant.server.user_requests.condition_checks import find_ended
-from pliant.server.user_requests.submission_schema import Submission, check_submission
+from pliant.server.user_requests.submission.condition_checks import find_ended
+from pliant.server.user_requests.submission.submission_schema import Submission, check_submission
 
 #: Maximum number of submissions in one transaction.
 TOGETHER = 256

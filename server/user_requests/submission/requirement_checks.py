@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pliant.core.model.views_and_plans import NodeView
-from pliant.core.state.node_capacity_left import impossible
+from pliant.core.state.node_resources import impossible
 from pliant.core.support.plural import plural
 from pliant.core.values.constraint import Constraint
 from pliant.core.values.node_needs import (
@@ -23,7 +23,7 @@ from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 from pliant.server.support.user_request_error import UserRequestError
 
 if TYPE_CHECKING:  # which imports this module
-    from pliant.server.user_requests.submission_schema import JobRequest
+    from pliant.server.user_requests.submission.submission_schema import JobRequest
 
 #: Maximum number of named resources that one job may need.
 MAX_RESOURCES = 16

@@ -7,7 +7,7 @@ import pytest
 
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
-from pliant.server.registry.shared_folder_probe import SHARED, SharedFolderProbe
+from pliant.server.checkpoints.shared_folder_probe import SHARED, SharedFolderProbe
 
 N1 = NodeName("n1")
 
