@@ -119,7 +119,9 @@ def _of_server(answer: Mapping[str, Any]) -> Iterator[Metric]:
         "pliant_strategy_info", "The strategy in force.", "strategy", {answer["strategy"]: 1}
     )
     yield _gauge(
-        "pliant_server_generation", "How often the server was started.", server["generation"]
+        "pliant_server_generation",
+        "Number of times that the server has been started.",
+        server["generation"],
     )
     yield _gauge(
         "pliant_server_start_time_seconds",

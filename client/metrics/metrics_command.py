@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--print",
         choices=FILES,
         metavar="FILE",
-        help="print a file and leave: board (for Grafana) or alerts (rules for Prometheus)",
+        help="print a file and exit: board (a Grafana dashboard) or alerts (rules for Prometheus)",
     )
     options = parser.parse_args(argv)
     return run_command(PROG, lambda: _run(options))

@@ -211,7 +211,7 @@ async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list
     if world.shim_unknown:
         logger.error("there is no record of the shim of %s; ending what is left of it", world.name)
     else:
-        reason = _why_memory_ended(world) or SHIM_KILLED
+        reason = _out_of_memory_reason(world) or SHIM_KILLED
         logger.error("the shim of %s was killed; ending what is left of it", world.name)
     if world.helper is not None:
         await wait_for_last_process(world, 0.0)
@@ -222,10 +222,11 @@ async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list
     return new
 
 
-def _why_memory_ended(world: LocalWorld) -> str:
-    """Return the reason to report if the job ran out of memory; empty if it did not.
+def _out_of_memory_reason(world: LocalWorld) -> str:
+    """Return why the job ran out of memory; empty if it did not.
 
-    The kernel kills a rank first. If the rank takes long to end, it may kill the shim, too.
+    The text is also empty if the root helper started the world. The kernel kills a
+    rank first. If that rank ends slowly, the kernel may also kill the shim.
     """
     request = world.request
     if not request.memory_bytes or world.helper is not None:

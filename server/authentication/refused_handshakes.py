@@ -35,7 +35,9 @@ class RefusedHandshakes:
         self._followed += 1
 
     def look(self, now: float) -> None:
-        """Log how many handshakes failed since the last log line, at most once in `INTERVAL_S`.
+        """Log how many connections failed the handshake or sent nothing since the last log line.
+
+        A line is logged at most once in `INTERVAL_S`.
 
         Args:
             now: on a monotonic clock.

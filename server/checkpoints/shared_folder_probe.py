@@ -25,7 +25,10 @@ _MAX_TEXT = 300
 
 
 class SharedFolderProbe:
-    """The test file of this server, and the last result of each node."""
+    """Tests whether nodes share the folder of checkpoints.
+
+    It holds the server's test file and the last result of each node.
+    """
 
     def __init__(self, folder: Path, cluster: str) -> None:
         """Prepare the test of a folder.

@@ -56,7 +56,11 @@ class Merged:
 
 
 class BarrierTable:
-    """Merges the pairs from the nodes of each world. A node that asks again is answered again."""
+    """Merges the PMI key-value pairs that the nodes of a world send at a barrier.
+
+    A node that repeats its message for the last complete barrier gets the same answer. For earlier
+    barriers it gets none.
+    """
 
     def __init__(self, done: Mapping[tuple[str, int], Mapping[str, str]] | None = None) -> None:
         self._done: dict[str, dict[int, Mapping[str, str]]] = {}

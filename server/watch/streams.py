@@ -192,11 +192,10 @@ class _View:
         return found
 
     def knows_owners(self, lines: Iterable[Line]) -> bool:
-        """Return whether `_shows` can decide about these lines, because it knows their jobs.
+        """Return whether the owners of all jobs in these lines are known, so `_shows` can decide.
 
-        If not, the lines are read from the database.
-
-        A job is published after the commit, so lines of a new job may arrive before the job.
+        Lines of a new job may arrive before the job, which is published only after the commit. The
+        caller then reads the lines from the database.
         """
         if self.job is not None or self._owner is None:
             return True
