@@ -195,7 +195,7 @@ def _check_world_size(environment: Environment) -> None:
     error = WorldSizeMismatch(
         f"MPI.COMM_WORLD has {plural(size, 'rank')}, but the job was started with "
         f"{plural(expected, 'rank')}: the MPI library of mpi4py ({library}) is not served by "
-        "Pliant: install MPICH in the environment of the program (pip install mpich)"
+        "Pliant: install MPICH in the environment of the program (pip install 'pliant[mpich]')"
     )
     control = open_control(environment.control_fd)
     with control.sock, contextlib.suppress(OSError):  # the shim has ended

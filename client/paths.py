@@ -29,8 +29,9 @@ def run_dir() -> str:
 def server_dir() -> str:
     """Return the directory of the users' socket that commands connect to.
 
-    It is the user's own cluster if the environment names it or if it has a socket. Otherwise it is
-    the cluster for all users of this host, if there is one.
+    If the environment names a cluster of the user, or the user's own cluster has a socket, return
+    its run directory. Otherwise return the directory of the cluster for all users of this host, or
+    the user's own if there is none.
     """
     own = run_dir()
     if os.environ.get("PLIANT_RUN_DIR") or os.environ.get("PLIANT_STATE_DIR"):

@@ -59,7 +59,10 @@ class LazyCycle(Cycle):
     # ---------------------------------------------------------------- the lookahead
 
     def _update_lookahead(self) -> None:
-        """Choose a new lookahead job if the present one has ended or is past its deadline."""
+        """Choose a new lookahead job if the present one has ended or is past its deadline.
+
+        If the new job had been put off, start it or put it off again.
+        """
         now, view = self.view.now, self.view
         deadlines = {value.id: value.deadline for value in self.valuation.jobs}
         deadlines |= {job_id: value.deadline for job_id, (_, value) in self.put_off.items()}

@@ -132,7 +132,7 @@ class _OfferThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the thread end after the program's next answer; does not wait for it."""
+        """End the thread when all queued proposals have been answered; do not wait for it."""
         self._waiting.put(None)
 
     def put(self, stream: "_Connection", template: "Template") -> None:

@@ -204,8 +204,8 @@ class Requests:
     def adopt(self, asked: RequestRecord | None) -> None:
         """Replace the latest request by that of rank 0.
 
-        On a rank that has just joined, handles of requests that it made earlier now show that
-        request.
+        Handles that a joining rank got from ``job.request`` before it joined then show the request
+        of rank 0, or CANCELLED if there is none.
         """
         self.has_changed = False
         if asked is not None:

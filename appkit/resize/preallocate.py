@@ -2,10 +2,10 @@
 
 The operating system provides a page of memory when it is first written to. That takes about as long
 as moving the data into it, so it is done before the pause. Joining ranks allocate before they join.
-The other ranks are told by rank 0 at a safe point, as soon as joining ranks have been started: each
-lays out its new parts, and a thread writes to every page. The thread stops early if the growth is
-withdrawn. If it fails, the resize allocates the parts itself. From the order until the end of the
-resize, a process has memory for both its old and its new share.
+Rank 0 tells the other ranks at the first safe point after GO, unless the growth can begin there.
+Each lays out its new parts, and a thread writes to every page. The thread stops early if the growth
+is withdrawn. If it fails, the resize allocates the parts itself. From the order until the end of
+the resize, a process has memory for both its old and its new share.
 """
 
 import threading

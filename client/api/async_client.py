@@ -207,7 +207,10 @@ class AsyncClient:
                 self._check_open(times_closed)
 
     async def _run(self, steps: Steps[Result]) -> Result:
-        """Take all steps of an operation, and return its result, as `sans_io_operations.run`."""
+        """Carry out the steps of an operation and return its result.
+
+        The counterpart for the synchronous client is `sans_io_operations.run`.
+        """
         times_closed = self._link.times_closed
         try:
             step = next(steps)

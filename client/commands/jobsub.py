@@ -446,7 +446,9 @@ def _environment(choices: list[str] | None) -> dict[str, str] | None:
 
 
 def report_end(job: dict[str, Any], prog: str = PROG) -> int:
-    """Return the exit code for a job that has ended; if it failed, print how on stderr.
+    """Return the exit code for a job that has ended.
+
+    If the job did not complete, print its final state and the reason on stderr.
 
     Args:
         job: the job, as the server describes it.

@@ -173,7 +173,9 @@ def check_output(field: str, path: str, directory: str) -> str:
 
 
 def output_path(job: Mapping[str, Any], number: int) -> str:
-    """Return the output file of a submitted job; of an array, marks of tasks remain.
+    """Return the output file of a submitted job.
+
+    For an array, placeholders of the task, such as ``%a``, are kept.
 
     Args:
         job: as in the request that submitted it.
@@ -186,7 +188,7 @@ def output_path(job: Mapping[str, Any], number: int) -> str:
 def check_input(path: str, directory: str) -> str:
     """Return the absolute path of an input file, after checking that it can be read.
 
-    A path with a mark such as ``%j`` is not checked if no such file exists.
+    A path with a placeholder such as ``%j`` is not checked if no such file exists.
 
     Raises:
         SubmitError: the file is missing, is a directory or cannot be read.

@@ -2,9 +2,9 @@
 
 An array is one job without processors. A task becomes a job of its own when it can run, or is next
 to be considered: so the core and the database hold a few jobs of an array of a million tasks, and
-strategies never see the array itself. The number of a task's job follows from the array and the
-task, so a task cannot become a job twice, not even if the server is killed in between: the array
-and the new job are stored in one transaction.
+strategies never see the array itself. The job number of a task is computed from the array number
+and the task number, so a task cannot become a job twice, not even if the server is killed in
+between: the array and the new job are stored in one transaction.
 """
 
 from dataclasses import replace

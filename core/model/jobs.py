@@ -448,8 +448,8 @@ class Job:
     def can_get_offers(self, now: float) -> bool:
         """Return whether the server may send an offer now.
 
-        A job that changes its size only at its own request (``evolving_only``) gets only offers
-        for such a request.
+        Strategies may make an offer on their own initiative only if `resizable` is true, too. An
+        offer that answers a request of the program, or that empties a draining node, needs no more.
         """
         return (
             self.state in RESIZABLE_STATES

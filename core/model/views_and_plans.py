@@ -291,7 +291,8 @@ class Suspension:
     """Decision to make a running job save itself at its next safe point and end.
 
     The job is then in ``View.suspended``, and a `Start` at any of its sizes starts it again. With
-    ``requeue`` it is in ``View.waiting`` instead, where another strategy finds it, too.
+    ``requeue`` it is in ``View.waiting`` instead. A strategy that does not know ``View.suspended``
+    then starts it like any waiting job.
     """
 
     job: JobId

@@ -144,7 +144,7 @@ class Measures:
         """Return all metrics.
 
         Args:
-            begin: the first submission, in seconds since the beginning.
+            begin: the time of the first submission, in seconds of simulated time.
         """
         runs = sorted(self._runs, key=lambda run: run.job.id)
         slowdowns = [run.wall_s / run.job.cpu_s for run in runs]

@@ -15,7 +15,7 @@ class BelievedCapacity:
         self._idle: dict[str, int] = {}
 
     def renew(self, idle: Mapping[str, int], committed: Mapping[str, int]) -> None:
-        """Take over a report of the information provider.
+        """Replace the believed idle processors by those of a new report, minus the committed ones.
 
         Args:
             idle: the idle processors of each cluster that can be reached.

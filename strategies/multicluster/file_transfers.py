@@ -64,5 +64,5 @@ class FileCatalogue:
         return self.sizes[file] / max(speeds) if speeds else float("inf")
 
     def transfers(self, files: Sequence[Sequence[str]]) -> list[dict[str, float]]:
-        """Return the seconds for the files of each component, in each cluster."""
+        """Return, for each component, the seconds until each cluster has all its input files."""
         return [{name: self.seconds(each, name) for name in self.clusters} for each in files]

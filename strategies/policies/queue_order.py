@@ -45,9 +45,9 @@ def in_order(
 
 
 def queue_with(waiting: Sequence[WaitingJob], job: WaitingJob) -> Sequence[WaitingJob]:
-    """Return the queue with ``job`` at the place that its arrival gives it.
+    """Return the queue with ``job`` added, sorted by arrival time.
 
-    The queue is returned unchanged if the job is already in it.
+    If the job is already in the queue, the queue is returned unchanged.
     """
     if any(other.id == job.id for other in waiting):
         return waiting

@@ -96,9 +96,9 @@ class SshNodes:
         return on_hosts({host.name: host for host in hosts}, stop, done=done)[1]
 
     def explain(self, hosts: Sequence[Host], *, all_of_them: bool) -> list[HostError]:
-        """Return for nodes with started controllers why they do not register.
+        """Return, for nodes whose controllers were started, errors that say why none registered.
 
-        Without `all_of_them`, only nodes whose controllers have ended are explained.
+        Without `all_of_them`, nodes whose controllers still run are left out.
         """
 
         def explain(host: Host) -> None:

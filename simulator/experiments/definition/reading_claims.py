@@ -119,7 +119,7 @@ def _claim(place: Place, entries: Tree, known: Known) -> CellClaim:
 
 
 def _sides(place: Place, entries: Tree, known: Known) -> tuple[Tree, Tree, bool]:
-    """Return the two sides of a comparison, and whether the first one is above."""
+    """Return both sides of a comparison, and whether the first is claimed to be the larger one."""
     if ("above" in entries) == ("below" in entries):
         raise InvalidError(place, "expected either above or below")
     side = "above" if "above" in entries else "below"
