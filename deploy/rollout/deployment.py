@@ -104,6 +104,7 @@ class Deployment:
     def _probe(self, run: HostRun) -> None:
         self._view.step(run.name, "connect and look")
         run.connect_and_probe(self._cluster)
+        self._note_step(run)
 
     def _check_shared_folders(self) -> None:
         server, shared = self._server, list(self._cluster.shared)
@@ -147,6 +148,7 @@ class Deployment:
             run.fail(HostError(run.name, "plan", message, remedy))
         except HostError as failure:
             run.fail(failure)
+        self._note_step(run)
 
     def _release(self, run: HostRun) -> Release | None:
         if not self._orders.wheels or run.facts is None:
@@ -275,6 +277,14 @@ class Deployment:
                     run.done += 1
             except HostError as failure:
                 run.fail(failure)
+            self._note_step(run)
+
+    def _note_step(self, run: HostRun) -> None:
+        """Tell the view whether the present step of a host succeeded."""
+        if run.has_failed:
+            self._view.fail(run.name, run.problems[-1].check)
+        else:
+            self._view.wait(run.name)
 
     def _end(self, run: HostRun) -> None:
         text = "done" if run.plan.steps else "nothing to change"

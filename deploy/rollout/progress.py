@@ -1,22 +1,23 @@
-"""Show what happens on each host: bars on a terminal, lines elsewhere."""
+"""Show the work on each host: a row per host on a terminal, a line per step elsewhere."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pliant.client.terminal.output import print_text
 from pliant.client.terminal.tables import clean
 
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+#: Values of TERM for terminals on which the cursor cannot be moved.
+_TERMINALS_WITHOUT_CURSOR = ("dumb", "unknown")
 
 
 class ProgressView(Protocol):
-    """Receives what happens, from any thread."""
+    """Receives the progress of hosts, from any thread."""
 
     def begin(self, host: str, steps: int) -> None:
         """Note that a host begins to carry out its plan."""
@@ -24,18 +25,40 @@ class ProgressView(Protocol):
     def step(self, host: str, text: str) -> None:
         """Note that a step begins."""
 
+    def wait(self, host: str) -> None:
+        """Note that the host has ended its step, and waits for other hosts."""
+
+    def fail(self, host: str, text: str) -> None:
+        """Note the step or check that failed."""
+
     def end(self, host: str, text: str) -> None:
         """Note how the plan ended."""
 
 
-class LineView:
-    """Prints a line for each step."""
+class QuietView:
+    """Shows nothing, for output as JSON."""
+
+    def begin(self, host: str, steps: int) -> None:
+        """Show nothing."""
+
+    def step(self, host: str, text: str) -> None:
+        """Show nothing."""
+
+    def wait(self, host: str) -> None:
+        """Show nothing."""
+
+    def fail(self, host: str, text: str) -> None:
+        """Show nothing."""
+
+    def end(self, host: str, text: str) -> None:
+        """Show nothing."""
+
+
+class LineView(QuietView):
+    """Prints a line for each step and for each end; failures are printed with their causes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-
-    def begin(self, host: str, steps: int) -> None:
-        """Print nothing: the steps follow."""
 
     def step(self, host: str, text: str) -> None:
         """Print a step."""
@@ -48,66 +71,16 @@ class LineView:
         self.step(host, text)
 
 
-class QuietView:
-    """Shows nothing, for output as JSON."""
-
-    def begin(self, host: str, steps: int) -> None:
-        """Show nothing."""
-
-    def step(self, host: str, text: str) -> None:
-        """Show nothing."""
-
-    def end(self, host: str, text: str) -> None:
-        """Show nothing."""
-
-
-class _BarView:
-    """Shows a bar for each host."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._tasks: dict[str, TaskID] = {}
-
-    def _task(self, host: str) -> TaskID:
-        if host not in self._tasks:
-            self._tasks[host] = self._progress.add_task(host, total=None, text="")
-        return self._tasks[host]
-
-    def begin(self, host: str, steps: int) -> None:
-        """Set the length of the bar."""
-        self._progress.update(self._task(host), total=steps, completed=0)
-
-    def step(self, host: str, text: str) -> None:
-        """Advance the bar to the step that begins."""
-        task = self._task(host)
-        started = self._progress.tasks[self._progress.task_ids.index(task)].fields["text"] != ""
-        self._progress.update(task, text=clean(text), advance=1 if started else 0)
-
-    def end(self, host: str, text: str) -> None:
-        """Fill the bar."""
-        task = self._task(host)
-        self._progress.update(task, total=1, completed=1, text=clean(text))
-
-
 @contextmanager
 def progress_view(hosts: Sequence[str], *, quiet: bool = False) -> Iterator[ProgressView]:
     """Yield a view for the hosts that suits the standard output."""
     if quiet:
         yield QuietView()
         return
-    if not sys.stdout.isatty():
+    if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in _TERMINALS_WITHOUT_CURSOR:
         yield LineView()
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from pliant.deploy.rollout.terminal_view import terminal_view
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[text]}", markup=False),
-    )
-    with Progress(*columns) as progress:
-        view = _BarView(progress)
-        for host in hosts:
-            view.step(host, "")
+    with terminal_view(hosts) as view:
         yield view
