@@ -11,13 +11,19 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from pliant.client.client_errors import ClientError
-from pliant.client.ssh.target import SSH_PORT, SshTarget, complete_target
+from pliant.client.client_errors import ClientError, UsageError
+from pliant.client.ssh.target import (
+    SSH_PORT,
+    SshTarget,
+    complete_target,
+    find_jumps,
+    jump_option,
+)
 
 if TYPE_CHECKING:
     from paramiko import Channel, SSHClient
@@ -28,6 +34,11 @@ _BLOCK = 1 << 15
 _MAX_OUTPUT = 1 << 22
 #: A connection that is lost is noticed after a few of these intervals.
 _KEEPALIVE_S = 10
+#: The reason of an sshd that forwards no connections (RFC 4254, section 5.1).
+_FORWARDING_FORBIDDEN = 1
+#: All hosts may have the same jump host, whose sshd by default drops connections when more than
+#: ten have not logged in yet (MaxStartups).
+_jump_logins = threading.BoundedSemaphore(6)
 
 
 class HostError(ClientError, code="host-failed"):
@@ -59,10 +70,12 @@ class CommandResult:
 class SshSession:
     """An open connection to a host; a context manager."""
 
-    def __init__(self, target: SshTarget, client: SSHClient) -> None:
-        """Take an open connection; `connect` opens one."""
+    def __init__(
+        self, target: SshTarget, client: SSHClient, jumps: Sequence[SSHClient] = ()
+    ) -> None:
+        """Take an open connection and those to its jump hosts; `connect` opens them."""
         self.target = target
-        self._client = client
+        self._client, self._jumps = client, tuple(jumps)
 
     @property
     def name(self) -> str:
@@ -81,12 +94,15 @@ class SshSession:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
-        self._client.close()
+        """Close the connection, and those to its jump hosts."""
+        _close([*self._jumps, self._client])
 
     def route(self) -> tuple[str, str]:
-        """Return the address of this machine and that of the host, as this connection uses them."""
-        transport = self._client.get_transport()
+        """Return the address of this machine and that of the host, as this connection uses them.
+
+        With jump hosts, these are the ends of the connection to the first of them.
+        """
+        transport = [*self._jumps, self._client][0].get_transport()
         if transport is None:
             raise HostError(self.name, CONNECT, "the connection is closed")
         return transport.sock.getsockname()[0], transport.sock.getpeername()[0]
@@ -215,25 +231,89 @@ def connect(target: SshTarget, *, timeout_s: float = 10.0) -> SshSession:
             accept the user.
     """
     try:
-        from paramiko import SSHClient
+        import paramiko  # noqa: F401  # imported to find out whether it is installed
     except ImportError:
         raise ClientError(
             "hosts are reached with paramiko, which is not installed: "
             "`pip install 'pliant[deploy]'`"
         ) from None
-    target = complete_target(target)
-    if target.key_file and not os.path.exists(target.key_file):
+    completed = complete_target(target)
+    try:
+        hops = [*find_jumps(target), completed]
+    except UsageError as error:
+        remedy = "correct ~/.ssh/config or the jump hosts that you named"
+        raise HostError(target.name, CONNECT, str(error), remedy) from None
+    clients: list[SSHClient] = []
+    try:
+        for number, hop in enumerate(hops):
+            with nullcontext() if hop is completed else _jump_logins:
+                clients.append(_connect_hop(hop, hops[:number], clients, timeout_s))
+    except BaseException as error:
+        _close(clients)
+        if isinstance(error, HostError) and (jump := hops[len(clients)]) is not completed:
+            cause = f"jump host {jump.name}: {error.cause}"
+            raise HostError(target.name, error.step, cause, error.remedy) from None
+        raise
+    return SshSession(completed, clients[-1], clients[:-1])
+
+
+def _close(clients: Sequence[SSHClient]) -> None:
+    """Close connections, of which each one passes through those before it."""
+    for client in reversed(clients):
+        client.close()
+
+
+def _connect_hop(
+    hop: SshTarget, before: Sequence[SshTarget], clients: Sequence[SSHClient], timeout_s: float
+) -> SSHClient:
+    """Connect to a jump host, or to the host behind the last of them.
+
+    Args:
+        hop: the host.
+        before: the jump hosts on the way to it.
+        clients: the open connections to these jump hosts.
+        timeout_s: seconds within which each part of the login must be done.
+    """
+    from paramiko import SSHClient
+
+    if hop.key_file and not os.path.exists(hop.key_file):
         raise HostError(
-            target.name, CONNECT, f"there is no key file {target.key_file}", "name another one"
+            hop.name, CONNECT, f"there is no key file {hop.key_file}", "name another one"
         )
     client = SSHClient()
     try:
-        _load_known_hosts(client, target)
-        _connect(client, target, timeout_s)
+        _load_known_hosts(client, hop)
+        channel = _open_channel(hop, before[-1], clients[-1], timeout_s) if before else None
+        _connect(client, hop, before, channel, timeout_s)
     except BaseException:
         client.close()
         raise
-    return SshSession(target, client)
+    return client
+
+
+def _open_channel(hop: SshTarget, jump: SshTarget, client: SSHClient, timeout_s: float) -> Channel:
+    """Let a jump host connect to the next host, and return the connection."""
+    from paramiko import ChannelException, SSHException
+
+    where = f"{hop.host}:{hop.port}"
+    try:
+        transport = client.get_transport()
+        if transport is None:
+            raise EOFError
+        return transport.open_channel(
+            "direct-tcpip", (hop.host, hop.port), ("127.0.0.1", 0), timeout=timeout_s
+        )
+    except ChannelException as error:
+        if error.code == _FORWARDING_FORBIDDEN:
+            cause = f"the jump host {jump.name} does not allow connections to {where}"
+            remedy = f"set AllowTcpForwarding in the configuration of the sshd of {jump.name}"
+            raise HostError(hop.name, CONNECT, cause, remedy) from None
+        cause = f"the jump host {jump.name} cannot connect to {where}: {error.text}"
+    except (SSHException, EOFError, OSError) as error:
+        cause = f"the connection to the jump host {jump.name} broke"
+        if "timeout" in str(error).lower():
+            cause = f"the jump host {jump.name} did not connect to {where} within {timeout_s:g} s"
+    raise _unreachable(hop.name, cause)
 
 
 def _load_known_hosts(client: SSHClient, target: SshTarget) -> None:
@@ -253,14 +333,22 @@ def _load_known_hosts(client: SSHClient, target: SshTarget) -> None:
         client.load_system_host_keys("/etc/ssh/ssh_known_hosts")
 
 
-def _connect(client: SSHClient, target: SshTarget, timeout_s: float) -> None:
+def _connect(
+    client: SSHClient,
+    target: SshTarget,
+    before: Sequence[SshTarget],
+    channel: Channel | None,
+    timeout_s: float,
+) -> None:
+    """Log in to a host, through the channel of the last jump host before it if there is one."""
     from paramiko import AuthenticationException, BadHostKeyException, RejectPolicy, SSHException
 
     client.set_missing_host_key_policy(RejectPolicy())
     where, name = f"{target.user}@{target.host}:{target.port}", target.name
     known = target.host if target.port == SSH_PORT else f"[{target.host}]:{target.port}"
     port = "" if target.port == SSH_PORT else f" -p {target.port}"
-    by_hand = f"ssh{port} {target.user}@{target.host}"
+    jumps = f" -J {jump_option(before)}" if before else ""
+    by_hand = f"ssh{jumps}{port} {target.user}@{target.host}"
     try:
         client.connect(
             target.host,
@@ -271,6 +359,7 @@ def _connect(client: SSHClient, target: SshTarget, timeout_s: float) -> None:
             allow_agent=not target.key_file,
             look_for_keys=not target.key_file,
             timeout=timeout_s,
+            sock=channel,
             banner_timeout=timeout_s,
             auth_timeout=timeout_s,
         )
@@ -306,8 +395,9 @@ def _connect(client: SSHClient, target: SshTarget, timeout_s: float) -> None:
     transport = client.get_transport()
     if transport is not None:
         transport.set_keepalive(_KEEPALIVE_S)
-        # paramiko leaves Nagle's algorithm on, which delays each command by 40 ms.
-        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if channel is None:
+            # paramiko leaves Nagle's algorithm on, which delays each command by 40 ms.
+            transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _raise_ssh_error(

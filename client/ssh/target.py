@@ -5,11 +5,15 @@ from __future__ import annotations
 import getpass
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from pliant.client.client_errors import UsageError
 
 SSH_PORT = 22
+NO_JUMPS = "none"
+#: More than anybody needs; a jump host whose own jump host is itself would never end.
+_MAX_JUMPS = 8
 #: Names and IPv4 addresses, or IPv6 addresses in brackets.
 _TARGET = re.compile(
     r"(?:(?P<user>[^@\s\[\]]+)@)?(?P<host>[A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.%]+\])"
@@ -30,6 +34,8 @@ class SshTarget:
     key_file: str = ""
     #: File of known hosts; empty for those of the user and of this host.
     known_hosts: str = ""
+    #: Jump hosts separated by commas, as for `ssh -J`; "none" for none, whatever the configuration.
+    jumps: str = ""
 
 
 def parse_target(text: str, *, key_file: str = "", known_hosts: str = "") -> SshTarget:
@@ -46,11 +52,60 @@ def parse_target(text: str, *, key_file: str = "", known_hosts: str = "") -> Ssh
     return SshTarget(host, host, found["user"] or "", port, key_file, known_hosts)
 
 
+def parse_jumps(text: str, *, known_hosts: str = "") -> list[SshTarget]:
+    """Return the jump hosts that a user wrote as for `ssh -J`, in the order of the connections.
+
+    Raises:
+        UsageError: one of them is not written as [USER@]HOST[:PORT].
+    """
+    if text.strip().lower() in ("", NO_JUMPS):
+        return []
+    words = [word.strip().removeprefix("ssh://").rstrip("/") for word in text.split(",")]
+    return [replace(parse_target(word, known_hosts=known_hosts), name=word) for word in words]
+
+
+def find_jumps(target: SshTarget, config: str = "~/.ssh/config") -> list[SshTarget]:
+    """Return the jump hosts on the way to a host, in the order of the connections.
+
+    As with `ssh`, the first jump host may have jump hosts of its own in the configuration. The
+    file of known hosts that `target` names applies to jump hosts, too, and its key to those for
+    which the configuration names none.
+
+    Args:
+        target: the host, before its empty fields are filled in.
+        config: the user's configuration of SSH.
+
+    Raises:
+        UsageError: a jump host is written wrongly, or there are too many.
+    """
+    found: list[SshTarget] = []
+    key_file = os.path.expanduser(target.key_file)
+    text = complete_target(target, config).jumps
+    while hops := parse_jumps(text, known_hosts=target.known_hosts):
+        completed = [complete_target(hop, config) for hop in hops]
+        text = completed[0].jumps
+        found[:0] = [replace(hop, key_file=hop.key_file or key_file) for hop in completed]
+        if len(found) > _MAX_JUMPS:
+            raise UsageError(
+                f"more than {_MAX_JUMPS} jump hosts ({jump_option(found)[:100]}): "
+                f"the jump host of {found[0].name} must not be the host itself"
+            )
+    return found
+
+
+def jump_option(jumps: Sequence[SshTarget]) -> str:
+    """Return completed jump hosts as the argument of `ssh -J`."""
+    return ",".join(
+        f"{each.user}@{each.host}" + ("" if each.port == SSH_PORT else f":{each.port}")
+        for each in jumps
+    )
+
+
 def complete_target(target: SshTarget, config: str = "~/.ssh/config") -> SshTarget:
     """Return a target with its empty fields filled in; those of files may stay empty.
 
-    Of the user's configuration of SSH, HostName, User, Port, IdentityFile and UserKnownHostsFile
-    are used.
+    Of the user's configuration of SSH, HostName, User, Port, IdentityFile, UserKnownHostsFile and
+    ProxyJump are used.
 
     Raises:
         UsageError: the configuration of SSH cannot be read.
@@ -65,6 +120,7 @@ def complete_target(target: SshTarget, config: str = "~/.ssh/config") -> SshTarg
         target.port or (int(port) if port.isdecimal() else SSH_PORT),
         os.path.expanduser(key_file),
         os.path.expanduser(target.known_hosts or found.get("userknownhostsfile", "")),
+        target.jumps or found.get("proxyjump", ""),
     )
 
 

@@ -50,6 +50,8 @@ class Host:
     user: str
     #: Path of the private key; empty for the SSH agent and the usual keys.
     key: str
+    #: Jump hosts as for `ssh -J`; empty for those of `~/.ssh/config`, "none" for none.
+    jump: str
     sudo: bool
     #: Path of the interpreter on the host.
     python: str

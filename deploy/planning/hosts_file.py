@@ -10,7 +10,8 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from pliant.client.client_errors import ClientError
+from pliant.client.client_errors import ClientError, UsageError
+from pliant.client.ssh.target import parse_jumps
 from pliant.core.values.node_ranges import parse_node_ranges
 from pliant.deploy.planning.cluster import Cluster, Folders, Host, Role
 from pliant.protos.address import TcpAddress, parse_address
@@ -41,6 +42,7 @@ class _HostKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     user: str = ""
     port: int | None = None
     key: str = ""
+    jump: str = ""
     sudo: bool | None = None
     python: str = ""
     interface: str = ""
@@ -164,6 +166,10 @@ class _Reader:
         port = own.port if own.port is not None else file.port
         if port is not None and not 0 < port < 65536:
             self._fail([*place, "port"] if own.port is not None else ["port"], f"{port} is no port")
+        try:
+            parse_jumps(own.jump or file.jump)
+        except UsageError as error:
+            self._fail([*place, "jump"] if own.jump else ["jump"], str(error))
         slots = own.slots if own.slots is not None else file.slots
         if slots is not None and slots < 1:
             self._fail([*place, "slots"] if own.slots is not None else ["slots"], "at least 1")
@@ -175,6 +181,7 @@ class _Reader:
                 port=port or 0,
                 user=own.user or file.user or "root",
                 key=self._local(own.key or file.key),
+                jump=own.jump or file.jump,
                 sudo=own.sudo if own.sudo is not None else bool(file.sudo),
                 python=own.python or file.python or "/usr/bin/python3",
                 interface=own.interface or file.interface,

@@ -40,7 +40,13 @@ class AgentSession:
     def __init__(self, host: Host, known_hosts: str) -> None:
         self._host = host
         self._target = SshTarget(
-            host.name, host.address, host.user, host.port, host.key, known_hosts
+            host.name,
+            host.address,
+            host.user,
+            host.port,
+            host.key,
+            known_hosts,
+            host.jump,
         )
         self._session: SshSession | None = None
 

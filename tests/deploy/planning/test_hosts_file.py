@@ -14,9 +14,11 @@ from pliant.deploy.planning.hosts_file import HostsFileError, read_hosts_file
 
 def test_ranges_become_hosts_with_the_defaults_of_the_file(tmp_path: Path) -> None:
     more = (
-        "user: admin\nport: 2222\nkey: id\nslots: 8\nhelper: false\nfolders: {state: '/s/{name}'}"
+        "user: admin\nport: 2222\nkey: id\nslots: 8\nhelper: false\njump: gate\n"
+        "folders: {state: '/s/{name}'}"
     )
-    text = HOSTS.format(more=more) + "  n[08-09]: {port: 23, address: '{name}.site'}\n"
+    text = HOSTS.format(more=more)
+    text += "  n[08-09]: {port: 23, jump: 'a@b:7,c', address: '{name}.site'}\n"
     (tmp_path / "hosts.yaml").write_text(text)
     cluster = read_hosts_file(str(tmp_path / "hosts.yaml"))
     assert [host.name for host in cluster.hosts] == ["head", "n1", "n2", "n08", "n09"]
@@ -24,6 +26,7 @@ def test_ranges_become_hosts_with_the_defaults_of_the_file(tmp_path: Path) -> No
     assert [set(head.roles), set(n1.roles)] == [{Role.SERVER}, {Role.NODE}]
     assert (n1.user, n1.port, n1.slots, n1.key) == ("admin", 2222, 4, str(tmp_path / "id"))
     assert (n09.port, n09.address, n09.slots) == (23, "n09.site", 8)
+    assert (n1.jump, n09.jump) == ("gate", "a@b:7,c")
     assert (n1.folders.state, n1.folders.prefix) == ("/s/n1", "/opt/pliant")
     assert cluster.server_address == "10.0.0.1"
 
@@ -49,6 +52,8 @@ def test_a_server_may_be_a_node_as_well(tmp_path: Path) -> None:
         ("cluster: a\nlisten: a:1\nhosts:\n  n1:\n    port: x\n", 5, "hosts.n1.port"),
         ("cluster: a\nlisten: a:1\nhosts:\n  n1:\n    port: 99999\n", 5, "hosts.n1.port"),
         ("cluster: a\nlisten: a:1\nhosts:\n  n1:\n    slots: 0\n", 5, "hosts.n1.slots"),
+        ("cluster: a\nlisten: a:1\nhosts:\n  n1:\n    jump: a,,b\n", 5, "hosts.n1.jump"),
+        ("cluster: a\nlisten: a:1\njump: a b\nhosts: {a: {role: server}}\n", 3, "jump"),
         ("cluster: a\nlisten: a:1\nhosts:\n  n[2-1]: {}\n", 4, "hosts.n[2-1]"),
         ("cluster: a\nlisten: a:1\nhosts:\n  n[1-2]: {address: x}\n", 4, "address"),
         ("cluster: a\nlisten: a:1\nhosts:\n  n[1-2]:\n  n2: {}\n", 5, "hosts.n2"),

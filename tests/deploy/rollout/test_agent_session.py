@@ -39,6 +39,7 @@ def host(sshd: SshDaemon) -> Host:
         port=sshd.port,
         user=getpass.getuser(),
         key=str(sshd.key),
+        jump="",
         sudo=False,
         python=sys.executable,
         interface="",
@@ -70,6 +71,17 @@ def test_several_operations_use_one_connection(sshd: SshDaemon, host: Host, tmp_
         session.close()
     with pytest.raises(HostError):
         session.call("find-marker", arguments)
+
+
+def test_a_host_behind_a_jump_host(sshd: SshDaemon, host: Host, tmp_path: Path) -> None:
+    behind = dataclasses.replace(host, jump=f"127.0.0.1:{sshd.port}")
+    session = AgentSession(behind, str(sshd.known_hosts))
+    session.connect()
+    try:
+        arguments = {"shared": [str(tmp_path)], "marker": "m"}
+        assert session.call("find-marker", arguments)["missing"]
+    finally:
+        session.close()
 
 
 def test_an_error_of_the_agent_has_its_remedy(sshd: SshDaemon, host: Host) -> None:

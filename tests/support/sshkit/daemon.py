@@ -66,12 +66,13 @@ class SshDaemon:
         self.stop()
         self.start()
 
-    def start(self) -> None:
-        """Start the daemon, and wait until it accepts connections."""
+    def start(self, *options: str) -> None:
+        """Start the daemon with further lines of its configuration; wait until it accepts."""
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)
         config = self.folder / "sshd_config"
-        config.write_text(_CONFIG.format(port=self.port, folder=self.folder))
+        text = _CONFIG.format(port=self.port, folder=self.folder)
+        config.write_text("\n".join((*options, text)))
         with open(self.folder / "log", "ab") as log:
             self._process = subprocess.Popen(
                 [_sshd(), "-D", "-e", "-f", str(config)],
