@@ -4,13 +4,12 @@
 BIN := .venv/bin
 RUNTIME := .venv/.installed-runtime
 DEVELOP := .venv/.installed-develop
-WORKERS ?= 2
-# System tests wait for daemons during much of their time.
-SYSTEM_WORKERS ?= 3
+# For two processors: tests wait for other processes during a part of their time.
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test check unit system faults reliability soak demo experiments docs deb lint format bench protos clean
+.PHONY: help install venv test check unit system faults reliability soak demo experiments docs deb lint format bench protos clean
 export PYTHON
 
 # An environment that was moved or copied does not work, so it is made again.
@@ -28,6 +27,8 @@ $(DEVELOP): pyproject.toml .ci/venv
 
 $(RUNTIME): pyproject.toml .ci/venv
 	@.ci/venv mpich,dashboard $@
+
+install: $(RUNTIME) ## Make .venv with all that is needed to run jobs
 
 venv: $(DEVELOP) ## Make .venv with everything for development
 
@@ -49,7 +50,7 @@ unit: check
 	$(RUN_TESTS) -n $(WORKERS) --dist loadgroup -m "not (mpi or cluster)"
 
 system: unit
-	$(RUN_TESTS) -n $(SYSTEM_WORKERS) --dist worksteal -m "(mpi or cluster) and not faults"
+	$(RUN_TESTS) -n $(WORKERS) --dist worksteal -m "(mpi or cluster) and not faults"
 
 # Cases whose result is in .faults.jsonl are not run again; remove the file to run all cases.
 faults: check ## Cause every fault at every step of a resize; writes the tables of docs/faults.md
