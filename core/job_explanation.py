@@ -1,6 +1,6 @@
 """Explain the state of a job in sentences for ``jobctl why``."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -147,6 +147,7 @@ def _waiting(state: CoreState, job: Job, now: float) -> Iterator[str]:
         names = ", ".join(map(str, sorted(job.donors)))
         donors = "job" if len(job.donors) == 1 else "jobs"
         yield f"{plural(count(job.reserved), 'processor')} promised to it, from {donors} {names}"
+    yield from _not_malleable_yet(state)
     yield from _recent_refusals(state, now)
 
 
@@ -164,17 +165,31 @@ def _cannot_move(state: CoreState, job: Job) -> Iterator[str]:
         )
 
 
+def _not_malleable_yet(state: CoreState) -> Iterator[str]:
+    """Yield a sentence about the jobs that could have other sizes, but cannot be resized now."""
+    fixed = [job for job in state.active.values() if not job.sizes.fixed and not job.malleable]
+    if fixed:
+        yield (
+            f"cannot be resized: {_names(fixed)}; a program can when it has registered with "
+            "pliant.appkit"
+        )
+
+
 def _recent_refusals(state: CoreState, now: float) -> Iterator[str]:
     """Yield a sentence about the jobs that get no offers now: they refused one, or were moved."""
     quiet = [job for job in state.active.values() if job.malleable and job.no_offers_until > now]
     if quiet:
-        names = ", ".join(str(job.id) for job in quiet[:_MOST_NAMES])
-        more = f" and {len(quiet) - _MOST_NAMES} more" if len(quiet) > _MOST_NAMES else ""
         soonest = min(job.no_offers_until for job in quiet) - now
         yield (
-            f"recently refused another size, or moved: {'job' if len(quiet) == 1 else 'jobs'} "
-            f"{names}{more}; next offer in {soonest:.0f} s"
+            f"recently refused another size, or moved: {_names(quiet)}; next offer in "
+            f"{soonest:.0f} s"
         )
+
+
+def _names(jobs: Sequence[Job]) -> str:
+    names = ", ".join(str(job.id) for job in jobs[:_MOST_NAMES])
+    more = f" and {len(jobs) - _MOST_NAMES} more" if len(jobs) > _MOST_NAMES else ""
+    return f"{'job' if len(jobs) == 1 else 'jobs'} {names}{more}"
 
 
 def _saved(job: Job, now: float) -> Iterator[str]:

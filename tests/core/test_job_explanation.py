@@ -52,6 +52,15 @@ def test_a_promised_job(rig: Rig) -> None:
     assert "4 processors promised to it, from job 1" in why(rig, 2)
 
 
+def test_a_job_that_waits_for_one_that_cannot_be_resized_yet() -> None:
+    rig = Rig({"n1": 4})
+    rig.submit(1, "1-4")
+    rig.submit(2, "2")
+    assert "cannot be resized: job 1; a program can when it has registered" in why(rig, 2)
+    rig.register(1)
+    assert "cannot be resized" not in why(rig, 2)
+
+
 def test_a_job_that_waits_for_who_refused(rig: Rig) -> None:
     assert "recently refused" not in why(rig, 2)
     rig.wait(11)  # the offer expires
