@@ -12,28 +12,31 @@ KINDS = ("job.started", "job.ended", "job.resized", "job.warned")
 MAX_NAME, MAX_TEXT = 200, 1000
 
 
-def event_of(line: Mapping[str, Any], wanted: frozenset[str]) -> str | None:
-    """Return the event of a line for which its user wants a message; None if there is none.
+def events_of(line: Mapping[str, Any], wanted: frozenset[str]) -> list[str]:
+    """Return the events of a line for which its user wants messages.
 
-    If a line is several of these events, the most specific one is returned.
+    The end of a job at its time limit is two events: ``limit``, and ``fail`` or ``end``. An end
+    gives only one of the last two, the more specific one.
 
     Args:
         line: a line of the history.
         wanted: the events of which the user wants to be told.
     """
-    found: tuple[str, ...] = ()
     match line["kind"]:
         case "job.started":
-            found = ("start",)
+            found = ["start"]
         case "job.resized":
-            found = ("resize",)
+            found = ["resize"]
         case "job.warned":
-            found = ("limit",)
+            found = ["limit"]
         case "job.ended":
             state = line["data"].get("state")
-            failed = ("fail",) if state not in ("COMPLETED", "CANCELLED") else ()
-            found = (*(("limit",) if state == "TIMEOUT" else ()), *failed, "end")
-    return next((event for event in found if event in wanted), None)
+            has_failed = state not in ("COMPLETED", "CANCELLED") and "fail" in wanted
+            end = "fail" if has_failed else "end"
+            found = ["limit", end] if state == "TIMEOUT" else [end]
+        case _:
+            found = []
+    return [event for event in found if event in wanted]
 
 
 def message_of(
@@ -48,7 +51,7 @@ def message_of(
         cluster: the name of this cluster.
     """
     return {
-        "id": f"{cluster}-{line['seq']}",
+        "id": f"{cluster}-{line['seq']}-{event}",
         "event": event,
         "time": line["time"],
         "job": info["id"],

@@ -22,7 +22,7 @@ from pliant.protos.daemons.atomic_files import write_whole
 from pliant.server.database.reader import Reader
 from pliant.server.database.row_codecs import UnreadableRowError
 from pliant.server.notifications.delivery import DeliveryError, deliver
-from pliant.server.notifications.messages import KINDS, event_of, message_of
+from pliant.server.notifications.messages import KINDS, events_of, message_of
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.notify_rules import NotifyRules, Receiver, parse_events, parse_receiver
 from pliant.server.support.threads import start_thread
@@ -133,7 +133,7 @@ class Notifier:
         if newest <= self._stored.line:
             return
         lines = self._reader.history(None, self._stored.line, LINES_AT_ONCE, kinds=KINDS)
-        found = [waiting for line in lines if (waiting := self._message_of(line)) is not None]
+        found = [waiting for line in lines for waiting in self._messages_of(line)]
         last = lines[-1]["seq"] if lines else 0
         self._stored.line = last if len(lines) == LINES_AT_ONCE else max(last, newest)
         for waiting in found:
@@ -141,16 +141,16 @@ class Notifier:
         if found:
             self._save()
 
-    def _message_of(self, line: dict[str, Any]) -> Waiting | None:
+    def _messages_of(self, line: dict[str, Any]) -> list[Waiting]:
         entry = self._status.entry(JobId(line["job"])) if line["job"] is not None else None
         wanted = entry.info.get("notify") if entry is not None else None
         if entry is None or not wanted:
-            return None
+            return []
         events, _, receiver = wanted.partition(" ")
-        event = event_of(line, frozenset(parse_events(events)))
-        if event is None:
-            return None
-        return Waiting(receiver, message_of(line, event, entry.info, self._cluster))
+        return [
+            Waiting(receiver, message_of(line, event, entry.info, self._cluster))
+            for event in events_of(line, frozenset(parse_events(events)))
+        ]
 
     def _add(self, new: Waiting) -> None:
         waiting = self._stored.waiting
