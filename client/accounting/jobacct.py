@@ -14,7 +14,7 @@ from typing import Any
 
 from pliant.client.accounting.job_usage import accounted, job_records, sizes_text, sums, swf_lines
 from pliant.client.connection import Connection
-from pliant.client.listing.job_titles import job_title
+from pliant.client.listing.job_titles import TITLE_FIELDS, job_title
 from pliant.client.listing.selection import (
     add_selection_options,
     moment_before,
@@ -27,6 +27,7 @@ from pliant.client.terminal.number_arguments import job_names
 from pliant.client.terminal.output import (
     Parser,
     check_writable,
+    print_csv,
     print_error,
     print_json,
     print_text,
@@ -40,12 +41,14 @@ _SUMS = ("user", "account", "day", "name", "state")
 #: Jobs whose phases are asked for in one request.
 _AT_ONCE = 5000
 
-#: The columns of CSV. JSON has ``phases``, too.
+#: The values of every job. JSON has ``phases`` and ``steps``, too.
 FIELDS = (
     *("id", "name", "user", "account", "class", "type", "state", "submit", "start", "end"),
     *("exit_code", "signal", "wait_s", "run_s", "processor_s", "efficiency", "estimate_s"),
     *("time_limit_s", "sizes"),
 )
+#: The values of arrays and their tasks. CSV has their columns for all jobs.
+ARRAY_FIELDS = tuple(name for name in TITLE_FIELDS if name != "id")
 #: The values of a step in JSON.
 STEP_FIELDS = ("run", "step", "name", "processors", "start", "end", "exit_code", "signal")
 _SUM_FIELDS = ("jobs", "processor_s", "mean_wait_s")
@@ -116,7 +119,7 @@ def _show(options: argparse.Namespace) -> int:
     elif options.json:
         print_json(records)
     elif options.csv:
-        _write_csv(records, FIELDS)
+        print_csv(records, (*FIELDS, *ARRAY_FIELDS))
     elif options.steps:
         print_text(_steps(records, now))
     else:
@@ -193,7 +196,7 @@ def _put(
     if options.json:
         print_json([{name: row[name] for name in fields} for row in rows])
     elif options.csv:
-        _write_csv(rows, fields)
+        print_csv(rows, fields)
     else:
         cells = [
             (
@@ -205,15 +208,6 @@ def _put(
             for row in rows
         ]
         print_text(table(fields, cells, right=_RIGHT))
-
-
-def _write_csv(rows: Iterable[dict[str, Any]], fields: Sequence[str]) -> None:
-    import csv
-
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(fields)
-    for row in rows:
-        writer.writerow(["" if row[name] is None else row[name] for name in fields])
 
 
 def _table(records: Sequence[dict[str, Any]], now: float) -> str:

@@ -10,7 +10,6 @@ import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 # isort: split
 
 import argparse
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from pliant.client.terminal.durations import format_duration, format_time
 from pliant.client.terminal.number_arguments import job_names
 from pliant.client.terminal.output import (
     Parser,
+    print_csv,
     print_error,
     print_json,
     print_text,
@@ -84,7 +84,7 @@ def _show_phases(options: argparse.Namespace) -> int:
     if options.json:
         print_json([{name: row[name] for name in fields} for row in phases])
     elif options.csv:
-        _write_csv(phases, fields)
+        print_csv(phases, fields)
     else:
         print_text(_table(phases, fields, now))
     if not answer["complete"]:
@@ -118,21 +118,6 @@ def sums(phases: Iterable[dict[str, Any]], by: str) -> list[dict[str, Any]]:
         row["processor_s"] += phase["processor_s"]
         jobs.setdefault(phase[by], set()).add(phase["job"])
     return [{**found[key], "jobs": len(jobs[key])} for key in sorted(found)]
-
-
-def _write_csv(rows: Iterable[dict[str, Any]], fields: Sequence[str]) -> None:
-    import csv
-
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(fields)
-    for row in rows:
-        writer.writerow([_plain(row[name]) for name in fields])
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, list):
-        return " ".join(map(str, value))
-    return "" if value is None else value
 
 
 def _table(rows: Sequence[dict[str, Any]], fields: Sequence[str], now: float) -> str:

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from pliant.client.client_errors import ClientError, NoServerError
@@ -128,6 +128,25 @@ def print_text(text: str) -> None:
 def print_json(value: object) -> None:
     """Print a value as JSON in plain ASCII."""
     print(json.dumps(value, indent=1))
+
+
+def print_csv(rows: Iterable[Mapping[str, Any]], fields: Iterable[str]) -> None:
+    """Print these fields of each row as CSV; missing values are empty, lists have spaces.
+
+    Unprintable characters of texts are escaped, so that each row is one line that no terminal
+    interprets.
+    """
+    import csv
+
+    from pliant.client.terminal.tables import clean
+
+    names = list(fields)
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(names)
+    for row in rows:
+        values = (row.get(name) for name in names)
+        cells = (" ".join(map(str, each)) if isinstance(each, list) else each for each in values)
+        writer.writerow([clean(cell) if isinstance(cell, str) else cell for cell in cells])
 
 
 def with_keys_first(record: dict[str, Any], first: Iterable[str]) -> dict[str, Any]:

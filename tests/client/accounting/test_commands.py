@@ -65,6 +65,22 @@ def test_csv_json_and_swf(capsys: Capture) -> None:
     assert len([line for line in swf.splitlines() if not line.startswith(";")]) == 1
 
 
+def test_csv_names_tasks_and_escapes_what_a_terminal_would_interpret(
+    used: Any, make_job: MakeJob, capsys: Capture
+) -> None:
+    task = make_job(3, name="a\x1b[2J\nb,c", array_job=17, array_task=4)
+    rest = make_job(17, array={"pending": 2, "cancelled_tasks": ""}, tasks="5-6")
+    used.answers["jobs"]["jobs"] += [task, rest]
+    assert jobacct.main(["-a", "--csv"]) == 0
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) == 5
+    first, _, third, last = csv.DictReader(io.StringIO(text))
+    assert [first[name] for name in jobacct.ARRAY_FIELDS] == ["", "", ""]
+    assert [third[name] for name in ("id", *jobacct.ARRAY_FIELDS)] == ["3", "17", "4", ""]
+    assert third["name"] == r"a\x1b[2J\nb,c"
+    assert (last["id"], last["tasks"]) == ("17", "5-6")
+
+
 def test_steps_of_scripts(used: Any, capsys: Capture) -> None:
     known = {"job": 1, "run": 1, "start": 5.0, "end": 65.0, "signal": 0}
     used.answers["accounting"]["steps"] = [
