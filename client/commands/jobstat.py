@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from pliant.client.client_errors import UsageError
+from pliant.client.client_errors import ClientError, UsageError
 from pliant.client.connection import Connection
 from pliant.client.listing.columns import (
     COLUMNS,
@@ -237,10 +237,16 @@ class _Frames:
         self._signal.close()
 
     def next(self) -> str:
-        """Return the present jobs as text."""
+        """Return the present jobs as text.
+
+        Raises:
+            ClientError: some of the named jobs are unknown at the first look.
+        """
         if self._signal.take() or self._jobs is None:
             self._jobs = None  # so that a failed request is repeated
-            self._jobs, self._now, _ = _columns(self._link, self._options)
+            self._jobs, self._now, missing = _columns(self._link, self._options)
+            if missing and not self._asked:
+                raise ClientError("\n".join(f"there is no job {number}" for number in missing))
             self._asked = time.monotonic()
         now = self._now + time.monotonic() - self._asked
         jobs = self._jobs

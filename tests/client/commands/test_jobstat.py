@@ -136,6 +136,17 @@ def test_watch_ends_cleanly(
     assert "\x1b" not in out
 
 
+def test_watching_an_unknown_job_is_an_error(
+    server: Any, make_job: MakeJob, capsys: Capture
+) -> None:
+    server.answers["jobs"] = {"jobs": [make_job(1)]}
+    assert main(["--watch", "1", "8", "9"]) == 1
+    assert capsys.readouterr() == (
+        "",
+        "jobstat: there is no job 8\n  there is no job 9\n",
+    )
+
+
 @pytest.mark.usefixtures("state_dir")
 def test_no_server_and_wrong_usage(capsys: Capture) -> None:
     assert main([]) == 3
