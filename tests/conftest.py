@@ -22,10 +22,6 @@ pytest_plugins = ["casekit.plugin"]
 os.environ["FI_TCP_IFACE"] = "lo"
 os.environ["FI_PROVIDER"] = "^sockets"
 os.environ["MPIR_CVAR_CH4_NETMOD"] = "ofi"
-# Tests start more ranks than there are processors. By default, MPICH polls while a rank waits,
-# which takes processor time from the ranks that it waits for. With this setting it sleeps between
-# two polls. Run the tests with 0 to use the default.
-os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
 # A line that a rank prints is one write, which the lines of other ranks cannot split.
 os.environ.pop("PYTHONUNBUFFERED", None)
 os.environ[MARK] = secrets.token_hex(8)

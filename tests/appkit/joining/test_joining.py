@@ -112,8 +112,7 @@ def test_a_while_loop_before_another_loop_keeps_joining_ranks_out(run: Run) -> N
     assert "a while-loop that the job has already left" in finish(app)
 
 
-def test_blocking_waits_sleep_instead_of_polling(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MPIR_CVAR_ENABLE_HEAVY_YIELD", "0")
+def test_blocking_waits_sleep_instead_of_polling(run: Run) -> None:
     app = run(
         """
         import resource

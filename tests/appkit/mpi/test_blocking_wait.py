@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from pliant.appkit.mpi import blocking_wait as module
@@ -14,15 +12,6 @@ def switch() -> module.Variable:
     found = module.find(module._SWITCH)
     assert found is not None, "the MPI of the tests is MPICH"
     return found
-
-
-@pytest.fixture(autouse=True)
-def _polling() -> Iterator[None]:
-    """Let MPICH poll, as it does outside of tests."""
-    before = switch().get()
-    switch().set(0)
-    yield
-    switch().set(before)
 
 
 def test_it_is_switched_on_only_inside() -> None:

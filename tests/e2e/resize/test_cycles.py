@@ -79,12 +79,6 @@ def names(cluster: Cluster, leaving: list[int]) -> list[str]:
     return list(found)
 
 
-@pytest.fixture(autouse=True)
-def _polling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let MPICH poll between resizes, as it does outside of tests."""
-    monkeypatch.setenv("MPIR_CVAR_ENABLE_HEAVY_YIELD", "0")
-
-
 def test_many_resizes_in_a_row_keep_the_data_and_leak_nothing(
     cluster: Cluster, counter: Counter
 ) -> None:

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import psutil
 
-from testkit.waiting import wait_until
-
 #: Set for the whole session; processes that were detached on purpose still inherit it.
 MARK = "PLIANT_TEST_SESSION"
 
@@ -88,12 +86,9 @@ class Leaks:
 
     def find(self, *, within: float = 10.0) -> list[str]:
         """Return a line for each leak that is still there after a grace time, and end processes."""
-        with suppress(AssertionError):
-            wait_until(
-                lambda: not (self._new_processes() or self._new_threads()),
-                timeout=within,
-                what="the end of processes and threads",
-            )
+        deadline = time.monotonic() + within
+        while (self._new_processes() or self._new_threads()) and time.monotonic() < deadline:
+            time.sleep(0.01)
         lines = [f"thread {thread.name!r} still runs" for thread in self._new_threads()]
         for process in self._new_processes():
             lines.append(f"process {describe(process)} still runs")
