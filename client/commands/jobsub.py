@@ -423,7 +423,12 @@ def _submit(options: argparse.Namespace) -> int:
         if not options.wait:
             return 0
         sys.stdout.flush()
-        final = wait_for_end(link, number)
+        try:
+            final = wait_for_end(link, number)
+        except KeyboardInterrupt:
+            remedy = "" if options.bid else f"; cancel it with `jobdel {number}`"
+            print_error(PROG, f"job {number} goes on{remedy}")
+            raise
     if options.json:
         print_json(final)
     return report_end(final)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import stat
 import sys
 import tempfile
+import termios
 import threading
 from argparse import Namespace
 from pathlib import Path
@@ -18,11 +20,18 @@ from pliant.client.connection import Connection
 from pliant.client.reconnecting import send_job, wait_for_end
 from pliant.client.submission.directives import parse_with_directives
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
+from pliant.client.terminal.output import Parser, print_error
+
+PROG = "pliant run"
 
 #: Seconds between two looks at the output files.
 _INTERVAL_S = 0.05
 
 _CHUNK = 1 << 20
+
+_NOT_PASSED_ON = """\
+standard input is not passed on to the job, because it is not a file
+(write it to a file: `pliant run PROGRAM < FILE`, or `jobsub -i FILE PROGRAM`)"""
 
 #: Options of ``jobsub`` that ``pliant run`` does not have, with the reason.
 _SHOWN = "it shows the output of the job on its own outputs"
@@ -51,10 +60,12 @@ def run_interactively(words: list[str]) -> int:
         UsageError: an option is wrong, or has no meaning here.
         ClientError: the job was refused, or there is no server.
     """
-    options = parse_with_directives(words, make_parser)
+    options = parse_with_directives(words, _make_parser)
     for name, reason in _REFUSED.items():
         if getattr(options, name):
-            raise UsageError(f"leave out --{name}: {reason}")
+            place = options.origins.get(name)
+            where = f", which is in {place}" if place else ""
+            raise UsageError(f"leave out --{name}{where}: {reason}")
     options.input = _input_file()
     folder = Path(tempfile.mkdtemp(prefix=".pliant-run-", dir=options.chdir or "."))
     try:
@@ -63,20 +74,38 @@ def run_interactively(words: list[str]) -> int:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _make_parser(kind: type[Parser]) -> Parser:
+    """Return the parser of ``jobsub``; errors of the command line name this command."""
+    parser = make_parser(kind)
+    if kind is Parser:
+        parser.prog = PROG
+    return parser
+
+
 def _run(options: Namespace, folder: Path) -> int:
     options.output, options.error = str(folder / "out"), str(folder / "err")
     job = job_of(options)
+    follower = _Follower(folder)
+    number = 0
     with Connection() as link, Interrupts() as interrupts:
-        with interrupts.shielded():
-            number = send_job(link, job)
-        follower = _Follower(folder)
+        is_lost = not options.input and _has_input()
+        if is_lost:
+            print_error(PROG, _NOT_PASSED_ON)
         try:
+            with interrupts.shielded():
+                number = send_job(link, job)
             final = follower.until_end(number)
         except Interrupted:
+            if not number:
+                raise
             interrupts.ignore()
             link.request("cancel", ids=[number])
             final = follower.until_end(number)
-    return report_end(final, "pliant run")
+    if not (is_lost or options.input) and _has_input():
+        print_error(PROG, _NOT_PASSED_ON)
+    code = report_end(final, PROG)
+    was_cancelled = interrupts.number and final["state"] != "COMPLETED"
+    return 128 + interrupts.number if was_cancelled else code
 
 
 def _input_file() -> str:
@@ -87,6 +116,19 @@ def _input_file() -> str:
     except OSError:
         return ""
     return path if stat.S_ISREG(status.st_mode) and os.path.exists(path) else ""
+
+
+def _has_input() -> bool:
+    """Return whether something that nobody has read waits on standard input."""
+    try:
+        status = os.fstat(0)
+        if stat.S_ISREG(status.st_mode):  # without a name, or it would be passed on
+            return status.st_size > os.lseek(0, 0, os.SEEK_CUR)
+        if stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode):
+            return any(fcntl.ioctl(0, termios.FIONREAD, bytes(4)))
+    except OSError:
+        pass  # it is closed, or of another kind
+    return False
 
 
 class _Follower:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from pliant.client.client_errors import SubmitError, UsageError
+from pliant.client.client_errors import UsageError
 from pliant.client.terminal.output import Parser, print_error
 
 MARK = "#JOB"
@@ -40,7 +40,7 @@ def parse_directives(text: str, path: str = "script") -> list[Directive]:
     """Return the ``#JOB`` directives that come before the first command of a script.
 
     Raises:
-        SubmitError: a directive has an open quote; names the line.
+        UsageError: a directive has an open quote; names the line.
     """
     found: list[Directive] = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -61,7 +61,7 @@ def _split(options: str, number: int, path: str, line: str = "") -> Directive:
         words = shlex.split(options, comments=True)
     except ValueError as error:
         remedy = "close what is open, or put a backslash before a quote that is meant as such"
-        raise SubmitError(f"{path}:{number}", f"{text!r}: {str(error).lower()}", remedy) from None
+        raise UsageError(f"{path}:{number}: {text!r}: {str(error).lower()}; {remedy}") from None
     return Directive(number, text, words)
 
 
@@ -74,9 +74,11 @@ def parse_with_directives(
         words: the command line, without the name of the command.
         make_parser: returns a parser of the given class; its option ``command`` is the program.
 
+    Returns:
+        The options. ``origins`` has the file and line of each that the command line does not set.
+
     Raises:
-        UsageError: a directive has a wrong option; names the line.
-        SubmitError: a directive has an open quote; names the line.
+        UsageError: a directive has a wrong option or an open quote; names the line.
     """
     parser = make_parser(Parser)
     options = parser.parse_args(words)
@@ -98,18 +100,22 @@ def parse_with_directives(
         lines = _directives_of(options.command[0], parser)
     command = options.command[1:] if options.command[:1] == ["-"] else options.command
     sources = [*read_defaults(), (command[0] if command and script is None else "script", lines)]
+    origins: dict[str, str] = {}
     if any(directives for _, directives in sources):
         chosen = options
         defaults = argparse.Namespace()
         for path, directives in sources:
             before = getattr(defaults, "export", None)
             defaults.export = None
-            _parse_lines(path, directives, make_parser(_LineParser), defaults)
+            origins |= _parse_lines(path, directives, make_parser(_LineParser), defaults)
             defaults.export = defaults.export or before  # each replaces that of the one before
         exported, defaults.export = defaults.export, None
         options = parser.parse_args(words, defaults)
         options.export = chosen.export or exported
-    options.command, options.script = command, script
+        for name in [*origins]:
+            if getattr(chosen, name) != parser.get_default(name):
+                del origins[name]
+    options.command, options.script, options.origins = command, script, origins
     return options
 
 
@@ -149,7 +155,7 @@ def read_defaults() -> list[tuple[str, list[Directive]]]:
     Each line of a file has options of ``jobsub``; ``#`` begins a comment.
 
     Raises:
-        SubmitError: a line has an open quote; names the file and the line.
+        UsageError: a line has an open quote; names the file and the line.
     """
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     found = []
@@ -183,9 +189,11 @@ def _directives_of(program: str, parser: Parser) -> list[Directive]:
 
 def _parse_lines(
     script: str, directives: list[Directive], parser: Parser, options: argparse.Namespace
-) -> None:
-    """Apply the options of a script's directives, line by line."""
+) -> dict[str, str]:
+    """Apply the options of a script's directives, line by line; return the line of each option."""
+    origins: dict[str, str] = {}
     for directive in directives:
+        before = dict(vars(options))
         try:
             parser.parse_args(directive.words, options)
             if options.command:
@@ -195,3 +203,7 @@ def _parse_lines(
                 f"{script}:{directive.line}: {directive.text}: {error}; write options of "
                 f"{parser.prog} there, as in {MARK} -n 4 --time 2h"
             ) from None
+        for name, value in vars(options).items():
+            if value != before.get(name, parser.get_default(name)) and name != "command":
+                origins[name] = f"{script}:{directive.line}"
+    return origins

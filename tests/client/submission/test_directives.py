@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.client.client_errors import SubmitError
+from pliant.client.client_errors import UsageError
 from pliant.client.submission.directives import parse_directives, read_head
 
 
@@ -30,7 +30,7 @@ echo hello
 
 
 def test_an_open_quote_names_the_line() -> None:
-    with pytest.raises(SubmitError, match=r"run\.sh:2: .*no closing quotation; close"):
+    with pytest.raises(UsageError, match=r"run\.sh:2: .*no closing quotation; close"):
         parse_directives('#!/bin/sh\n#JOB --name "x\n', "run.sh")
 
 
@@ -44,7 +44,7 @@ def test_words_come_back(words: list[str]) -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
         parse_directives(text)
-    except SubmitError:
+    except UsageError:
         pass
 
 

@@ -169,8 +169,38 @@ def test_ctrl_c_cancels_an_interactive_job(cluster: Cluster, tmp_path: Path) -> 
         _, error = process.communicate(timeout=60)
     assert b"CANCELLED" in error
     assert b"Traceback" not in error
-    assert process.returncode != 0
+    assert process.returncode == 130
     assert all(job.final for job in cluster.client.jobs(ended=True))
+
+
+def test_ctrl_c_leaves_a_job_that_jobsub_waits_for(cluster: Cluster, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [f"{sysconfig.get_path('scripts')}/jobsub", "--wait", "sleep", "600"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        number = int(process.stdout.readline())
+        wait_until(lambda: cluster.client.job(number).state == "RUNNING", timeout=60)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert error.decode() == f"jobsub: job {number} goes on; cancel it with `jobdel {number}`\n"
+    assert process.returncode == 130
+    assert cluster.client.job(number).state == "RUNNING"
+    cluster.client.cancel(number)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_input_from_a_pipe_is_not_dropped_in_silence(tmp_path: Path) -> None:
+    command = [f"{sysconfig.get_path('scripts')}/pliant", "run", "cat"]
+    for text, says in ((b"hello", 1), (b"", 0)):
+        done = subprocess.run(
+            command, cwd=tmp_path, input=text, capture_output=True, timeout=60, check=True
+        )
+        assert done.stdout == b""
+        assert done.stderr.count(b"standard input is not passed on") == says
 
 
 @pytest.mark.usefixtures("cluster")
