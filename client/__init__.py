@@ -12,7 +12,7 @@ access lives here. May import: the standard library, grpc, rich, ``pliant.core``
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # as in `pliant`
 
 if TYPE_CHECKING:
     from pliant.client.api import Availability, Client, Event, Job, Node, Phase, Usage, Why

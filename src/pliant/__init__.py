@@ -6,7 +6,7 @@ that change size.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # importing it would delay the handling of Ctrl-C in commands
 
 if TYPE_CHECKING:
     #: The version of the installed package.

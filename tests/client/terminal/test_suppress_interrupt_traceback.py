@@ -13,7 +13,7 @@ EARLY = """
 import builtins, sys
 real = builtins.__import__
 def interrupted(name, *rest, **more):
-    if name == "pliant.client.terminal.output":
+    if name in ("typing", "pliant.client.terminal.output"):  # the first that takes time
         raise KeyboardInterrupt
     return real(name, *rest, **more)
 builtins.__import__ = interrupted
