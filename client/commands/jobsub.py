@@ -15,7 +15,11 @@ from typing import Any
 from pliant.client.client_errors import UsageError
 from pliant.client.connection import Connection
 from pliant.client.reconnecting import send_job, wait_for_end
-from pliant.client.submission.answer_options import add_answer_options, add_message_options
+from pliant.client.submission.answer_options import (
+    add_answer_options,
+    add_message_options,
+    print_number,
+)
 from pliant.client.submission.build_job import build_job
 from pliant.client.submission.file_checks import output_path
 from pliant.client.submission.help_texts import DESCRIPTION, EPILOG
@@ -415,14 +419,13 @@ def _submit(options: argparse.Namespace) -> int:
     with Connection(run) as link:
         number = send_job(link, job)
         if not options.json:
-            print(number)
+            print_number(number, lambda: print(number), PROG)
         elif not options.wait:
-            print_json({"id": number, **bids})
+            print_number(number, lambda: print_json({"id": number, **bids}), PROG)
         if sys.stderr.isatty() and not (options.json or options.parsable):
             print(f"output goes to {output_path(job, number)}", file=sys.stderr)
         if not options.wait:
             return 0
-        sys.stdout.flush()
         try:
             final = wait_for_end(link, number)
         except KeyboardInterrupt:

@@ -1,8 +1,12 @@
-"""Options of ``jobsub`` about messages to the user, and about what the command prints."""
+"""What ``jobsub`` prints, and its options about this and about messages to the user."""
 
 from __future__ import annotations
 
-from pliant.client.terminal.output import Parser
+import sys
+from collections.abc import Callable
+
+from pliant.client.client_errors import ClientError
+from pliant.client.terminal.output import Parser, discard_stdout, print_error
 
 
 def add_message_options(parser: Parser) -> None:
@@ -60,3 +64,28 @@ def add_answer_options(parser: Parser) -> None:
         "--parsable", action="store_true", help="print the id of the job and nothing else"
     )
     group.add_argument("--json", action="store_true", help="print JSON")
+
+
+def print_number(number: int, write: Callable[[], None], prog: str) -> None:
+    """Print the id of a submitted job; if this fails, the error names the id.
+
+    Args:
+        number: the id.
+        write: prints it.
+        prog: the name of the command.
+
+    Raises:
+        ClientError: stdout cannot be written.
+        BrokenPipeError: its reader has left.
+    """
+    try:
+        write()
+        sys.stdout.flush()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        lost = f"job {number} was submitted, but its id cannot be written: {why}"
+        if isinstance(error, BrokenPipeError):
+            print_error(prog, lost)
+            raise
+        discard_stdout()
+        raise ClientError(lost) from None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -315,6 +316,20 @@ def test_submitting_loads_little(accepting: Any) -> None:
 def test_as_a_program() -> None:
     done = run_python("-m", "pliant.client.commands.jobsub", sys.executable, "-V", check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "12\n", "")
+
+
+@pytest.mark.parametrize("option", ["--parsable", "--json", "--wait"])
+def test_an_id_that_cannot_be_written_is_in_the_error(accepting: Any, option: str) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        command = [sys.executable, "-m", "pliant.client.commands.jobsub", option, sys.executable]
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+        )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "jobsub: job 12 was submitted, but its id cannot be written: no space left on device\n"
+    )
+    assert accepting.last["op"] == "submit"
 
 
 @pytest.mark.parametrize(
