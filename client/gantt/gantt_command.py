@@ -7,6 +7,7 @@ import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 # isort: split
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -46,7 +47,7 @@ def _parser() -> Parser:
         "--output",
         default="-",
         metavar="FILE",
-        help="where the picture goes: SVG, or PNG if the name ends with .png (SVG to stdout)",
+        help="where the picture goes: a name that ends with .svg or .png (SVG to stdout)",
     )
     parser.add_argument("--since", type=_time, metavar="TIME", help="the time from then on (1d)")
     parser.add_argument("--until", type=_time, metavar="TIME", help="until then (now)")
@@ -77,12 +78,24 @@ def _time(text: str) -> tuple[str, float]:
     return text, moment_before(text)
 
 
+def _check_kind(path: str) -> None:
+    """Check that the name of a picture says which kind it is; devices and pipes get an SVG.
+
+    Raises:
+        UsageError: it ends with neither ``.svg`` nor ``.png``.
+    """
+    special = os.path.exists(path) and not os.path.isfile(path)
+    if not (special or path.lower().endswith((".svg", ".png"))):
+        raise UsageError(f"-o {path}: pictures are SVG or PNG; end the name with .svg or .png")
+
+
 def _draw(options: argparse.Namespace) -> int:
     from pliant.charts.layout import SHORTEST_S
     from pliant.charts.output.files import encoded, missing_for
     from pliant.charts.timeline import draw_timeline
 
     if options.output != "-":
+        _check_kind(options.output)
         check_writable(options.output)
     if (missing := missing_for(options.output)) is not None:
         raise ClientError(f"-o {options.output}: {missing}")

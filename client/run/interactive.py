@@ -83,7 +83,8 @@ def _make_parser(kind: type[Parser]) -> Parser:
 
 
 def _run(options: Namespace, folder: Path) -> int:
-    options.output, options.error = str(folder / "out"), str(folder / "err")
+    place = str(folder).replace("%", "%%")
+    options.output, options.error = f"{place}/out", f"{place}/err"
     job = job_of(options)
     follower = _Follower(folder)
     number = 0

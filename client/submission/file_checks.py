@@ -26,6 +26,12 @@ _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs", "-o", "+o"})
 #: ``-m MODULE``, also behind other letters.
 _MODULE = re.compile(r"-[A-Za-z]*?m(.*)")
 
+#: What may be meant as a mark in the name of a file, also with a width such as ``%4j``.
+_MARK = re.compile(r"%(?:%|[0-9]*[A-Za-z])", re.ASCII)
+
+#: The marks in names of files that the server and the nodes replace, and ``%%`` for a percent.
+_KNOWN_MARKS = ("%j", "%A", "%a", "%x", "%u", "%N", "%n", "%t")
+
 #: Modules that run a program which follows.
 _RUNNERS = frozenset({"mpi4py", "cProfile", "trace"})
 
@@ -148,8 +154,10 @@ def check_output(field: str, path: str, directory: str) -> str:
         directory: the directory to which a relative path refers.
 
     Raises:
-        SubmitError: the file is a directory or cannot be written, or its folder does not exist.
+        SubmitError: the file is a directory or cannot be written, its folder does not exist, or its
+            name has an unknown mark.
     """
+    check_marks(field, path)
     absolute = os.path.join(directory, path)
     folder = os.path.dirname(absolute)
     if os.path.isdir(absolute) or path.endswith("/"):
@@ -172,6 +180,23 @@ def check_output(field: str, path: str, directory: str) -> str:
     return absolute
 
 
+def check_marks(field: str, path: str) -> None:
+    """Check that a file name has only marks that are replaced, so that no file is called ``%z``.
+
+    A percent that is not followed by a letter, or by digits and a letter, stands for itself.
+
+    Raises:
+        SubmitError: it has another one.
+    """
+    for mark in _MARK.findall(path):
+        if mark not in {"%%", *_KNOWN_MARKS}:
+            raise SubmitError(
+                field,
+                f"{path}: there is no pattern {mark}",
+                f"there are {' '.join(_KNOWN_MARKS)}; write %% for a percent sign",
+            )
+
+
 def output_path(job: Mapping[str, Any], number: int) -> str:
     """Return the output file of a submitted job.
 
@@ -191,10 +216,12 @@ def check_input(path: str, directory: str) -> str:
     A path with a placeholder such as ``%j`` is not checked if no such file exists.
 
     Raises:
-        SubmitError: the file is missing, is a directory or cannot be read.
+        SubmitError: the file is missing, is a directory or cannot be read, or its name has an
+            unknown mark.
     """
     absolute = os.path.join(directory, path)
     if "%" in absolute and not os.path.exists(absolute):
+        check_marks("input", path)
         return absolute
     if os.path.isdir(absolute) or not os.access(absolute, os.R_OK):
         raise SubmitError("input", f"{absolute} cannot be read", "check its name and permissions")

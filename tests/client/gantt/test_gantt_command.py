@@ -152,6 +152,17 @@ def test_a_file_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert says in capsys.readouterr().err
 
 
+def test_a_name_that_says_no_kind(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("g.jpg", "g.pdf", "g"):
+        picture = tmp_path / name
+        assert main(["--result", str(recording), "-o", str(picture)]) == 2
+        assert "end the name with .svg or .png" in capsys.readouterr().err
+        assert not picture.exists()
+    assert main(["--result", str(recording), "-o", "/dev/null"]) == 0
+
+
 # ---------------------------------------------------------------- a running server
 
 

@@ -133,6 +133,17 @@ def test_output_files(here: Path) -> None:
     assert build_job(["true"], stdout="/dev/null")["stdout"] == "/dev/null"
 
 
+def test_unknown_patterns_in_file_names_are_refused(here: Path) -> None:
+    for text, unknown in [("%z.out", "%z"), ("p-%4j.out", "%4j"), ("a%%%s", "%s")]:
+        for field, option in [("output", "stdout"), ("error", "stderr"), ("input", "stdin")]:
+            with pytest.raises(SubmitError, match=f"^{field}: .* no pattern {unknown}; .*%t; .*%%"):
+                build_job(["true"], **{option: text})  # type: ignore[arg-type]
+    for name in ("100%", "%%z-%j", "5% off", "%A_%a", "%x.%u.%N.%n.%t"):
+        assert build_job(["true"], stdout=name)["stdout"] == str(here / name)
+    (here / "data%z").touch()
+    assert build_job(["true"], stdin="data%z")["stdin"] == str(here / "data%z")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_output_files_that_cannot_be_written(here: Path) -> None:
     (here / "locked").mkdir(mode=0o500)
