@@ -64,6 +64,12 @@ def add_answer_options(parser: Parser) -> None:
         "--parsable", action="store_true", help="print the id of the job and nothing else"
     )
     group.add_argument("--json", action="store_true", help="print JSON")
+    group.add_argument(
+        "--ignore-other-directives",
+        action="store_true",
+        help="submit a script although its options are in lines of another system (#SBATCH, #PBS, "
+        "#BSUB), without these options",
+    )
 
 
 def print_number(number: int, write: Callable[[], None], prog: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
 from pliant.client.client_errors import UsageError
-from pliant.client.terminal.output import Parser, print_error
+from pliant.client.terminal.output import Parser
 
 MARK = "#JOB"
 #: Options for all users of this host.
@@ -78,7 +78,8 @@ def parse_with_directives(
         The options. ``origins`` has the file and line of each that the command line does not set.
 
     Raises:
-        UsageError: a directive has a wrong option or an open quote; names the line.
+        UsageError: a directive has a wrong option or an open quote, or the script has only
+            directives of another system; names the line.
     """
     parser = make_parser(Parser)
     options = parser.parse_args(words)
@@ -89,25 +90,27 @@ def parse_with_directives(
         if options.command:
             parser.error("--wrap: the command is its value; leave out the program")
         script = f"#!/bin/sh\n{options.wrap}\n"
-        lines: list[Directive] = []
+        text, path, lines = "", "", list[Directive]()
     elif options.command[:1] in ([], ["-"]):
         script = _read_stdin()
         if not script:
             parser.error("no program: name one, with its arguments")
-        lines = parse_directives(script, "standard input")
-        _warn_of_slurm(parser, script, "standard input", lines)
+        text, path = script, "standard input"
+        lines = parse_directives(text, path)
     else:
-        lines = _directives_of(options.command[0], parser)
+        path = options.command[0]
+        text = _head_of(path)
+        lines = parse_directives(text, path)
     command = options.command[1:] if options.command[:1] == ["-"] else options.command
     sources = [*read_defaults(), (command[0] if command and script is None else "script", lines)]
     origins: dict[str, str] = {}
     if any(directives for _, directives in sources):
         chosen = options
         defaults = argparse.Namespace()
-        for path, directives in sources:
+        for source, directives in sources:
             before = getattr(defaults, "export", None)
             defaults.export = None
-            origins |= _parse_lines(path, directives, make_parser(_LineParser), defaults)
+            origins |= _parse_lines(source, directives, make_parser(_LineParser), defaults)
             defaults.export = defaults.export or before  # each replaces that of the one before
         exported, defaults.export = defaults.export, None
         options = parser.parse_args(words, defaults)
@@ -116,27 +119,30 @@ def parse_with_directives(
             if getattr(chosen, name) != parser.get_default(name):
                 del origins[name]
     options.command, options.script, options.origins = command, script, origins
+    _check_habits(options, parser, text, path, lines)
     return options
 
 
-def _warn_of_slurm(parser: Parser, text: str, path: str, found: list[Directive]) -> None:
-    """Warn that ``#SBATCH`` lines in a script are ignored, and that there is no ``srun``.
+def _check_habits(
+    options: argparse.Namespace, parser: Parser, text: str, path: str, found: list[Directive]
+) -> None:
+    """Refuse lines of other systems in a script without ``#JOB`` lines, and warn of others.
 
     Args:
+        options: those from all sources.
         parser: the parser of the command.
         text: the script.
-        path: its path, for the warning.
+        path: its path, for messages.
         found: its ``#JOB`` directives. A script with both kinds is meant for both systems.
     """
-    is_for_slurm = "\n#SBATCH " in text
-    if found and is_for_slurm:
+    if "#" not in text and "srun" not in text and "SLURM" not in text:
         return
-    if is_for_slurm:
-        print_error(
-            parser.prog, f"{path}: lines `#SBATCH` are not read; write `{MARK}` with its options"
-        )
-    if "\nsrun " in text:
-        print_error(parser.prog, f"{path}: `srun` does not start processes; use `pliant run`")
+    from pliant.client.submission import foreign_scripts
+
+    if not found and not options.ignore_other_directives:
+        foreign_scripts.refuse_other_directives(text, path, parser)
+    for_both = bool(found) and foreign_scripts.has_other_directives(text)
+    foreign_scripts.warn_of_habits(text, path, parser.prog, for_both=for_both)
 
 
 def _read_stdin() -> str:
@@ -178,13 +184,11 @@ class _LineParser(Parser):
         raise UsageError(message)
 
 
-def _directives_of(program: str, parser: Parser) -> list[Directive]:
+def _head_of(program: str) -> str:
+    """Return the beginning of a script of the submitter; empty for other programs."""
     if not (program.endswith(".sh") or ("/" in program and os.path.isfile(program))):
-        return []  # found in PATH: not a script of the submitter's
-    head = read_head(program)
-    found = parse_directives(head, program)
-    _warn_of_slurm(parser, head, program, found)
-    return found
+        return ""  # found in PATH: not a script of the submitter's
+    return read_head(program)
 
 
 def _parse_lines(

@@ -151,9 +151,63 @@ def test_options_of_slurm_get_a_hint(word: str, meant: str, capsys: Capture) -> 
     assert meant in first.split()
 
 
-def test_a_script_for_slurm_gets_a_hint(place: Path, capsys: Capture) -> None:
-    (place / "run.sh").write_text("#!/bin/sh\n#SBATCH -n 4\nsrun ./solver\n")
+SLURM = "#!/bin/sh\n#SBATCH --ntasks=4\n#SBATCH -t 10\n#SBATCH --gpus=4\n#SBATCH --foo\necho 1\n"
+
+
+def test_a_script_for_slurm_is_refused(server: Any, place: Path, capsys: Capture) -> None:
+    (place / "run.sh").write_text(SLURM)
+    assert main(["run.sh"]) == 2
+    assert main(["-n", "4", "--query", "run.sh"]) == 2
+    lines = [line.strip() for line in capsys.readouterr().err.splitlines()[:6]]
+    assert lines[1:5] == [
+        "run.sh:2: #SBATCH --ntasks=4 (use -n)",
+        "run.sh:3: #SBATCH -t 10 (use --time)",
+        "run.sh:4: #SBATCH --gpus=4 (--gpus is the number for each process)",
+        "and 1 more",
+    ]
+    assert "--ignore-other-directives" in lines[5]
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("mark", ["#SBATCH", "#PBS", "#BSUB"])
+def test_lines_of_other_systems_can_be_ignored(
+    server: Any, place: Path, mark: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    text = f"{mark} -n 4\n"
+    (place / "run.sh").write_text(text)
+    type_in(monkeypatch, f"#!/bin/sh\n{text}")
+    assert main(["run.sh"]) == main([]) == 2
+    assert f"standard input:2: {mark} -n 4" in capsys.readouterr().err
+    assert main(["--ignore-other-directives", "run.sh"]) == 0
+    assert server.last["job"]["sizes"] == "1"
+    (place / "run.sh").write_text(f"{text}#JOB -n 2\nsrun ./x $SLURM_JOB_ID\n")
     assert main(["run.sh"]) == 0
-    sbatch, srun = capsys.readouterr().err.splitlines()
-    assert "#SBATCH" in sbatch
-    assert "pliant run" in srun
+    assert server.last["job"]["sizes"] == "2"
+    (place / "run.sh").write_text(f"#{mark} -n 4\necho\n{text}")
+    assert main(["run.sh"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("# JOB -n 4\n# JOB --time 2h\n", "run.sh:2: # JOB -n 4: is a comment; write `#JOB -...`"),
+        ("#JOB-n 4\n", "run.sh:2: #JOB-n 4: is a comment"),
+        ("#job: --time 2h\n", "run.sh:2: #job: --time 2h: is a comment"),
+        (
+            "echo $SLURM_JOB_ID ${SLURM_FOO} $SLURM_JOB_ID\necho $SLURM_NTASKS\n",
+            "run.sh: the variable SLURM_JOB_ID is not set; use PLIANT_JOB (also SLURM_FOO, "
+            "SLURM_NTASKS)",
+        ),
+        ("srun ./solver\n", "`srun` does not start processes; use `pliant run`"),
+        ("# JOB control\n##JOB -n 4\n# JOBS -n\n# $SLURM_JOB_ID\necho\n# JOB -n 4\n", ""),
+    ],
+)
+def test_lines_without_effect_get_one_warning(
+    place: Path, capsys: Capture, text: str, says: str
+) -> None:
+    (place / "run.sh").write_text(f"#!/bin/sh\n{text}")
+    assert main(["run.sh"]) == 0
+    warnings = capsys.readouterr().err.splitlines()
+    assert len(warnings) == bool(says)
+    assert says in "".join(warnings)
