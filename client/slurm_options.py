@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_NO_NODES = "a job asks for processors: -n 8; each of its processes may need memory and devices"
+_NO_NODES = "jobs ask for processors and not for nodes: use -n, as in -n 8"
+_BID = "use --bid with the run folders of the servers"
+_NO_PARTITIONS = "there are no partitions: leave it out"
 
 #: For ``jobsub``: options of ``sbatch`` and ``srun``.
 SUBMISSION: Mapping[str, str] = {
@@ -40,6 +42,35 @@ SUBMISSION: Mapping[str, str] = {
     "--mail-user": "use --notify",
     "--reservation": "there are no reservations: leave it out",
     "--get-user-env": "use --export ALL",
+    "-M": _BID,
+    "--clusters": _BID,
+    "-S": "it has no equivalent: leave it out",
+    "--core-spec": "it has no equivalent: leave it out",
+    "--thread-spec": "it has no equivalent: leave it out",
+    "-k": "it has no equivalent; --requeue starts a job again after the loss of a node",
+    "--no-kill": "it has no equivalent; --requeue starts a job again after the loss of a node",
+    "--switches": "it has no equivalent: leave it out",
+    "-O": "it has no equivalent: a processor runs one process",
+    "--overcommit": "it has no equivalent: a processor runs one process",
+    "-s": "it has no equivalent: leave it out",
+    "--oversubscribe": "it has no equivalent: leave it out",
+    "--uid": "it has no equivalent: submit the job as that user",
+    "--gid": "it has no equivalent: submit the job with that group (newgrp)",
+    "-Q": "it has no equivalent; --parsable prints nothing but the number",
+    "--quiet": "it has no equivalent; --parsable prints nothing but the number",
+    "-v": "it has no equivalent: leave it out",
+    "--verbose": "it has no equivalent: leave it out",
+    "-V": "use --version",
+    "--tasks": "use -n",
+    "--pty": "it has no equivalent: jobs have no terminal",
+    "--mincpus": _NO_NODES,
+    "--distribution": "it has no equivalent: the strategy places the processes",
+    "-m": "it has no equivalent: the strategy places the processes",
+    "--contiguous": "it has no equivalent: the strategy places the processes",
+    "--tmp": "it has no equivalent: leave it out",
+    "--time-min": "it has no equivalent; --estimate states the expected time",
+    "--gpus-per-socket": "use --gpus, the number for each process",
+    "--ntasks-per-core": "it has no equivalent: a processor runs one process",
 }
 
 #: For ``jobstat``: options of ``squeue``.
@@ -63,4 +94,61 @@ CANCELLING: Mapping[str, str] = {
     "-s": "use jobctl signal ID SIGNAL",
     "--signal": "use jobctl signal ID SIGNAL",
     "-p": "there are no partitions",
+}
+
+#: For ``jobacct``: options of ``sacct``.
+ACCOUNTING: Mapping[str, str] = {
+    "-S": "use --since",
+    "--starttime": "use --since",
+    "-E": "use --until",
+    "--endtime": "use --until",
+    "-j": "name jobs by their numbers: jobacct 17 18",
+    "--jobs": "name jobs by their numbers: jobacct 17 18",
+    "-s": "use --state",
+    "--uid": "use --user",
+    "--users": "use --user",
+    "--allusers": "use --all-users",
+    "-X": "leave it out: a line is a job, and --steps lists steps",
+    "--allocations": "leave it out: a line is a job, and --steps lists steps",
+    "-o": "columns cannot be chosen; --csv and --json have all",
+    "--format": "columns cannot be chosen; --csv and --json have all",
+    "-p": "use --csv",
+    "--parsable": "use --csv",
+    "-P": "use --csv",
+    "--parsable2": "use --csv",
+    "--delimiter": "use --csv; it has commas",
+    "--noheader": "it has no equivalent; --json has no header",
+    "-l": "use --json",
+    "--long": "use --json",
+    "-A": "use --sum account",
+    "--accounts": "use --sum account",
+    "-r": _NO_PARTITIONS,
+    "--partition": _NO_PARTITIONS,
+    "-N": "it has no equivalent: leave it out",
+    "--nodelist": "it has no equivalent: leave it out",
+}
+
+#: For ``nodestat``: options of ``sinfo``.
+NODES: Mapping[str, str] = {
+    "-n": "name nodes: nodestat n1 n[02-16]",
+    "--nodes": "name nodes: nodestat n1 n[02-16]",
+    "-N": "leave it out: a line is a node",
+    "--Node": "leave it out: a line is a node",
+    "-t": "it has no equivalent; --json has the states",
+    "--states": "it has no equivalent; --json has the states",
+    "-o": "columns cannot be chosen; --json has all",
+    "-O": "columns cannot be chosen; --json has all",
+    "--format": "columns cannot be chosen; --json has all",
+    "--Format": "columns cannot be chosen; --json has all",
+    "-p": _NO_PARTITIONS,
+    "--partition": _NO_PARTITIONS,
+    "-s": _NO_PARTITIONS,
+    "--summarize": _NO_PARTITIONS,
+    "-R": "leave it out: the list has the reasons",
+    "--list-reasons": "leave it out: the list has the reasons",
+    "-i": "use --watch --every SECONDS",
+    "--iterate": "use --watch --every SECONDS",
+    "--noheader": "it has no equivalent; --json has no header",
+    "-v": "use --long",
+    "--verbose": "use --long",
 }

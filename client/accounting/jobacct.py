@@ -65,9 +65,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(PROG, lambda: _show(options))
 
 
+def _hint(option: str) -> str:
+    from pliant.client.slurm_options import ACCOUNTING
+
+    return ACCOUNTING.get(option, "")
+
+
 def _parser() -> Parser:
     parser = Parser(
         prog=PROG,
+        hints=_hint,
         description="List what ran, when, with which sizes, and how many processor-seconds it "
         "used: your own jobs that ran since yesterday.",
         epilog="TIME: a span before now such as 12h or 7d, or 2026-12-24T16:30; 2026-12-24 is the "

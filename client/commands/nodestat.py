@@ -41,6 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """List nodes and named resources; return the exit code."""
     parser = Parser(
         prog=PROG,
+        hints=_hint,
         description="List the nodes: all, or those that are named.",
         epilog="exit codes: 0 done, 1 a named node is not known, 2 wrong usage, 3 no server",
     )
@@ -56,6 +57,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_watch_options(parser)
     options = parser.parse_args(argv)
     return run_command(PROG, lambda: _show(options))
+
+
+def _hint(option: str) -> str:
+    from pliant.client.slurm_options import NODES
+
+    return NODES.get(option, "")
 
 
 def _show(options: argparse.Namespace) -> int:

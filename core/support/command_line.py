@@ -14,8 +14,27 @@ from typing import Any
 
 _NUMBER = re.compile(r"-\d+(\.\d*)?|-\.\d+")
 
+#: How similar an option must be to one that exists: two letters exchanged or one wrong, not more.
+_NEAR = 0.82
+#: A longer beginning of an option, with its dashes, also names it.
+_SHORTEST = 4
+
 #: Parsers that were asked for help, while `collecting_parsers` is active.
 _collected: list[argparse.ArgumentParser] | None = None
+
+
+class _Version(argparse.Action):
+    """Prints the version of the package and exits; the package is asked only then."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "dest": argparse.SUPPRESS, "default": argparse.SUPPRESS})
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print the name of the command and the version."""
+        from pliant import __version__
+
+        print(f"{parser.prog} {__version__}")
+        parser.exit()
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -32,6 +51,8 @@ class CommandParser(argparse.ArgumentParser):
         settings.setdefault("allow_abbrev", False)
         super().__init__(**settings)
         self._hints = hints
+        if self.add_help:
+            self.add_argument("--version", action=_Version, nargs=0, help="print the version")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse words as argparse does, but report an unknown option as an error first."""
@@ -131,5 +152,7 @@ def _hint(parser: argparse.ArgumentParser, unknown: str) -> str:
     from difflib import get_close_matches
 
     known = [name for name in parser._option_string_actions if name.startswith("--")]
-    close = get_close_matches(unknown, known, n=1)
+    close = get_close_matches(unknown, known, n=1, cutoff=_NEAR)
+    if not close and len(unknown) > _SHORTEST:
+        close = [name for name in known if name.startswith(unknown)]
     return f"; did you mean {close[0]}?" if close else ""

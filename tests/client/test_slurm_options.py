@@ -17,11 +17,13 @@ from pliant.client.shell_completion import all_words
         ("jobsub", slurm_options.SUBMISSION),
         ("jobstat", slurm_options.LISTING),
         ("jobdel", slurm_options.CANCELLING),
+        ("jobacct", slurm_options.ACCOUNTING),
+        ("nodestat", slurm_options.NODES),
     ],
 )
 def test_hints_name_options_that_exist(command: str, hints: Mapping[str, str]) -> None:
     words = {each.command: each.words for each in all_words()}
     assert not set(hints) & set(words[command])
-    known = {word for name in ("jobsub", "jobstat", "jobdel") for word in words[name]}
+    known = set(words[command]) | set(words["jobsub"]) | set(words["jobstat"])
     for hint in hints.values():
         assert set(re.findall(r"(?<!\S)--?[a-zA-Z][a-z-]*", hint)) <= known, hint

@@ -5,6 +5,7 @@ from importlib import import_module
 
 import pytest
 
+import pliant
 from pliant.core.support.command_line import CommandParser, unknown_option
 
 Capture = pytest.CaptureFixture[str]
@@ -56,6 +57,39 @@ def test_a_similar_option_is_named(capsys: Capture) -> None:
     with pytest.raises(SystemExit, match="2"):
         parser().parse_args(["--nummer", "4"])
     assert "unknown option --nummer; did you mean --number?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("unknown", "meant"), [("--nubmer", "--number"), ("--num", "--number"), ("--summer", "")]
+)
+def test_only_a_near_option_is_named(unknown: str, meant: str, capsys: Capture) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        parser().parse_args([unknown])
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.partition("; ")[2] == (f"did you mean {meant}?" if meant else "")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "client.commands.jobsub:main",
+        "client.commands.jobctl:main",
+        "client.commands.jobctl:main why",
+        "client.accounting.jobacct:main",
+        "client.cluster.up_down:up",
+        "server.daemon:main",
+        "nodectl.daemon:main",
+        "simulator.cli:main",
+    ],
+)
+def test_every_command_prints_the_version(command: str, capsys: Capture) -> None:
+    place, *words = command.split()
+    module, _, function = place.partition(":")
+    with pytest.raises(SystemExit, match="0"):
+        getattr(import_module(f"pliant.{module}"), function)([*words, "--version"])
+    out, err = capsys.readouterr()
+    assert out.endswith(f" {pliant.__version__}\n")
+    assert err == ""
 
 
 @pytest.mark.parametrize(
