@@ -12,6 +12,7 @@ from pliant.client.submission.file_checks import (
     check_limits,
     check_output,
     check_program,
+    current_directory,
     current_umask,
     default_name,
     find_program,
@@ -86,7 +87,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     check_conditions(dependency, signal, time_limit_s, array)
     argv, type, name = program_of(argv, type, name, script)
     size = _size(sizes, prefer, components)
-    cwd = check_directory(os.path.join(os.getcwd(), chdir or "."))
+    cwd = check_directory(os.path.join(current_directory(), chdir or "."))
     environment = dict(os.environ if env is None else env)
     program, kind, words = _command(argv, type, environment)
     return {

@@ -128,6 +128,18 @@ def _is_elf(path: str) -> bool:
         return False
 
 
+def current_directory() -> str:
+    """Return the absolute path of the directory of this process.
+
+    Raises:
+        SubmitError: it has been removed.
+    """
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise SubmitError("chdir", "this directory has been removed", "cd to another") from None
+
+
 def check_directory(path: str) -> str:
     """Return the absolute path of the directory a job runs in.
 
@@ -165,9 +177,10 @@ def check_output(field: str, path: str, directory: str) -> str:
     if "%" in folder:
         return absolute  # the server knows it when it fills it in
     if not os.path.isdir(folder):
-        raise SubmitError(
-            field, f"the directory {folder} does not exist", f"mkdir -p {folder}, or name another"
-        )
+        from shlex import quote  # here, because only this error needs it
+
+        remedy = f"mkdir -p {quote(folder)}, or name another"
+        raise SubmitError(field, f"the directory {folder} does not exist", remedy)
     if os.path.exists(absolute):
         if not os.access(absolute, os.W_OK):
             raise SubmitError(

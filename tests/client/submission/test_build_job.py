@@ -124,9 +124,20 @@ def test_the_directory(here: Path) -> None:
         build_job(["true"], chdir="tool")
 
 
+def test_a_removed_directory(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = here / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(SubmitError, match="chdir: this directory has been removed; cd to another"):
+        build_job(["true"])
+
+
 def test_output_files(here: Path) -> None:
     with pytest.raises(SubmitError, match=r"output: the directory .*/logs does not exist; mkdir"):
         build_job(["true"], stdout="logs/%j.out")
+    with pytest.raises(SubmitError, match=r"mkdir -p '/.*/out dir', or name another"):
+        build_job(["true"], stdout="out dir/%j.out")
     with pytest.raises(SubmitError, match=r"error: .* is a directory"):
         build_job(["true"], stderr=str(here))
     assert build_job(["true"], stdout="%x/%j.out")["stdout"] == f"{here}/%x/%j.out"
