@@ -225,15 +225,11 @@ def _commit(state: CoreState, job: Job, resize: Resize, event: ResizeDecided) ->
 
 
 def _fail_if_joining_rank_ended(state: CoreState, job: Job, resize: Resize) -> None:
-    """End a job whose joining rank exited before the commit that made it a rank of the job.
-
-    The job may restart, as after the death of a joining rank while data moved.
-    """
+    """End a job whose joining rank exited before the commit that made it a rank of the job."""
     if resize.gone:
         resize_open_close.free_processors(state, job, resize.gone)
         reason = f"a joining rank died in resize {resize.id} (stage commit)"
-        requeue = restart_after_loss.may_run_again(job)
-        job_end.end(state, job, JobState.FAILED, reason, requeue=requeue)
+        job_end.end(state, job, JobState.FAILED, reason)
 
 
 def on_resize_withdrawn(state: CoreState, event: ResizeWithdrawn) -> None:

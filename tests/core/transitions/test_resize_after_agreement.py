@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from corekit.rig import Rig, growing
@@ -317,18 +315,6 @@ def test_a_joining_rank_that_dies_between_commit_and_report_fails_the_job(rig: R
     assert rig.job(1).reason == "a joining rank died in resize 2 (stage commit)"
     rig.exit(1, signal=15)
     assert rig.state(1) is JobState.FAILED
-
-
-def test_that_job_is_queued_again_if_it_may_be(rig: Rig) -> None:
-    growing(rig)
-    rig.job(1).spec = replace(rig.job(1).spec, requeue=True)
-    rig.grow_to_go(1)
-    rig.begin(1)
-    rig.exit(1, 5, signal=11)
-    rig.decide(1)
-    rig.exit(1, signal=15)
-    assert rig.state(1) is not JobState.FAILED
-    assert rig.job(1).run == 2
 
 
 def test_a_rollback_kills_the_joining_ranks_and_changes_nothing(rig: Rig) -> None:
