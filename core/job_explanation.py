@@ -167,7 +167,11 @@ def _cannot_move(state: CoreState, job: Job) -> Iterator[str]:
 
 def _not_malleable_yet(state: CoreState) -> Iterator[str]:
     """Yield a sentence about the jobs that could have other sizes, but cannot be resized now."""
-    fixed = [job for job in state.active.values() if not job.sizes.fixed and not job.malleable]
+    fixed = [
+        job
+        for job in state.active.values()
+        if not (job.sizes.fixed or job.malleable or job.state is JobState.COMPLETING)
+    ]
     if fixed:
         yield (
             f"cannot be resized: {_names(fixed)}; a program can when it has registered with "

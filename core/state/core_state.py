@@ -182,6 +182,7 @@ class CoreState:
         self._dirty_nodes.add(node.name)
         del self.nodes[node.name]
         self.loads.pop(node.name, None)
+        self.rows.stale.update(dict.fromkeys(self.ledger.withheld))  # some may be on this node
         self.ledger.drop(node)
         self.rows.nodes.drop(node)
         self._note_checkpoint_folder(node.name, is_shared=True)

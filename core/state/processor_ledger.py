@@ -15,6 +15,7 @@ class ProcessorLedger:
     """All nodes in the order of their processors, and sums over processors of nodes and jobs."""
 
     __slots__ = (
+        "_all_withheld",
         "_firsts",
         "_free",
         "_nodes",
@@ -52,6 +53,7 @@ class ProcessorLedger:
         #: Processors on which ranks of ending jobs have exited, while other ranks of them run. They
         #: become free with the others of the job, or after a time. Not kept over a restart.
         self.withheld: dict[JobId, ProcessorMap] = {}
+        self._all_withheld = NONE
         #: The number of processors that are usable or occupied; and the same with those of
         #: suspected nodes, which may recover.
         self.capacity = (0, 0)
@@ -130,15 +132,21 @@ class ProcessorLedger:
     def withhold(self, job: JobId, processors: ProcessorMap) -> None:
         """Keep processors that an ending job has given back from becoming free."""
         self.withheld[job] = self.withheld.get(job, NONE) | processors
+        self._all_withheld |= processors
         self._free = None
 
     def stop_withholding(self, job: JobId) -> bool:
         """Let the withheld processors of a job become free; return whether there were any."""
+        withheld = self.withheld.pop(job, NONE)
+        self._all_withheld &= ~withheld
         self._free = None
-        return self.withheld.pop(job, NONE) != NONE
+        return withheld != NONE
 
     def _keep_withheld(self, processors: ProcessorMap) -> None:
         """Withhold none but these processors, because the others have another owner or are gone."""
+        if not self._all_withheld & ~processors:
+            return
+        self._all_withheld &= processors
         for job, withheld in list(self.withheld.items()):
             if withheld & processors:
                 self.withheld[job] = withheld & processors
@@ -176,15 +184,16 @@ class ProcessorLedger:
     def free(self) -> ProcessorMap:
         """Return the processors that may be allocated now."""
         if self._free is None:
-            self._free = self.usable & ~(self.occupied_by_jobs | self.orphaned | self.reserved)
-            for withheld in self.withheld.values():
-                self._free &= ~withheld
+            taken = self.occupied_by_jobs | self.orphaned | self.reserved | self._all_withheld
+            self._free = self.usable & ~taken
         return self._free
 
     def held_by(self, job: JobId, occupied: ProcessorMap) -> ProcessorMap:
         """Return the processors that a job occupies, and those that are withheld for its end."""
         withheld = self.withheld.get(job) if self.withheld else None
-        return occupied if withheld is None else occupied | withheld & ~self.reserved
+        if withheld is None:
+            return occupied
+        return occupied | withheld & self.usable & ~self.reserved
 
     # ---------------------------------------------------------------- nodes
 

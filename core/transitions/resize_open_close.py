@@ -261,9 +261,15 @@ def _withhold(state: CoreState, job: Job, released: ProcessorMap) -> None:
 
 
 def on_withheld_timeout(state: CoreState, timer: Timer) -> None:
-    """Use the processors of an ending job of which some ranks still run."""
+    """Wait no longer for the other ranks of an ending job."""
     job = state.job_of(timer)
-    if job is not None and state.ledger.stop_withholding(job.id):
+    if job is not None:
+        use_withheld(state, job)
+
+
+def use_withheld(state: CoreState, job: Job) -> None:
+    """Let strategies use the processors of an ending job of which some ranks still run."""
+    if state.ledger.stop_withholding(job.id):
         state.rows.stale[job.id] = None
         state.plan_due = True
 
