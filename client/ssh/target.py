@@ -95,10 +95,12 @@ def find_jumps(target: SshTarget, config: str = "~/.ssh/config") -> list[SshTarg
 
 def jump_option(jumps: Sequence[SshTarget]) -> str:
     """Return completed jump hosts as the argument of `ssh -J`."""
-    return ",".join(
-        f"{each.user}@{each.host}" + ("" if each.port == SSH_PORT else f":{each.port}")
-        for each in jumps
-    )
+
+    def place(each: SshTarget) -> str:
+        host = f"[{each.host}]" if ":" in each.host else each.host
+        return host if each.port == SSH_PORT else f"{host}:{each.port}"
+
+    return ",".join(f"{each.user}@{place(each)}" for each in jumps)
 
 
 def complete_target(target: SshTarget, config: str = "~/.ssh/config") -> SshTarget:

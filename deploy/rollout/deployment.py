@@ -134,6 +134,8 @@ class Deployment:
 
     def _check_and_plan(self, run: HostRun) -> None:
         if run.facts is None or run.has_failed or not run.is_selected:
+            if run.has_failed and run.is_selected:
+                self._note_step(run)
             return
         try:
             release = self._release(run)
@@ -288,6 +290,8 @@ class Deployment:
 
     def _end(self, run: HostRun) -> None:
         text = "done" if run.plan.steps else "nothing to change"
+        if run.has_failed:
+            self._view.fail(run.name, run.problems[-1].check)
         self._view.end(run.name, "FAILED" if run.has_failed else text)
 
     def _payload(self, run: HostRun, step: Step) -> bytes:
