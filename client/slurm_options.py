@@ -40,6 +40,8 @@ SUBMISSION: Mapping[str, str] = {
     "--cpu-bind": "use --bind",
     "--mail-type": "use --notify-on start,end,fail,resize,limit or all",
     "--mail-user": "use --notify",
+    "--profile": "use --record-load 1s",
+    "--acctg-freq": "use --record-load 1s",
     "--reservation": "there are no reservations: leave it out",
     "--get-user-env": "use --export ALL",
     "-M": _BID,

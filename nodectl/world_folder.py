@@ -135,6 +135,8 @@ class StartRequest:
     devices: dict[str, list[list[int]]] = field(default_factory=dict)
     #: Name of the node.
     node_name: str = ""
+    #: Seconds between rows of the record of the load; 0 if the load is not recorded.
+    record_load_s: float = 0.0
     #: The number in the job of rank 0 of this world, if ``%t`` in names of files is the number of
     #: the rank; None if the names have no marks.
     first_rank: int | None = None

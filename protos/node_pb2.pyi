@@ -974,6 +974,7 @@ class StartWorld(_message.Message):
     BIND_FIELD_NUMBER: _builtins.int
     DEVICES_FIELD_NUMBER: _builtins.int
     FIRST_RANK_FIELD_NUMBER: _builtins.int
+    RECORD_LOAD_S_FIELD_NUMBER: _builtins.int
     SIGNED_ORDER_FIELD_NUMBER: _builtins.int
     world: _builtins.str
     """globally unique: also the PMI kvs name"""
@@ -1030,6 +1031,10 @@ class StartWorld(_message.Message):
     """
     first_rank: _builtins.int
     """If present, %t in the names of files is the rank in the world plus this number, and %% a percent."""
+    record_load_s: _builtins.float
+    """Record the load of the ranks in a file next to the output, with a row each so many seconds; 0: do
+    not.
+    """
     signed_order: _builtins.bytes
     """For the root helper of the node, see pliant.protos.signed_orders.launch_order; empty if the cluster
     has no identity. Signed when the order is sent, because it is valid for minutes only.
@@ -1088,11 +1093,12 @@ class StartWorld(_message.Message):
         bind: _builtins.str = ...,
         devices: _abc.Iterable[Global___Device] | None = ...,
         first_rank: _builtins.int | None = ...,
+        record_load_s: _builtins.float = ...,
         signed_order: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_first_rank", b"_first_rank", "_stop_after_s", b"_stop_after_s", "first_rank", b"first_rank", "stop_after_s", b"stop_after_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_first_rank", b"_first_rank", "_stop_after_s", b"_stop_after_s", "address_file", b"address_file", "application_address", b"application_address", "argv", b"argv", "bind", b"bind", "checkpoint", b"checkpoint", "checkpoint_key", b"checkpoint_key", "devices", b"devices", "directory", b"directory", "environment", b"environment", "epoch", b"epoch", "first_rank", b"first_rank", "heard", b"heard", "job", b"job", "kill_grace_s", b"kill_grace_s", "lease_s", b"lease_s", "memory_bytes", b"memory_bytes", "node_list", b"node_list", "process_mapping", b"process_mapping", "processors", b"processors", "ranks", b"ranks", "resize", b"resize", "run", b"run", "signed_order", b"signed_order", "spans_nodes", b"spans_nodes", "stderr", b"stderr", "stdin", b"stdin", "stdout", b"stdout", "stop_after_s", b"stop_after_s", "token", b"token", "truncate_before", b"truncate_before", "type", b"type", "umask", b"umask", "world", b"world", "world_size", b"world_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_first_rank", b"_first_rank", "_stop_after_s", b"_stop_after_s", "address_file", b"address_file", "application_address", b"application_address", "argv", b"argv", "bind", b"bind", "checkpoint", b"checkpoint", "checkpoint_key", b"checkpoint_key", "devices", b"devices", "directory", b"directory", "environment", b"environment", "epoch", b"epoch", "first_rank", b"first_rank", "heard", b"heard", "job", b"job", "kill_grace_s", b"kill_grace_s", "lease_s", b"lease_s", "memory_bytes", b"memory_bytes", "node_list", b"node_list", "process_mapping", b"process_mapping", "processors", b"processors", "ranks", b"ranks", "record_load_s", b"record_load_s", "resize", b"resize", "run", b"run", "signed_order", b"signed_order", "spans_nodes", b"spans_nodes", "stderr", b"stderr", "stdin", b"stdin", "stdout", b"stdout", "stop_after_s", b"stop_after_s", "token", b"token", "truncate_before", b"truncate_before", "type", b"type", "umask", b"umask", "world", b"world", "world_size", b"world_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__first_rank: _TypeAlias = _typing.Literal["first_rank"]  # noqa: Y015
     _WhichOneofArgType__first_rank: _TypeAlias = _typing.Literal["_first_rank", b"_first_rank"]  # noqa: Y015

@@ -22,6 +22,7 @@ _PYTHON_NAMES = {
     "--export": "env",
     "--input": "stdin",
     "--output": "stdout",
+    "--record-load": "record_load_s",
     "--resource": "resources",
     "--time": "time_limit_s",
 }
@@ -206,7 +207,7 @@ _OPTIONS: dict[str, Check] = {
     **dict.fromkeys(("when_cut_off", "speedup", "grow_if", "script"), _TEXT),
     **dict.fromkeys(("chdir", "stdin", "stdout", "stderr"), _PATH),
     **dict.fromkeys(("time_limit_s", "estimate_s", "deadline_s", "deadline_at"), _SECONDS),
-    **dict.fromkeys(("begin_s", "begin_at"), _SECONDS),
+    **dict.fromkeys(("begin_s", "begin_at", "record_load_s"), _SECONDS),
     **dict.fromkeys(("hold", "requeue"), _FLAG),
     **dict.fromkeys(("resources", "gres"), _TEXTS),
     "env": (_is_environment, 'texts by name, such as {**os.environ, "OMP_NUM_THREADS": "4"}'),

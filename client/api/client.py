@@ -86,7 +86,8 @@ class Client:
                 - an array: ``array``, the numbers of its tasks, such as ``"1-1000%50"``; the
                   program runs once for each number, at most 50 of them at once;
                 - files: ``chdir``, ``stdin``, ``stdout``, ``stderr``, ``open_mode`` (``truncate``
-                  or ``append``), ``env``;
+                  or ``append``), ``env``, ``record_load_s`` (seconds between rows of the record
+                  of the load, from 0.01 to 60);
                 - sizes: ``prefer``, ``speedup``, ``grow_if`` (``gain`` or ``always``);
                 - times: ``time_limit_s`` and ``estimate_s`` in seconds, ``deadline_s`` (seconds
                   from now) or ``deadline_at`` (seconds since the epoch), ``begin_s`` or

@@ -42,6 +42,8 @@ class SubmitOptions(TypedDict, total=False):
     stderr: str | os.PathLike[str]
     #: What happens to files of output that exist: ``truncate`` or ``append``.
     open_mode: str
+    #: Seconds between rows of the record of the load, from 0.01 to 60. By default there is none.
+    record_load_s: float | None
     #: Environment variables; by default those of this process.
     env: Mapping[str, str] | None
     #: Number of processors that suits the job best, one of ``sizes``.

@@ -276,6 +276,14 @@ def _add_place_options(parser: Parser) -> None:
         "the job appends to them, as a requeued or resized job always does",
     )
     group.add_argument(
+        "--record-load",
+        type=_interval,
+        metavar="INTERVAL",
+        help="record processor time, memory, major page faults and I/O of the job on each node in "
+        "a file next to the output (pliant-%%j.load-NODE.csv), with a row each INTERVAL, from 10ms "
+        "to 60s",
+    )
+    group.add_argument(
         "--bind",
         choices=BIND,
         default="rank",
@@ -340,6 +348,18 @@ def _span(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _interval(text: str) -> float:
+    from pliant.client.submission.option_checks import check_record_load
+    from pliant.client.terminal.durations import parse_interval
+
+    try:
+        return check_record_load(parse_interval(text))["record_load_s"]
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _moment(text: str) -> tuple[float | None, float | None]:
     import time
 
@@ -369,6 +389,7 @@ def job_of(options: argparse.Namespace) -> dict[str, Any]:
         stdout=options.output,
         stderr=options.error,
         open_mode=options.open_mode,
+        record_load_s=options.record_load,
         bind=options.bind,
         chdir=options.chdir,
         env=_environment(options.export),

@@ -39,6 +39,7 @@ _REFUSED = {
     "input": "the job reads the standard input of `pliant run`, if that is a file",
     "output": _SHOWN,
     "error": _SHOWN,
+    "record_load": "the record would be removed with the output; submit the job with `jobsub`",
     "hold": "it waits for the end of the job, and a held job does not start",
     "query": "it submits the job; ask with `jobsub --query`",
     "wait": "it always waits for the end of the job",
@@ -65,7 +66,7 @@ def run_interactively(words: list[str]) -> int:
         if getattr(options, name):
             place = options.origins.get(name)
             where = f", which is in {place}" if place else ""
-            raise UsageError(f"leave out --{name}{where}: {reason}")
+            raise UsageError(f"leave out --{name.replace('_', '-')}{where}: {reason}")
     options.input = _input_file()
     folder = Path(tempfile.mkdtemp(prefix=".pliant-run-", dir=options.chdir or "."))
     try:

@@ -22,6 +22,7 @@ from pliant.client.submission.option_checks import (
     check_contract,
     check_node_needs,
     check_policy,
+    check_record_load,
     check_resources,
     check_sizes,
     check_speedup,
@@ -43,6 +44,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     stdout: str = "",
     stderr: str = "",
     open_mode: str = "truncate",
+    record_load_s: float | None = None,
     chdir: str | None = None,
     env: Mapping[str, str] | None = None,
     hold: bool = False,
@@ -86,7 +88,6 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     """
     check_conditions(dependency, signal, time_limit_s, array)
     argv, type, name = program_of(argv, type, name, script)
-    size = _size(sizes, prefer, components)
     cwd = check_directory(os.path.join(current_directory(), chdir or "."))
     environment = dict(os.environ if env is None else env)
     program, kind, words = _command(argv, type, environment)
@@ -96,8 +97,8 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         "env": environment,
         "cwd": cwd,
         "type": kind,
-        **size,
-        **_files(stdin, stdout or _OUTPUT[bool(array)], stderr, cwd, open_mode),
+        **_size(sizes, prefer, components),
+        **_files(stdin, stdout or _OUTPUT[bool(array)], stderr, cwd, open_mode, record_load_s),
         "hold": hold,
         "requeue": requeue,
         "when_cut_off": check_policy(when_cut_off),
@@ -133,13 +134,16 @@ def _size(sizes: str, prefer: int | None, components: Sequence[int]) -> dict[str
     return {"sizes": sizes, "prefer": prefer, **_unless_default(components=list(components))}
 
 
-def _files(stdin: str, stdout: str, stderr: str, cwd: str, open_mode: str) -> dict[str, Any]:
+def _files(
+    stdin: str, stdout: str, stderr: str, cwd: str, open_mode: str, record_load_s: float | None
+) -> dict[str, Any]:
     """Return the files of a job and how they are opened, after checking that they can be used."""
     return {
         "stdin": check_input(stdin, cwd) if stdin else "",
         "stdout": check_output("output", stdout, cwd),
         "stderr": check_output("error", stderr, cwd) if stderr else "",
         "open_mode": open_mode,
+        **check_record_load(record_load_s),
         "umask": current_umask(),
     }
 

@@ -112,6 +112,23 @@ def check_choices(open_mode: str, grow_if: str | None, bind: str) -> str:
     return "" if bind == "rank" else bind
 
 
+def check_record_load(interval_s: float | None) -> dict[str, float]:
+    """Return the field of the record of the load; empty if there is none.
+
+    Raises:
+        UsageError: the interval is out of bounds.
+    """
+    if interval_s is None:
+        return {}
+    from pliant.core.support.input_limits import MAX_LOAD_INTERVAL_S, MIN_LOAD_INTERVAL_S
+
+    if not MIN_LOAD_INTERVAL_S <= interval_s <= MAX_LOAD_INTERVAL_S:
+        raise UsageError(
+            f"--record-load: {interval_s:g} s is out of bounds; expected 10 ms to 60 s"
+        )
+    return {"record_load_s": interval_s}
+
+
 def _check_choice(name: str, value: str | None, choices: Sequence[str | None]) -> None:
     if value not in choices:
         known = " or ".join(filter(None, choices))

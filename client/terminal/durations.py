@@ -10,6 +10,7 @@ from pliant.core.support.input_limits import MAX_DAYS, MAX_DURATION_S
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PARTS = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])", re.ASCII)
+_INTERVAL = re.compile(r"(\d+(?:\.\d+)?)(ms|s)", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+(?:\.\d+)?))?", re.ASCII)
 
 
@@ -41,6 +42,18 @@ def parse_span(text: str) -> float:
     if _PARTS.fullmatch(compact):
         return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(compact))
     return _parse_clock(text, compact)
+
+
+def parse_interval(text: str) -> float:
+    """Return the seconds of a short interval, such as ``50ms`` or ``1s``.
+
+    Raises:
+        ValueError: the text is no interval.
+    """
+    match = _INTERVAL.fullmatch(text.strip().lower())
+    if match is None:
+        raise ValueError(f"{text!r} is not an interval; write it with a unit, as in 50ms or 1s")
+    return float(match[1]) / (1000 if match[2] == "ms" else 1)
 
 
 def is_compact_span(text: str) -> bool:

@@ -212,6 +212,7 @@ def make_request(
         lease_s=order.lease_s,
         max_tasks=task_limit(settings.most_processes),
         truncate_before=order.truncate_before,
+        record_load_s=order.record_load_s,
         first_rank=order.first_rank if order.HasField("first_rank") else None,
     )
 

@@ -17,6 +17,19 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _STATE, _PARENT, _SESSION, _MAJOR_FAULTS, _CHILD_MAJOR_FAULTS = 0, 1, 3, 9, 10
 _START, _RESIDENT = 19, 21
 
+_USER, _SYSTEM, _CHILD_USER, _CHILD_SYSTEM = 11, 12, 13, 14
+
+#: Units of processor time in ``/proc/PID/stat`` per second.
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+#: The lines of ``/proc/PID/io`` that `read_usage` returns.
+_IO = ("rchar", "wchar", "read_bytes", "write_bytes")
+
+_IO_LINES = tuple(name.encode() for name in _IO)
+
+#: The names of `ProcessUsage.counters`.
+COUNTERS = ("user_s", "system_s", "major_faults", *_IO)
+
 #: Errors of opening a file that exists.
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
@@ -65,6 +78,17 @@ class Stat(NamedTuple):
     resident_bytes: int
     #: Of children that have ended and were waited for, and of their children.
     child_major_faults: int
+
+
+class ProcessUsage(NamedTuple):
+    """What a process has used, including its children that have ended and were waited for."""
+
+    state: str
+    parent: int
+    start: int
+    resident_bytes: int
+    #: Totals in the order of `COUNTERS`; those of time are in ticks, see `TICKS_PER_S`.
+    counters: tuple[int, ...]
 
 
 @cache
@@ -116,6 +140,30 @@ def read_stat(pid: int, *, strict: bool = False) -> Stat | None:
         int(fields[_START]),
         int(fields[_RESIDENT]) * PAGE_BYTES,
         int(fields[_CHILD_MAJOR_FAULTS]),
+    )
+
+
+def read_usage(pid: int) -> ProcessUsage | None:
+    """Return what a process has used, or None if there is no such process.
+
+    The counters of I/O are 0 if the kernel does not permit to read them.
+    """
+    text = _read(pid, "stat")
+    if not text:
+        return None
+    fields = text[text.rindex(b")") + 2 :].split()
+    io = dict(line.split(b": ") for line in _read(pid, "io").splitlines())
+    return ProcessUsage(
+        fields[_STATE].decode("ascii"),
+        int(fields[_PARENT]),
+        int(fields[_START]),
+        int(fields[_RESIDENT]) * PAGE_BYTES,
+        (
+            int(fields[_USER]) + int(fields[_CHILD_USER]),
+            int(fields[_SYSTEM]) + int(fields[_CHILD_SYSTEM]),
+            int(fields[_MAJOR_FAULTS]) + int(fields[_CHILD_MAJOR_FAULTS]),
+            *(int(io.get(name, 0)) for name in _IO_LINES),
+        ),
     )
 
 
@@ -193,6 +241,12 @@ def swapped_bytes(pid: int) -> int:
         if line.startswith(b"VmSwap:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def has_swap() -> bool:
+    """Return whether this host has swap space."""
+    with open("/proc/swaps", encoding="utf-8", errors="replace") as file:
+        return len(file.readlines()) > 1
 
 
 def private_bytes(pid: int) -> int:

@@ -245,4 +245,5 @@ def content_of(record: dict[str, Any]) -> LaunchContent:
             for kind, ranks in request["devices"].items()
         },
         first_rank=request.get("first_rank"),
+        record_load_s=request.get("record_load_s", 0.0),
     )

@@ -126,7 +126,7 @@ def truncate_outputs(request: StartRequest) -> None:
     paths = {request.file_of(pattern, rank) for pattern in patterns for rank in ranks}
     if not request.truncate_before or not any(map(_has_content, paths)):
         return
-    _truncate(paths, request.truncate_before)
+    truncate_files(paths, request.truncate_before)
 
 
 def _has_content(path: str) -> bool:
@@ -137,7 +137,11 @@ def _has_content(path: str) -> bool:
         return error.errno not in {errno.ENOENT, errno.ENOTDIR}
 
 
-def _truncate(paths: Iterable[str], before: float) -> None:
+def truncate_files(paths: Iterable[str], before: float) -> None:
+    """Empty plain files that were last modified before a time, in seconds since the epoch.
+
+    Errors are ignored.
+    """
     flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
     for path in paths:
         try:
@@ -251,18 +255,21 @@ def _prepare(spec: LaunchSpec) -> None:
 
 def _redirect(request: StartRequest, rank: int) -> None:
     source = _open("input file", request.file_of(request.stdin, rank) or os.devnull, os.O_RDONLY)
-    output = _open_output("output file", request.file_of(request.stdout, rank))
+    output = open_output("output file", request.file_of(request.stdout, rank))
     same = not request.stderr or request.stderr == request.stdout
-    error = output if same else _open_output("error file", request.file_of(request.stderr, rank))
+    error = output if same else open_output("error file", request.file_of(request.stderr, rank))
     for number, handle in enumerate((source, output, error)):
         os.dup2(handle, number)
 
 
-def _open_output(what: str, path: str) -> int:
+def open_output(what: str, path: str) -> int:
     """Open an output file for appending, and return its descriptor.
 
     All runs and ranks of a job write to the file. The file of a new job was emptied before, see
     `truncate_outputs`.
+
+    Raises:
+        LaunchError: the file cannot be opened, or is a named pipe that nobody reads.
     """
     return _open(what, path or os.devnull, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 

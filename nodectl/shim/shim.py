@@ -29,6 +29,7 @@ from pliant.nodectl.shim.event_loop import (
     SocketChannel,
 )
 from pliant.nodectl.shim.lease_enforcement import Lease
+from pliant.nodectl.shim.load_record import LoadRecorder
 from pliant.nodectl.shim.non_pmi_mpi import ForeignMpiError, use_own_launcher
 from pliant.nodectl.shim.pmi_service import PmiService, abort_reason
 from pliant.nodectl.shim.rank_exits import ExitCallbacks, ExitTracker
@@ -75,6 +76,7 @@ class Shim:
         self._unconfirmed = {rank for rank, _ in request.ranks} if must_confirm else set[int]()
         self._binding = Binding(request, identity)
         self._loop = EventLoop()
+        self._recorder = LoadRecorder(self._loop, request)
         self._lease = Lease(self._loop, request, self._on_cut_off)
         self._ranks: dict[int, Rank] = {}
         self._steps: StepManager | None = None
@@ -116,6 +118,7 @@ class Shim:
                 self._loop, self._spool, self._request, self._tracker.failure_pipe, lines
             )
             self._pmi.detect_singletons(self._loop, self._end_singletons)
+            self._recorder.start()
         self._lease.watch()
         self._tracker.watch(self._ranks)
         self._end_held()
@@ -195,6 +198,7 @@ class Shim:
         self._tracker.update()
 
     def _collect(self) -> None:
+        self._recorder.measure()
         by_pid = {rank.pid: rank for rank in self._ranks.values() if rank.runs}
         while True:
             try:
@@ -385,7 +389,8 @@ class Shim:
                 rank.control.send(message.encode() + b"\n")
 
     def _remove_shared(self) -> None:
-        """Remove shared memory and secrets once no rank runs."""
+        """Remove shared memory and secrets once no rank runs, and stop recording the load."""
+        self._recorder.close()
         request = self._request
         if request.is_mpi:
             rank = request.ranks[0][0]

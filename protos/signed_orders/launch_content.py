@@ -103,6 +103,8 @@ class LaunchContent:
     devices: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     #: Added to the rank for ``%t`` in the names of files; None if the names have no marks.
     first_rank: int | None = None
+    #: Seconds between rows of the record of the load; 0 if the load is not recorded.
+    record_load_s: float = 0.0
 
     def digest(self) -> bytes:
         """Return the digest of the content, which a signed launch order contains."""
@@ -122,6 +124,8 @@ class LaunchContent:
         }
         if self.first_rank is not None:
             fields["first_rank"] = self.first_rank
+        if self.record_load_s:
+            fields["record_load_s"] = float(self.record_load_s)
         # ASCII, with sorted keys: equal fields give equal text in each version of Python.
         head = json.dumps(fields, sort_keys=True)
         return digest_launch([head, *self.argv], self.environment, self.directory)
@@ -148,6 +152,7 @@ class LaunchContent:
             memory_bytes=order.memory_bytes,
             devices={device.kind: tuple(device.indices) for device in order.devices},
             first_rank=order.first_rank if order.HasField("first_rank") else None,
+            record_load_s=order.record_load_s,
         )
 
 

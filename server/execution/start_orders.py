@@ -197,6 +197,7 @@ def _common(
         stderr=os.fsencode(program.stderr),
         umask=program.umask,
         bind=program.bind,
+        record_load_s=program.record_load_s,
         token=token,
         application_address=settings.application_address,
         address_file=os.fsencode(settings.address_file),

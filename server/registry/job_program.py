@@ -52,6 +52,8 @@ class Program:
     open_mode: str = "truncate"
     #: How ranks are bound to CPUs: ``rank``, ``node`` or ``none``, see `StartWorld.bind`.
     bind: str = "rank"
+    #: Seconds between rows of the record of its load; 0 if the load is not recorded.
+    record_load_s: float = 0.0
     #: Whether names of files have marks that each node replaces.
     files_by_node: bool = False
     #: The tasks of an array, such as ``1-9:2``; the names of its files still have marks of tasks.

@@ -15,7 +15,12 @@ from pliant.core.arrays.task_numbers import LARGEST_ARRAY_SIZE, ArrayTasks
 from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY, JobSpec, JobType
 from pliant.core.model.views_and_plans import NodeView
 from pliant.core.model.warning_signal import WarningSignal
-from pliant.core.support.input_limits import MAX_ARGUMENT_BYTES, MAX_DURATION_S
+from pliant.core.support.input_limits import (
+    MAX_ARGUMENT_BYTES,
+    MAX_DURATION_S,
+    MAX_LOAD_INTERVAL_S,
+    MIN_LOAD_INTERVAL_S,
+)
 from pliant.core.values.dependencies import Dependency
 from pliant.core.values.ids import JobId
 from pliant.core.values.lost_contact_policy import KEEP, parse_isolation_policy
@@ -80,6 +85,8 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     stderr: str = ""
     open_mode: Literal["append", "truncate"] = "truncate"
     umask: int = 0o022
+    #: Seconds between rows of the record of its load; None if the load is not recorded.
+    record_load_s: float | None = None
     #: How its ranks are bound to CPUs, see `StartWorld.bind` in ``node.proto``.
     bind: Literal["rank", "node", "none"] = "rank"
     hold: bool = False
@@ -224,6 +231,7 @@ class Submission:
             umask=request.umask,
             open_mode=request.open_mode,
             bind=request.bind,
+            record_load_s=request.record_load_s or 0.0,
             files_by_node=by_node,
             tasks=str(self.tasks.numbers) if self.tasks is not None else "",
         )
@@ -344,6 +352,13 @@ def _check_times(request: JobRequest) -> None:
                 f"got {value}",
                 field=field,
             )
+    interval = request.record_load_s
+    if interval is not None and not MIN_LOAD_INTERVAL_S <= interval <= MAX_LOAD_INTERVAL_S:
+        raise UserRequestError(
+            f"record_load_s: expected {MIN_LOAD_INTERVAL_S:g} to {MAX_LOAD_INTERVAL_S:g} seconds, "
+            f"got {interval:g}",
+            field="record_load_s",
+        )
 
 
 def _check_contract(request: JobRequest, wall: float) -> Contract | None:

@@ -48,6 +48,7 @@ def test_every_option_is_sent(accepting: Any, tmp_path: Path) -> None:
     words = ["-n", "1-8", "--prefer", "4", "--type", "uni", "--name", "x", "--time", "2h"]
     words += ["--estimate", "90s", "--hold", "--requeue", "-i", "in", "-o", "%x.o", "-e", "%j.e"]
     words += ["--when-cut-off", "stop-after=30", "--open-mode", "append"]
+    words += ["--record-load", "50ms"]
     words += ["--speedup", "amdahl:0.9", "--grow-if", "always"]
     words += ["--resource", "lic=2", "--resource", "tok=1/proc"]
     assert main([*words, "--export", "ALL,Q=1", "--", "true", "-n", "3", "--wait"]) == 0
@@ -65,6 +66,7 @@ def test_every_option_is_sent(accepting: Any, tmp_path: Path) -> None:
         "stdout": f"{tmp_path}/%x.o",
         "stderr": f"{tmp_path}/%j.e",
         "open_mode": "append",
+        "record_load_s": 0.05,
         "hold": True,
         "requeue": True,
         "when_cut_off": "stop-after=30",
@@ -206,6 +208,10 @@ def exit_code(words: list[str]) -> int:
         ["--when-cut-off", "stop-after=5x", "true"],
         ["--when-cut-off", "stop-after=5000d", "true"],
         ["--when-cut-off", "keep=5m", "true"],
+        ["--record-load", "1", "true"],
+        ["--record-load", "9ms", "true"],
+        ["--record-load", "2m", "true"],
+        ["--record-load", "60.1s", "true"],
         ["--prefer", "1_0", "true"],
         ["--siz", "4", "true"],
         ["--bogus", "true"],

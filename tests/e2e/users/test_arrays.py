@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -77,6 +79,7 @@ def test_tasks_that_are_malleable_jobs(cluster: Cluster, tmp_path: Path) -> None
         prefer=1,
         type="mpi",
         stdout=str(tmp_path / "%a-%t"),
+        record_load_s=0.05,
     )
     second, third = f"{array}_2", f"{array}_3"
     wait_until(lambda: cluster.client.job(third).state == "RUNNING", what="the third task")
@@ -96,6 +99,28 @@ def test_tasks_that_are_malleable_jobs(cluster: Cluster, tmp_path: Path) -> None
     assert final.array["cancelled"] == 1
     files = {path.name: path.read_text() for path in tmp_path.glob("*-*")}
     assert files.keys() >= {"1-0", "2-0", "2-1"}
+    check_load_record(tmp_path)
+
+
+def check_load_record(folder: Path) -> None:
+    """Check the rows of the second task, whose second rank joined on some node."""
+    found = {
+        path.name: list(csv.DictReader(path.read_text().splitlines()))
+        for path in folder.glob("2-.load-*.csv")
+    }
+    assert found.keys() <= {"2-.load-n1.csv", "2-.load-n2.csv"}
+    worlds: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for row in itertools.chain(*found.values()):
+        worlds.setdefault((row["run"], row["resize"]), []).append(row)
+    assert len(worlds) == 2
+    assert ("1", "0") in worlds
+    for rows in worlds.values():
+        assert float(rows[-1]["user_s"]) > 0
+        assert int(rows[-1]["demand_bytes"]) > 1 << 20
+        assert rows[-1]["processes"] == "0"
+        for name in ("time", "user_s", "system_s", "major_faults", "rchar", "wchar"):
+            values = [float(row[name]) for row in rows]
+            assert values == sorted(values), name
 
 
 def test_jobs_after_an_array_and_after_one_of_its_tasks(cluster: Cluster, tmp_path: Path) -> None:

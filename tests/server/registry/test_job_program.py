@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +35,14 @@ def test_programs_keep_every_byte(argv: list[bytes], env: dict[str, bytes]) -> N
     assert sorted(again.environment()) == sorted(
         name.encode() + b"=" + value for name, value in env.items()
     )
+
+
+def test_a_program_of_an_older_server_is_not_recorded() -> None:
+    program = Program((), {}, "/", "", "/%a", "", 0, record_load_s=0.05, tasks="1-3")
+    assert Program.from_json(program.to_json()).of_task(7, 2).record_load_s == 0.05
+    older = json.loads(program.to_json())
+    del older["record_load_s"]
+    assert Program.from_json(json.dumps(older)).record_load_s == 0.0
 
 
 @pytest.mark.case(51)

@@ -1,4 +1,4 @@
-"""Which order to start makes a node empty the output files of a job."""
+"""Which order to start makes a node empty the output files of a job, or record its load."""
 
 from __future__ import annotations
 
@@ -54,6 +54,24 @@ def test_every_node_empties_them_but_for_what_this_start_has_written() -> None:
     before = time.time()
     found = limits((2, 3, 0))
     assert before - 1.0 < found[A] == found[B] < time.time()
+
+
+def test_every_world_of_a_recorded_job_is_recorded() -> None:
+    job = {"argv": ["true"], "cwd": "/", "record_load_s": 0.05}
+    checked = check_submission(job, 4)
+    spec = checked.spec(JobId(1), "ann", 1000, 0.0)
+    program = Program.from_json(checked.program(spec).to_json())
+    world = World("w", JobId(1), 2, ResizeId(7), 2, (1, 3), frozenset({A, B}), joins=(2,))
+    around = LaunchSettings("", "", 0.0)
+    orders = start_orders(world, "mpi", program, NODES, b"", around, may_grow=True)
+    assert {name: order.record_load_s for name, order in orders.items()} == {A: 0.05, B: 0.05}
+
+
+@pytest.mark.parametrize("interval", [0.0, 0.0099, 60.1, math.inf, math.nan])
+def test_an_interval_out_of_bounds_is_refused_with_its_field(interval: float) -> None:
+    with pytest.raises(UserRequestError, match=r"0\.01 to 60 seconds") as refused:
+        check_submission({"argv": ["true"], "cwd": "/", "record_load_s": interval}, 4)
+    assert refused.value.field == "record_load_s"
 
 
 def test_an_unknown_mode_is_refused_with_its_field() -> None:

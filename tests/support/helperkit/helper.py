@@ -298,5 +298,6 @@ def covered(request: StartRequest) -> LaunchContent:
         secrets=SECRETS,
         memory_bytes=request.memory_bytes,
         devices={kind: tuple(chain(*ranks)) for kind, ranks in request.devices.items()},
+        record_load_s=request.record_load_s,
         first_rank=request.first_rank,
     )

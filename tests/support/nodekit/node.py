@@ -39,6 +39,7 @@ class World:
     stop_after_s: float | None = None
     truncate_before: float = 0.0
     first_rank: int | None = None
+    record_load_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -79,6 +80,7 @@ class World:
                 stop_after_s=self.stop_after_s,
                 truncate_before=self.truncate_before,
                 first_rank=self.first_rank,
+                record_load_s=self.record_load_s,
             )
         return orders
 
