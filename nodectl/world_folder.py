@@ -153,11 +153,12 @@ class StartRequest:
         """
         return self.type == "script" and rank > 0
 
-    def file_of(self, pattern: str, rank: int) -> str:
-        """Return the name of a file of a rank: ``%t`` is its number in the job."""
+    def file_of(self, pattern: str, rank: int | None) -> str:
+        """Return the name of a file: ``%t`` is the number of the rank in the job, if it has one."""
         if self.first_rank is None:
             return pattern
-        values = {"%t": str(self.first_rank + rank), "%%": "%"}
+        number = "" if rank is None else str(self.first_rank + rank)
+        values = {"%t": number, "%%": "%"}
         return _MARK.sub(lambda mark: values.get(mark[0], mark[0]), pattern)
 
     def to_record(self) -> dict[str, Any]:

@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import psutil
-
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.node_memory import free_memory
 from pliant.nodectl.host.procfs import ProcessIdentity
@@ -61,7 +59,7 @@ class LoadMeter:
             now: seconds of the monotonic clock.
             interval_s: seconds until the next measurement.
         """
-        has_swap = psutil.swap_memory().total > 0
+        has_swap = procfs.has_swap()
         resident: dict[tuple[int, int], int] = {}
         faults: dict[tuple[int, int], int] = {}
         before: dict[ShimOfJob, int] = {}

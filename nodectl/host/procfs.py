@@ -122,16 +122,21 @@ def _read(pid: int, name: str, *, strict: bool = False) -> bytes:
         os.close(handle)
 
 
+def _stat_fields(pid: int, *, strict: bool = False) -> list[bytes]:
+    """Return the fields after the name of a process; empty if there is no such process."""
+    text = _read(pid, "stat", strict=strict)
+    return text[text.rindex(b")") + 2 :].split() if text else []
+
+
 def read_stat(pid: int, *, strict: bool = False) -> Stat | None:
     """Return the status of a process, or None if there is no such process.
 
     Raises:
         OSError: with ``strict``, if no descriptor is left to read it.
     """
-    text = _read(pid, "stat", strict=strict)
-    if not text:
+    fields = _stat_fields(pid, strict=strict)
+    if not fields:
         return None
-    fields = text[text.rindex(b")") + 2 :].split()
     return Stat(
         fields[_STATE].decode("ascii"),
         int(fields[_PARENT]),
@@ -148,10 +153,9 @@ def read_usage(pid: int) -> ProcessUsage | None:
 
     The counters of I/O are 0 if the kernel does not permit to read them.
     """
-    text = _read(pid, "stat")
-    if not text:
+    fields = _stat_fields(pid)
+    if not fields:
         return None
-    fields = text[text.rindex(b")") + 2 :].split()
     io = dict(line.split(b": ") for line in _read(pid, "io").splitlines())
     return ProcessUsage(
         fields[_STATE].decode("ascii"),

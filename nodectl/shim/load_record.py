@@ -6,7 +6,6 @@ Each node has one file. All worlds of the job on this node append to it, each fr
 from __future__ import annotations
 
 import os
-import re
 import stat
 import time
 from contextlib import suppress
@@ -42,9 +41,8 @@ def record_path(request: StartRequest) -> str:
     path = request.stdout
     if not path or path.startswith("/dev/"):
         path = os.path.join(request.directory, f"pliant-{request.job}")
-    elif request.first_rank is not None:  # the name has marks; the file is not that of one rank
-        marks = {"%t": "", "%%": "%"}
-        path = re.sub("%.", lambda mark: marks.get(mark[0], mark[0]), path)
+    else:
+        path = request.file_of(path, None)
     for ending in _ENDINGS:
         if not os.path.basename(path).startswith(ending):
             path = path.removesuffix(ending)

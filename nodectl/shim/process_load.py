@@ -7,6 +7,7 @@ the shim waits, are kept here.
 
 from __future__ import annotations
 
+from functools import cached_property
 from operator import add
 from typing import NamedTuple
 
@@ -38,12 +39,16 @@ class ProcessLoad:
             root: the process that waits for its children and adopts orphans, as a shim does.
         """
         self._root = root
-        self._has_swap = procfs.has_swap()
         self._known: dict[int, ProcessUsage] = {}
         #: Counters of ended children of the root.
         self._ended = _ZERO
         self._totals = _ZERO
         self._demand = 0
+
+    @cached_property
+    def _has_swap(self) -> bool:
+        """Whether processes can be swapped out; not read by shims that never measure."""
+        return procfs.has_swap()
 
     def measure(self, *, search: bool) -> Load:
         """Return the present load.

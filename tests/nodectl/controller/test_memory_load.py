@@ -8,9 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
-import psutil
 import pytest
 
 from pliant.nodectl.controller.memory_load import LoadMeter
@@ -144,7 +142,7 @@ def test_the_demand_is_the_largest_so_far(
     """A job that loses pages all the time never has all of them."""
     faults(child=0, ended=0)
     shim, swapped = ProcessIdentity("", 1, 1), [100, 300, 200]
-    monkeypatch.setattr(psutil, "swap_memory", lambda: SimpleNamespace(total=1))
+    monkeypatch.setattr(procfs, "has_swap", lambda: True)
     monkeypatch.setattr(procfs, "swapped_bytes", lambda pid: swapped[0] if pid == 2 else 0)
     meter = LoadMeter(1 << 30)
     found = []
