@@ -154,3 +154,12 @@ NODES: Mapping[str, str] = {
     "-v": "use --long",
     "--verbose": "use --long",
 }
+
+#: By the command whose parser does not know the option.
+HINTS: Mapping[str, Mapping[str, str]] = {
+    "jobsub": SUBMISSION,
+    "jobstat": LISTING,
+    "jobdel": CANCELLING,
+    "jobacct": ACCOUNTING,
+    "nodestat": NODES,
+}

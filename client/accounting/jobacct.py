@@ -10,6 +10,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from pliant.client.accounting.job_usage import accounted, job_records, sizes_text, sums, swf_lines
@@ -27,6 +28,7 @@ from pliant.client.terminal.number_arguments import job_names
 from pliant.client.terminal.output import (
     Parser,
     check_writable,
+    hint_for_slurm_option,
     print_csv,
     print_error,
     print_json,
@@ -65,16 +67,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(PROG, lambda: _show(options))
 
 
-def _hint(option: str) -> str:
-    from pliant.client.slurm_options import ACCOUNTING
-
-    return ACCOUNTING.get(option, "")
-
-
 def _parser() -> Parser:
     parser = Parser(
         prog=PROG,
-        hints=_hint,
+        hints=partial(hint_for_slurm_option, PROG),
         description="List what ran, when, with which sizes, and how many processor-seconds it "
         "used: your own jobs that ran since yesterday.",
         epilog="TIME: a span before now such as 12h or 7d, or 2026-12-24T16:30; 2026-12-24 is the "

@@ -10,6 +10,7 @@ import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from pliant.client.client_errors import UsageError
 from pliant.client.connection import Connection
@@ -20,7 +21,13 @@ from pliant.client.listing.selection import (
 )
 from pliant.client.server_socket import UNLIMITED
 from pliant.client.terminal.number_arguments import job_names
-from pliant.client.terminal.output import Parser, print_error, print_json, run_command
+from pliant.client.terminal.output import (
+    Parser,
+    hint_for_slurm_option,
+    print_error,
+    print_json,
+    run_command,
+)
 
 PROG = "jobdel"
 _IDS = "the number of a job, or tasks of an array: 17, 17_3, 17_[5-10]"
@@ -32,16 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(PROG, lambda: _cancel(options))
 
 
-def _hint(option: str) -> str:
-    from pliant.client.slurm_options import CANCELLING
-
-    return CANCELLING.get(option, "")
-
-
 def _parser() -> Parser:
     parser = Parser(
         prog=PROG,
-        hints=_hint,
+        hints=partial(hint_for_slurm_option, PROG),
         description="Cancel jobs: waiting ones leave the queue, the processes of others are ended.",
         epilog="With --name and --state, only your own jobs are cancelled. Operators name another\n"
         "user with --user.\n"

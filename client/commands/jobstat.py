@@ -13,6 +13,7 @@ import gc
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from pliant.client.client_errors import ClientError, UsageError
@@ -46,6 +47,7 @@ from pliant.client.terminal.number_arguments import job_names
 from pliant.client.terminal.output import (
     Parser,
     add_watch_options,
+    hint_for_slurm_option,
     print_error,
     print_json,
     print_text,
@@ -83,16 +85,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(PROG, lambda: _show(options))
 
 
-def _hint(option: str) -> str:
-    from pliant.client.slurm_options import LISTING
-
-    return LISTING.get(option, "")
-
-
 def _parser() -> Parser:
     parser = Parser(
         prog=PROG,
-        hints=_hint,
+        hints=partial(hint_for_slurm_option, PROG),
         description="List the jobs that wait and run, or those that are named or selected.",
         epilog="procs 4+2: the job runs on 4 processors; 2 more are reserved for it, or are\n"
         "not free yet after a shrink\n"

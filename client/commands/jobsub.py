@@ -10,6 +10,7 @@ import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from pliant.client.client_errors import UsageError
@@ -32,7 +33,13 @@ from pliant.client.submission.option_checks import (
     check_speedup,
 )
 from pliant.client.terminal.number_arguments import array_tasks, priority_number
-from pliant.client.terminal.output import Parser, print_error, print_json, run_command
+from pliant.client.terminal.output import (
+    Parser,
+    hint_for_slurm_option,
+    print_error,
+    print_json,
+    run_command,
+)
 
 PROG = "jobsub"
 
@@ -56,7 +63,7 @@ def make_parser(kind: type[Parser] = Parser) -> Parser:
         description=DESCRIPTION,
         epilog=EPILOG,
         usage="%(prog)s [options] program [arguments...]",
-        hints=_hint,
+        hints=partial(hint_for_slurm_option, PROG),
     )
     _add_size_options(parser)
     _add_condition_options(parser)
@@ -303,12 +310,6 @@ def _add_place_options(parser: Parser) -> None:
         help="environment of the job: all variables, none, only those that are named, or with one "
         "more that is set; several with commas, repeatable",
     )
-
-
-def _hint(option: str) -> str:
-    from pliant.client.slurm_options import SUBMISSION
-
-    return SUBMISSION.get(option, "")
 
 
 def _size(text: str) -> int:

@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from pliant.client.connection import Connection
@@ -20,6 +21,7 @@ from pliant.client.terminal.node_names import node_names
 from pliant.client.terminal.output import (
     Parser,
     add_watch_options,
+    hint_for_slurm_option,
     print_error,
     print_json,
     print_text,
@@ -41,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """List nodes and named resources; return the exit code."""
     parser = Parser(
         prog=PROG,
-        hints=_hint,
+        hints=partial(hint_for_slurm_option, PROG),
         description="List the nodes: all, or those that are named.",
         epilog="exit codes: 0 done, 1 a named node is not known, 2 wrong usage, 3 no server",
     )
@@ -57,12 +59,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_watch_options(parser)
     options = parser.parse_args(argv)
     return run_command(PROG, lambda: _show(options))
-
-
-def _hint(option: str) -> str:
-    from pliant.client.slurm_options import NODES
-
-    return NODES.get(option, "")
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -26,11 +26,11 @@ _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs", "-o", "+o"})
 #: ``-m MODULE``, also behind other letters.
 _MODULE = re.compile(r"-[A-Za-z]*?m(.*)")
 
-#: What may be meant as a mark in the name of a file, also with a width such as ``%4j``.
-_MARK = re.compile(r"%(?:%|[0-9]*[A-Za-z])", re.ASCII)
+#: What may be meant as a pattern in the name of a file, also with a width such as ``%4j``.
+_PATTERN = re.compile(r"%(?:%|[0-9]*[A-Za-z])", re.ASCII)
 
-#: The marks in names of files that the server and the nodes replace, and ``%%`` for a percent.
-_KNOWN_MARKS = ("%j", "%A", "%a", "%x", "%u", "%N", "%n", "%t")
+#: The patterns in names of files that the server and the nodes replace, and ``%%`` for a percent.
+_KNOWN_PATTERNS = ("%j", "%A", "%a", "%x", "%u", "%N", "%n", "%t")
 
 #: Modules that run a program which follows.
 _RUNNERS = frozenset({"mpi4py", "cProfile", "trace"})
@@ -158,7 +158,7 @@ def check_directory(path: str) -> str:
 def check_output(field: str, path: str, directory: str) -> str:
     """Return the absolute path of an output file, after checking that it can be written.
 
-    A folder that contains a mark such as ``%j`` is not checked, because its name is not known yet.
+    A folder with a pattern such as ``%j`` is not checked, because its name is not known yet.
 
     Args:
         field: the name of the option, for errors.
@@ -167,9 +167,9 @@ def check_output(field: str, path: str, directory: str) -> str:
 
     Raises:
         SubmitError: the file is a directory or cannot be written, its folder does not exist, or its
-            name has an unknown mark.
+            name has an unknown pattern.
     """
-    check_marks(field, path)
+    check_patterns(field, path)
     absolute = os.path.join(directory, path)
     folder = os.path.dirname(absolute)
     if os.path.isdir(absolute) or path.endswith("/"):
@@ -193,27 +193,27 @@ def check_output(field: str, path: str, directory: str) -> str:
     return absolute
 
 
-def check_marks(field: str, path: str) -> None:
-    """Check that a file name has only marks that are replaced, so that no file is called ``%z``.
+def check_patterns(field: str, path: str) -> None:
+    """Check that a file name has only patterns that are replaced, so that no file is called ``%z``.
 
     A percent that is not followed by a letter, or by digits and a letter, stands for itself.
 
     Raises:
-        SubmitError: it has another one.
+        SubmitError: it has another pattern.
     """
-    for mark in _MARK.findall(path):
-        if mark not in {"%%", *_KNOWN_MARKS}:
+    for found in _PATTERN.findall(path):
+        if found not in {"%%", *_KNOWN_PATTERNS}:
             raise SubmitError(
                 field,
-                f"{path}: there is no pattern {mark}",
-                f"there are {' '.join(_KNOWN_MARKS)}; write %% for a percent sign",
+                f"{path}: there is no pattern {found}",
+                f"there are {' '.join(_KNOWN_PATTERNS)}; write %% for a percent sign",
             )
 
 
 def output_path(job: Mapping[str, Any], number: int) -> str:
     """Return the output file of a submitted job.
 
-    For an array, placeholders of the task, such as ``%a``, are kept.
+    For an array, patterns of the task, such as ``%a``, are kept.
 
     Args:
         job: as in the request that submitted it.
@@ -226,15 +226,15 @@ def output_path(job: Mapping[str, Any], number: int) -> str:
 def check_input(path: str, directory: str) -> str:
     """Return the absolute path of an input file, after checking that it can be read.
 
-    A path with a placeholder such as ``%j`` is not checked if no such file exists.
+    A path with a pattern such as ``%j`` is not checked if no such file exists.
 
     Raises:
         SubmitError: the file is missing, is a directory or cannot be read, or its name has an
-            unknown mark.
+            unknown pattern.
     """
     absolute = os.path.join(directory, path)
     if "%" in absolute and not os.path.exists(absolute):
-        check_marks("input", path)
+        check_patterns("input", path)
         return absolute
     if os.path.isdir(absolute) or not os.access(absolute, os.R_OK):
         raise SubmitError("input", f"{absolute} cannot be read", "check its name and permissions")

@@ -43,6 +43,13 @@ def terminal_columns() -> int:
         return 80  # it is closed, or no terminal
 
 
+def hint_for_slurm_option(command: str, option: str) -> str:
+    """Return what to type instead of an option of Slurm; empty if that is not known."""
+    from pliant.client.slurm_options import HINTS  # here, because only an error needs it
+
+    return HINTS[command].get(option, "")
+
+
 class Parser(CommandParser):
     """The argument parser of a command; its errors say how to get help."""
 
