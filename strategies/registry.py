@@ -122,9 +122,16 @@ def _factory(name: str) -> tuple[EntryPoint, Callable[..., Any]]:
 
 
 def _points() -> dict[str, EntryPoint]:
-    """Return all installed entry points by name. Pliant's own names cannot be replaced."""
-    found = sorted(entry_points(group=GROUP), key=_is_ours)
-    return {point.name: point for point in found}
+    """Return all installed entry points by name. Pliant's own names cannot be replaced.
+
+    The origin of an entry point is asked only if two have one name, because this parses the
+    metadata of a whole distribution: for all names, that took a tenth of the server's start.
+    """
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        if point.name not in found or _is_ours(point):
+            found[point.name] = point
+    return found
 
 
 def _is_ours(point: EntryPoint) -> bool:

@@ -24,7 +24,7 @@ from pliant.server.database.database_errors import (
 )
 from pliant.server.database.meta_keys import find_invalid
 from pliant.server.database.row_codecs import UnreadableRowError
-from pliant.server.database.tables import HEAD
+from pliant.server.database.tables import HEAD, metadata
 
 #: A write waits this long while another process has the database locked, seconds.
 LOCK_TIMEOUT_S = 10.0
@@ -195,6 +195,9 @@ def _bring_up_to_date(engine: Engine, path: Path, *, known: bool) -> None:
             f"{path} is empty, but {path.parent} had a cluster: put a copy of the database back, "
             "or remove node.secret there to start a new cluster"
         )
+    if not tables:
+        _create_tables(engine)
+        return
     from pliant.server.database.migrations.run import UnknownVersionError, upgrade
 
     try:
@@ -204,3 +207,18 @@ def _bring_up_to_date(engine: Engine, path: Path, *, known: bool) -> None:
             f"{path} has version {version}, which this Pliant (version {HEAD}) does not know: "
             "it was made by a newer one"
         ) from None
+
+
+def _create_tables(engine: Engine) -> None:
+    """Create the tables of the newest version in one transaction.
+
+    A new database needs no migrations, so it does not need the import of Alembic, which took a
+    fifth of the server's start.
+    """
+    with engine.begin() as connection:
+        metadata.create_all(connection, checkfirst=False)
+        connection.exec_driver_sql(
+            "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+            "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+        )
+        connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (HEAD,))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, create_engine, event
 
 from pliant.core.commands import Note
 from pliant.core.values.ids import JobId
@@ -195,24 +195,28 @@ def test_settings_are_durable(engine: Engine) -> None:
 
 
 @pytest.mark.case(20)
-def test_migrations_make_exactly_the_tables(engine: Engine) -> None:
+def test_migrations_make_exactly_the_tables(engine: Engine, tmp_path: Path) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    from pliant.server.database.migrations.run import newest
+    from pliant.server.database.migrations.run import newest, upgrade
 
     assert newest() == HEAD
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection)
-        assert compare_metadata(context, metadata) == []
+    migrated = create_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
+    upgrade(migrated, HEAD)
+    for each in (migrated, engine):
+        with each.connect() as connection:
+            context = MigrationContext.configure(connection)
+            assert compare_metadata(context, metadata) == []
+            assert context.get_current_revision() == HEAD
+    migrated.dispose()
 
 
-@pytest.mark.usefixtures("engine")
-def test_a_current_database_needs_no_alembic(tmp_path: Path) -> None:
+def test_a_new_and_a_current_database_need_no_alembic(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path\n"
         "from pliant.server.database.engine import open_database\n"
-        f"open_database(Path({str(tmp_path / 'pliant.db')!r})).dispose()\n"
+        f"for _ in range(2): open_database(Path({str(tmp_path / 'pliant.db')!r})).dispose()\n"
         "assert 'alembic' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
