@@ -199,6 +199,8 @@ class SpooledExit:
     node_fault: bool = False
     #: Whether it was not started because this node cannot start processes of the job's user.
     user_refused: bool = False
+    #: Whether it has ended because its shim was killed or its node was restarted.
+    shim_lost: bool = False
     #: The steps of the script, if the rank was one.
     steps: tuple[StepRecord, ...] = ()
 

@@ -341,6 +341,7 @@ def _exit(end: node_pb2.RankExit) -> Exit:
         cut_off=end.cut_off,
         node_fault=end.node_fault,
         user_refused=end.user_refused,
+        shim_lost=end.shim_lost,
     )
 
 

@@ -669,6 +669,7 @@ class RankExit(_message.Message):
     NODE_FAULT_FIELD_NUMBER: _builtins.int
     USER_REFUSED_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
+    SHIM_LOST_FIELD_NUMBER: _builtins.int
     rank: _builtins.int
     """in its world"""
     processor: _builtins.int
@@ -686,6 +687,8 @@ class RankExit(_message.Message):
     """never started, for a reason of the node: it can start none now"""
     user_refused: _builtins.bool
     """never started: the node cannot start processes of this user"""
+    shim_lost: _builtins.bool
+    """ended with its shim, which was killed, or by a restart of the node"""
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___Step]:
         """of the script, if this rank was one"""
@@ -703,10 +706,11 @@ class RankExit(_message.Message):
         node_fault: _builtins.bool = ...,
         user_refused: _builtins.bool = ...,
         steps: _abc.Iterable[Global___Step] | None = ...,
+        shim_lost: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "code", b"code", "cut_off", b"cut_off", "node_fault", b"node_fault", "processor", b"processor", "rank", b"rank", "reason", b"reason", "signal", b"signal", "steps", b"steps", "user_refused", b"user_refused"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "code", b"code", "cut_off", b"cut_off", "node_fault", b"node_fault", "processor", b"processor", "rank", b"rank", "reason", b"reason", "shim_lost", b"shim_lost", "signal", b"signal", "steps", b"steps", "user_refused", b"user_refused"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -153,6 +153,8 @@ class Exit(NamedTuple):
     node_fault: bool = False
     #: The process was never started, because its node cannot start processes of the job's user.
     user_refused: bool = False
+    #: The process has ended because its shim was killed or its node was restarted.
+    shim_lost: bool = False
 
     @property
     def clean(self) -> bool:

@@ -282,6 +282,12 @@ def _own_exits(state: CoreState, job: Job, exits: Sequence[Exit]) -> None:
         return
     if any(exit.node_fault for exit in unusual) and _not_started(state, job, exits):
         return
+    shim_lost = next((exit for exit in unusual if exit.shim_lost), None)
+    if shim_lost is not None:
+        # As after a power failure, neither the program nor its user has ended the processes.
+        what = f"{describe(shim_lost)} on {state.slot_name(shim_lost.processor)}"
+        if _lost_node(state, job, what):
+            return
     if job.ending is not None or not exits:
         return
     bad = [exit for exit in unusual if exit.code or exit.signal]

@@ -245,6 +245,7 @@ def _wire_exit(end: SpooledExit) -> wire.RankExit:
         cut_off=end.cut_off,
         node_fault=end.node_fault,
         user_refused=end.user_refused,
+        shim_lost=end.shim_lost,
         steps=[wire.Step(**asdict(step)) for step in end.steps],
     )
 
@@ -292,6 +293,7 @@ def add_missing_exits(
     *,
     node_fault: bool = False,
     user_refused: bool = False,
+    shim_lost: bool = False,
 ) -> list[SpooledExit]:
     """Record an exit with ``reason`` for each rank that has none; return the recorded exits.
 
@@ -301,6 +303,7 @@ def add_missing_exits(
         code: the exit code to record.
         node_fault: whether the cause is a fault of this node.
         user_refused: whether this node does not start processes of the job's user.
+        shim_lost: whether they have ended because their shim was killed or the node was restarted.
     """
     missing = [
         SpooledExit(
@@ -312,6 +315,7 @@ def add_missing_exits(
             time.time(),
             node_fault=node_fault,
             user_refused=user_refused,
+            shim_lost=shim_lost,
         )
         for rank, processor in world.request.ranks
         if rank not in world.exits

@@ -83,7 +83,7 @@ def read_world(spool: WorldFolder, boot: str, helper: HelperClient | None = None
     """
     world = LocalWorld(spool.request(), spool, spool.shim(), exits=spool.exits())
     if world.request.boot != boot:
-        add_missing_exits(world, REBOOTED)
+        add_missing_exits(world, REBOOTED, shim_lost=True)
     elif world.request.by_helper and helper is not None and world.all_ended:
         world.exits = {}  # claims, which the helper confirms
     world.ended = world.all_ended
@@ -207,17 +207,18 @@ async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list
         await wait_for_last_process(world)
         world.spool.remove_secrets()
         return world.add_exits(saved)
-    reason = SHIM_UNKNOWN
+    reason, out_of_memory = SHIM_UNKNOWN, ""
     if world.shim_unknown:
         logger.error("there is no record of the shim of %s; ending what is left of it", world.name)
     else:
-        reason = _out_of_memory_reason(world) or SHIM_KILLED
+        out_of_memory = _out_of_memory_reason(world)
+        reason = out_of_memory or SHIM_KILLED
         logger.error("the shim of %s was killed; ending what is left of it", world.name)
     if world.helper is not None:
         await wait_for_last_process(world, 0.0)
     else:
         await _remove_leftovers(world)
-    new = add_missing_exits(world, reason)
+    new = add_missing_exits(world, reason, shim_lost=not out_of_memory)
     world.spool.remove_secrets()
     return new
 

@@ -178,6 +178,29 @@ def test_others_that_notice_first_do_not_keep_it_from_another_run() -> None:
     assert (rig.state(1), rig.job(1).run) == (JobState.STARTING, 2)
 
 
+@pytest.mark.parametrize("requeue", [True, False])
+def test_ranks_that_ended_with_their_shim_count_as_lost_with_their_node(requeue: bool) -> None:
+    rig = Rig({"n1": 4, "n2": 4})
+    rig.submit(1, "8", requeue=requeue)
+    rig.up(1)
+    rig.exit(1, 4, 5, 6, 7, code=1)  # MPI has noticed the loss first
+    exits = tuple(Exit(p, 1, 0, "its shim was killed", shim_lost=True) for p in range(4))
+    rig.do(events.ProcessesExited(JobId(1), 1, FIRST_START, exits))
+    assert (rig.state(1), rig.job(1).run) == (
+        (JobState.STARTING, 2) if requeue else (JobState.FAILED, 1)
+    )
+
+
+def test_a_job_without_requeue_whose_shims_were_all_killed_ends_as_node_fail() -> None:
+    rig = Rig({"n1": 4})
+    rig.submit(1, "4")
+    rig.up(1)
+    exits = tuple(Exit(p, 1, 0, "its shim was killed", shim_lost=True) for p in range(4))
+    rig.do(events.ProcessesExited(JobId(1), 1, FIRST_START, exits))
+    assert (rig.state(1), rig.job(1).exit_code) == (JobState.NODE_FAIL, None)
+    assert rig.job(1).reason == "its shim was killed on n1/0"
+
+
 def test_a_saved_job_is_suspended_when_nothing_of_it_is_left_on_a_lost_node() -> None:
     rig = Rig({"n1": 4, "n2": 4}, limits=replace(LIMITS, lease_s=LEASE_S))
     rig.submit(1, "4-8", stop_after_s=60.0)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
+import psutil
 import pytest
 
 from clusterkit.cluster import Cluster
@@ -183,6 +184,31 @@ def test_codes_of_jobs_that_end_without_their_controller(cluster: Cluster, tmp_p
     cluster.up()
     ends = [cluster.client.wait(number) for number in numbers]
     assert [(job.state, job.exit_code) for job in ends] == [("COMPLETED", 0), ("FAILED", 5)]
+
+
+def test_jobs_of_a_machine_whose_processes_were_all_killed(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Kill the daemons, the shims and the ranks, as a power failure does."""
+    runs = tmp_path / "runs"
+    first = f"echo $PLIANT_RUN >> '{runs}'; [ $PLIANT_RUN = 2 ] || exec sleep 600"
+    again = cluster.client.submit("sh", "-c", first, requeue=True, stdout="/dev/null")
+    never = shell(cluster, "exec sleep 600", "2")
+    for number in (again, never):
+        cluster.wait_for(number, lambda job: job.state == "RUNNING", "a command to run")
+    wait_until(lambda: runs.exists() and runs.read_text(), what="the first run")
+    ranks = [rank.process for number in (again, never) for rank in cluster.ranks(number)]
+    daemons = list(cluster.daemons().values())
+    shims = {parent for rank in ranks for parent in rank.parents()} - set(daemons)
+    shims -= {psutil.Process(), *psutil.Process().parents()}
+    for process in (*daemons, *shims, *ranks):
+        process.kill()
+    cluster.up()
+    assert cluster.client.wait(again).state == "COMPLETED"
+    assert runs.read_text().split() == ["1", "2"]
+    lost = cluster.client.wait(never)
+    assert lost.state == "NODE_FAIL"
+    assert "its shim was killed on " in lost.reason
 
 
 def test_every_submission_of_a_burst_survives_a_kill_once(cluster: Cluster) -> None:

@@ -220,7 +220,7 @@ class Soak:
         assert job.folder is not None
         output = (job.folder / "out").read_text()
         good = (row.state, row.exit_code) == ("COMPLETED", 0) and "right to the end" in output
-        failed = job.hurt and row.state == "FAILED" and bool(row.record["reason"])
+        failed = job.hurt and row.state in ("FAILED", "NODE_FAIL") and bool(row.record["reason"])
         assert good or failed, self._cluster.report(job.number)
 
     def _judge_script(self, job: Told, row: JobRow) -> None:

@@ -192,7 +192,7 @@ def _judge(bed: Bed, mix: Mix, case: Case) -> Counter[str]:
     hit = [number for number in mix.codes if not _rigid_well(mix, found[number])]
     hit += [job.id for job in mix.carriers.values() if not _carrier_well(job, found[job.id])]
     reports = "\n\n".join(map(bed.cluster.report, hit))
-    assert all(found[number].state == "FAILED" for number in hit), reports
+    assert all(found[number].state in ("FAILED", "NODE_FAIL") for number in hit), reports
     assert all(found[number].record["reason"] for number in hit), reports
     # One that is needed works for one job.
     assert len(hit) <= (KILLS if case.process in _NEEDED else 0), reports
