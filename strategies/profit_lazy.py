@@ -1,18 +1,26 @@
 """``profit-lazy``: Kumar's lazy schedule strategy (2001, 3.2.5).
 
-A job that cannot be started profitably now may be accepted and put off until the *lookahead*. The
+A job that cannot be started profitably now may be accepted and put off until a *lookahead*. A
 lookahead is the deadline of one job, the lookahead job, which has ended by then and frees its
-processors. A job stays the lookahead job until it has ended.
+processors. A job stays a lookahead job until it has ended.
 
 Corrections of the printed algorithm: it tests the wrong job in its last block, and it starts a new
 job without regard to promises made to other jobs. Here every start and every promise must leave at
-the lookahead what earlier promises need. If estimates are exact, no accepted job is late.
+each lookahead what earlier promises need. If estimates are exact, no accepted job is late.
+
+The source has one lookahead and names several as future work. The rule for several is Pliant's: the
+lookaheads are the deadlines of the ``lookaheads`` accepted jobs with the earliest deadlines, and a
+job is put off until the earliest lookahead at which it fits. It fits if its minimum and the minima
+of the other jobs do not exceed the processors at this lookahead and at each later one. At a
+lookahead, jobs count that run or are put off until then, except lookahead jobs whose own deadline
+has come. With one lookahead this is the rule of the source.
 
 Choice where the source is silent: a job whose deadline has passed because its estimate was wrong
-cannot be the lookahead job.
+cannot be a lookahead job.
 """
 
 import math
+from collections.abc import Iterator
 
 from pliant.core.model.views_and_plans import View, WaitingJob
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
@@ -25,43 +33,51 @@ from pliant.strategies.profit import Cycle, ProfitDriven
 class LazyCycle(Cycle):
     """One planning pass of the strategy, with the promises of earlier passes."""
 
-    def __init__(self, view: View, grace: float) -> None:
+    def __init__(self, view: View, grace: float, max_lookaheads: int = 1) -> None:
         super().__init__(view, grace)
-        #: The lookahead job and its deadline; None and infinity if there is none.
-        self.lookahead_job: JobId | None = None
-        self.lookahead = math.inf
-        look, until, order = _read_memory(view.memory)
-        if look is not None:
-            self.lookahead_job, self.lookahead = look, until
+        self._max_lookaheads = max_lookaheads
+        self._lookaheads, put_off_until = _read_memory(view.memory)
+        places = {job_id: place for place, job_id in enumerate(put_off_until)}
         accepted = [job for job in view.waiting if job.accepted]
-        accepted.sort(key=lambda job: (order.get(job.id, len(order)), job.arrival, job.id))
+        accepted.sort(key=lambda job: (places.get(job.id, len(places)), job.arrival, job.id))
         #: Accepted jobs that have not been started, in order of acceptance.
         self.put_off = {job.id: (job, value_of(job, view)) for job in accepted}
+        #: The lookahead that each of these jobs is put off to; None if it is to start at once.
+        self._until = {job.id: put_off_until.get(job.id) for job in accepted}
 
     def run(self) -> None:
-        """Update the lookahead, decide about jobs that were put off, then about new jobs."""
-        self._update_lookahead()
-        for job, value in list(self.put_off.values()):
-            self._start_or_put_off(job, value)
+        """Update the lookaheads, decide about jobs that were put off, then about new jobs."""
+        new = self._update_lookaheads()
+        # These jobs come first, because they may need the processors that are free now.
+        due = [job_id for job_id in self.put_off if self._until[job_id] not in self._times()]
+        self._until |= dict.fromkeys(due)
+        due.sort(key=lambda job_id: job_id not in new)
+        for job_id in dict.fromkeys([*due, *self.put_off]):
+            self._start_or_put_off(*self.put_off[job_id])
         for job in self.view.waiting:
             if not job.accepted:
-                self._update_lookahead()
+                self._update_lookaheads()
                 self._decide(job, value_of(job, self.view))
-        if self.put_off and self.view.now < self.lookahead < math.inf:
+        if self.put_off and self._lookaheads:
             # The lookahead job should have ended by then, unless its estimate was wrong.
-            self.wake_at = min(self.lookahead, self.wake_at or math.inf)
+            self.wake_at = min(*self._times(), self.wake_at or math.inf)
 
     def memory(self) -> object:
         """Return the data for the next pass, as values that JSON can store."""
-        until = None if self.lookahead_job is None else self.lookahead
-        return ("lazy", self.lookahead_job, until, tuple(self.put_off))
+        put_off = tuple((job_id, self._until[job_id]) for job_id in self.put_off)
+        return ("lazy", tuple(self._lookaheads.items()), put_off)
 
-    # ---------------------------------------------------------------- the lookahead
+    # ---------------------------------------------------------------- the lookaheads
 
-    def _update_lookahead(self) -> None:
-        """Choose a new lookahead job if the present one has ended or is past its deadline.
+    def _times(self) -> list[float]:
+        """Return the lookaheads in order of time, in seconds since the epoch."""
+        return sorted(self._lookaheads.values())
 
-        If the new job had been put off, start it or put it off again.
+    def _update_lookaheads(self) -> set[JobId]:
+        """Drop lookahead jobs that have ended or are past their deadlines, and choose new ones.
+
+        Returns:
+            The new lookahead jobs.
         """
         now, view = self.view.now, self.view
         deadlines = {value.id: value.deadline for value in self.valuation.jobs}
@@ -69,107 +85,146 @@ class LazyCycle(Cycle):
         deadlines |= {
             job.id: job.contract.deadline(job.arrival) for job in view.promised if job.contract
         }
-        if self.lookahead_job in deadlines and now < self.lookahead:
-            return
-        open_ends = [(end, job_id) for job_id, end in deadlines.items() if now < end < math.inf]
-        self.lookahead, self.lookahead_job = min(open_ends, default=(math.inf, None))
-        if self.lookahead_job in self.put_off:
-            self._start_or_put_off(*self.put_off[self.lookahead_job])
+        kept = {
+            job_id: time
+            for job_id, time in self._lookaheads.items()
+            if job_id in deadlines and now < time
+        }
+        candidates = sorted(
+            (end, job_id)
+            for job_id, end in deadlines.items()
+            if now < end < math.inf and job_id not in kept
+        )
+        chosen = candidates[: max(0, self._max_lookaheads - len(kept))]
+        new = {job_id: end for end, job_id in chosen}
+        self._lookaheads = kept | new
+        return set(new)
 
-    def _needed_by_others(self, but: JobId) -> int:
-        """Return how many processors other jobs need at the lookahead (Kumar's ``at(L)``).
+    def _needed_by_others(self, but: JobId, time: float) -> int:
+        """Return how many processors other jobs need at a lookahead (Kumar's ``at(L)``).
 
         Running jobs count with what they need now, jobs that were put off with what they will need
-        at the lookahead, and jobs with reserved processors with these.
+        at their own lookahead, and jobs with reserved processors with these.
 
         Args:
             but: the job that is not counted.
+            time: the lookahead, in seconds since the epoch.
         """
-        total = sum(value.minpe for value in self.valuation.jobs if value.id != self.lookahead_job)
+        ended = {job_id for job_id, end in self._lookaheads.items() if end <= time}
+        total = sum(value.minpe for value in self.valuation.jobs if value.id not in ended)
+        first = self._times()[0]
         for job_id, (_, value) in self.put_off.items():
-            if job_id != but:
-                total += value.min_size_at(self.lookahead) or value.min_size_at(self.view.now)
-        given = (
-            count(job.processors) for job in self.view.promised if job.id != self.lookahead_job
-        )
+            until = self._until[job_id]
+            start = first if until is None else until
+            has_ended = job_id in ended and until is not None
+            if job_id != but and not has_ended and start <= time:
+                total += value.min_size_at(start) or value.min_size_at(self.view.now)
+        given = (count(job.processors) for job in self.view.promised if job.id not in ended)
         return total + sum(given)
 
-    def _fits(self, job_id: JobId, size: int) -> bool:
-        """Return whether all promises can be kept if the job has this size at the lookahead."""
-        return (
-            self.lookahead_job is None or self._needed_by_others(job_id) + size <= self.view.total
+    def _fits(self, job_id: JobId, size: int, start: float) -> bool:
+        """Return whether all promises can be kept if the job has this size from a time on."""
+        return all(
+            self._needed_by_others(job_id, time) + size <= self.view.total
+            for time in self._times()
+            if time >= start
         )
 
-    def _postponable(self, value: JobValue) -> bool:
-        if (
-            self.lookahead_job is None
-            or value.id == self.lookahead_job
-            or value.deadline <= self.lookahead
-        ):
-            return False
-        least = value.min_size_at(self.lookahead) if value.contract is not None else 0
-        return bool(least) and self._fits(value.id, least)
+    def _earliest_lookahead(self, value: JobValue) -> float | None:
+        """Return the earliest lookahead that a job can be put off to; None if there is none."""
+        if value.contract is not None:
+            for time in self._times():
+                if time >= value.deadline or not (least := value.min_size_at(time)):
+                    break
+                if self._fits(value.id, least, time):
+                    return time
+        return None
 
     # ---------------------------------------------------------------- jobs
 
     def _start_if_no_promise_breaks(self, job: WaitingJob, value: JobValue) -> str:
         """Start a job if that pays and breaks no promise; return why not, empty if it starts."""
-        if not self._fits(job.id, value.min_size_at(self.view.now)):
+        if not self._fits(job.id, value.min_size_at(self.view.now), self.view.now):
             return "its start would break a promise"
         return self.try_start(job, value)
 
     def _start_or_put_off(self, job: WaitingJob, value: JobValue) -> None:
         """Start a job that was put off, if that is profitable or it cannot wait any longer."""
-        if job.id not in self.put_off:  # Already started as the lookahead job.
-            return
-        if not self._start_if_no_promise_breaks(job, value) or (
-            not self._postponable(value) and self.force_start(job, value)
-        ):
-            del self.put_off[job.id]
+        is_started = not self._start_if_no_promise_breaks(job, value)
+        if not is_started:
+            self._until[job.id] = until = self._earliest_lookahead(value)
+            is_started = until is None and self.force_start(job, value)
+        if is_started:
+            del self.put_off[job.id], self._until[job.id]
             self.reasons.pop(job.id, None)
         else:
-            self.reasons.setdefault(job.id, self._wait_reason())
+            self.reasons.setdefault(job.id, self._wait_reason(job.id))
 
-    def _wait_reason(self) -> WaitReason:
-        return WaitReason(WaitCode.LOOKAHEAD, (("job", self.lookahead_job or 0),))
+    def _wait_reason(self, job_id: JobId) -> WaitReason:
+        """Return that a job starts when the lookahead job of its lookahead ends."""
+        until = self._until[job_id]
+        look = min((other for other, end in self._lookaheads.items() if end == until), default=0)
+        return WaitReason(WaitCode.LOOKAHEAD, (("job", look),))
 
     def _decide(self, job: WaitingJob, value: JobValue) -> None:
         """Decide about a new job: start it, put it off, or reject it."""
         why = self._start_if_no_promise_breaks(job, value)
         if not why:
             self.accept(job, self.view.now)
-        elif self._postponable(value):
-            self.put_off[job.id] = (job, value)
-            self.reasons[job.id] = self._wait_reason()
-            self.accept(job, self.lookahead, self._wait_reason().sentence(job.sizes.min))
+        elif (until := self._earliest_lookahead(value)) is not None:
+            self.put_off[job.id], self._until[job.id] = (job, value), until
+            self.reasons[job.id] = reason = self._wait_reason(job.id)
+            self.accept(job, until, reason.sentence(job.sizes.min))
         else:
             self.reject_or_wait(job, why)
 
 
-def _read_memory(memory: object) -> tuple[JobId | None, float, dict[JobId, int]]:
-    """Return the lookahead job, its deadline, and the jobs put off, from the strategy's memory.
+def _read_memory(memory: object) -> tuple[dict[JobId, float], dict[JobId, float | None]]:
+    """Return the lookahead jobs and the jobs that were put off, each with its lookahead.
 
-    Without a lookahead job, the first two are None and infinity.
+    The order of the jobs that were put off is that of their acceptance.
     """
     match memory:
-        case ["lazy", look, until, [*jobs]]:
-            order = {JobId(job): place for place, job in enumerate(jobs) if isinstance(job, int)}
-            if isinstance(look, int) and isinstance(until, int | float):
-                return JobId(look), float(until), order
-            return None, math.inf, order
-    return None, math.inf, {}
+        case ["lazy", [*lookaheads], [*put_off]]:
+            times = {job: time for job, time in _read_pairs(lookaheads) if time is not None}
+            return times, dict(_read_pairs(put_off))
+    return {}, {}
+
+
+def _read_pairs(pairs: list[object]) -> Iterator[tuple[JobId, float | None]]:
+    """Yield the pairs of a job and a time, or None, that have the right types."""
+    for pair in pairs:
+        match pair:
+            case [int(job), int() | float() | None as time]:
+                yield JobId(job), time
+
+
+def _check_lookaheads(value: int) -> int:
+    """Check the value of the option ``lookaheads`` and return it.
+
+    Raises:
+        ValueError: the value is less than 1.
+    """
+    if value < 1:
+        raise ValueError(f"lookaheads {value} is not a number of jobs >= 1")
+    return value
 
 
 class ProfitLazy(ProfitDriven):
     """Kumar's lazy profit-driven strategy: a job starts now, is put off, or is rejected.
 
-    A job that is put off waits for the *lookahead*, which is the deadline of another job.
+    A job that is put off waits for a *lookahead*, which is the deadline of another job.
 
     Args:
         grace: seconds after its start in which a job may still register as malleable. Until they
             have passed, no other job is rejected because of the processors that this job holds.
+        lookaheads: how many deadlines of other jobs a job may be put off to, the earliest ones.
     """
+
+    def __init__(self, *, grace: float = 10.0, lookaheads: int = 1) -> None:
+        super().__init__(grace=grace)
+        self._lookaheads = _check_lookaheads(lookaheads)
 
     def _cycle(self, view: View) -> Cycle:
         """Return a cycle that keeps promises and then decides about new jobs."""
-        return LazyCycle(view, self._grace)
+        return LazyCycle(view, self._grace, self._lookaheads)

@@ -18,13 +18,14 @@ from pliant.simulator import Settings, SimJob, simulate
 from pliant.simulator.inputs.costs import Cost
 from pliant.simulator.inputs.models import kumar
 from pliant.strategies.policies.marginal_profit import JobValue
-from pliant.strategies.profit_lazy import LazyCycle
+from pliant.strategies.profit_lazy import LazyCycle, ProfitLazy
 
 PROCESSORS = 8
 SIZES = ("1", "3", "8", "1-8", "2-6", "1-8:pow2", "{1,2,5}", "4-8")
 CURVES = (LINEAR, Amdahl(0.8), Table(((1, 1.0), (4, 3.5), (8, 5.0))))
 
 both = pytest.mark.parametrize("name", ["profit-simple", "profit-lazy"])
+several = st.sampled_from((1, 2, 4))
 
 
 def priced(
@@ -60,9 +61,10 @@ quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthC
 @both
 def test_no_accepted_job_is_late(name: str) -> None:
     @quick
-    @given(workloads())
-    def kept(jobs: list[SimJob]) -> None:
-        result = run(jobs, PROCESSORS, strategy=name)
+    @given(workloads(), several)
+    def kept(jobs: list[SimJob], lookaheads: int) -> None:
+        strategy = ProfitLazy(lookaheads=lookaheads) if name == "profit-lazy" else name
+        result = run(jobs, PROCESSORS, strategy=strategy)
         assert result.metrics["late"] == 0
         deals = {each.id: each for each in jobs}
         for record in result.jobs:
@@ -158,10 +160,11 @@ def test_a_forced_start_never_fails(forced: list[tuple[float, int, bool]]) -> No
     reached = []
 
     @settings(quick, max_examples=60)
-    @given(crowded())
-    def succeeds(scene: tuple[int, list[SimJob]]) -> None:
+    @given(crowded(), several)
+    def succeeds(scene: tuple[int, list[SimJob]], lookaheads: int) -> None:
         forced.clear()
-        result = run(scene[1], scene[0], strategy="profit-lazy", check=False)
+        strategy = ProfitLazy(lookaheads=lookaheads)
+        result = run(scene[1], scene[0], strategy=strategy, check=False)
         event("forced" if forced else "not forced")
         reached.append(bool(forced))
         assert all(done for _, _, done in forced)
