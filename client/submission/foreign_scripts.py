@@ -10,8 +10,8 @@ from pliant.client.terminal.output import Parser, print_error
 
 #: Lines that options of other systems are written in, and the names of these systems.
 _SYSTEMS = {"#SBATCH": "Slurm", "#PBS": "PBS", "#BSUB": "LSF"}
-#: So many lines are named in an error.
-_MOST_LINES = 3
+#: So many lines are named in an error: all of a usual script, so that it is brought over at once.
+_MOST_LINES = 12
 #: Lines that look like ``#JOB -n 4``, but are comments.
 _NEAR_MISS = re.compile(r"#[ \t]*JOB[ \t]*[:=]?[ \t]*-", re.IGNORECASE)
 _SRUN = re.compile(r"(?m)^[ \t]*srun[ \t]")

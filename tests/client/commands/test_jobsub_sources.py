@@ -151,21 +151,25 @@ def test_options_of_slurm_get_a_hint(word: str, meant: str, capsys: Capture) -> 
     assert meant in first.split()
 
 
-SLURM = "#!/bin/sh\n#SBATCH --ntasks=4\n#SBATCH -t 10\n#SBATCH --gpus=4\n#SBATCH --foo\necho 1\n"
+SLURM = (
+    "#!/bin/sh\n#SBATCH --ntasks=4\n#SBATCH -t 10\n#SBATCH --gpus=4\n"
+    + "#SBATCH --hold\n" * 10
+    + "echo 1\n"
+)
 
 
 def test_a_script_for_slurm_is_refused(server: Any, place: Path, capsys: Capture) -> None:
     (place / "run.sh").write_text(SLURM)
     assert main(["run.sh"]) == 2
     assert main(["-n", "4", "--query", "run.sh"]) == 2
-    lines = [line.strip() for line in capsys.readouterr().err.splitlines()[:6]]
-    assert lines[1:5] == [
+    lines = [line.strip() for line in capsys.readouterr().err.splitlines()[:15]]
+    assert lines[1:4] == [
         "run.sh:2: #SBATCH --ntasks=4 (use -n)",
         "run.sh:3: #SBATCH -t 10 (use --time)",
         "run.sh:4: #SBATCH --gpus=4 (--gpus is the number for each process)",
-        "and 1 more",
     ]
-    assert "--ignore-other-directives" in lines[5]
+    assert lines[12:14] == ["run.sh:13: #SBATCH --hold (--hold is the same)", "and 1 more"]
+    assert "--ignore-other-directives" in lines[14]
     assert server.requests == []
 
 
