@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from pliant.core.support.base_error import PliantError
 from pliant.core.support.command_line import CommandParser
+from pliant.core.support.imports_without_gc import imports_without_gc
 from pliant.faults import identify
 from pliant.protos.daemons.atomic_files import describe_unusable
 from pliant.protos.daemons.log_handlers import LogHandler, make_log_handler, use_json
@@ -53,7 +54,8 @@ def main(argv: list[str]) -> int:
     """
     options = vars(_parser().parse_args(argv))
     # After the parser, so that --help does not wait for YAML and msgspec.
-    from pliant.nodectl.settings import ControllerSettingsError, check_interface, load
+    with imports_without_gc():
+        from pliant.nodectl.settings import ControllerSettingsError, check_interface, load
 
     path, check = options.pop("config"), options.pop("check")
     end_jobs = options.pop("end_jobs")
@@ -273,9 +275,10 @@ async def _run(
     require_tls_1_3()
     # The library would log each failed handshake, which strangers can cause at will.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    from pliant.nodectl.controller.controller import Controller
-    from pliant.nodectl.controller.launcher_client import raise_descriptor_limit
-    from pliant.nodectl.controller.server_connection.server_stream import RefusedError
+    with imports_without_gc():
+        from pliant.nodectl.controller.controller import Controller
+        from pliant.nodectl.controller.launcher_client import raise_descriptor_limit
+        from pliant.nodectl.controller.server_connection.server_stream import RefusedError
 
     _log_user(settings)
     controller = Controller(

@@ -7,7 +7,8 @@ from pliant.core.model.checkpoint import SaveStep, SaveWord
 from pliant.core.support.input_limits import MAX_TEXT
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.protos import app_pb2
-from pliant.protos.codec import CodecError, check_finite
+from pliant.protos.codec import check_finite
+from pliant.protos.codec_error import CodecError
 
 _WORDS = {
     SaveWord.HELD: app_pb2.SAVE_WORD_HELD,

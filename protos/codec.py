@@ -13,7 +13,6 @@ from pliant.core.model import negotiation
 from pliant.core.model.jobs import Exit
 from pliant.core.model.nodes import JobMemory, NodeLoad
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome
-from pliant.core.support.base_error import PliantError
 from pliant.core.support.input_limits import MAX_PROCESSORS, MAX_TEXT
 from pliant.core.values.constraint import is_property
 from pliant.core.values.ids import JobId, NodeName, ResizeId
@@ -21,6 +20,7 @@ from pliant.core.values.node_needs import MAX_GRES, MAX_MEMORY, is_gres_name
 from pliant.core.values.processors import from_indices
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 from pliant.protos import app_pb2, node_pb2
+from pliant.protos.codec_error import CodecError
 from pliant.protos.sanitize_text import sanitize_text
 
 #: Characters of a list of sizes, enough for some hundred.
@@ -33,10 +33,6 @@ MAX_GRES_KINDS, MAX_PROPERTIES = 32, 64
 MAX_JOBS_OF_NODE = 1 << 16
 #: A job counts as faulting from so many major faults per second. Single faults are no shortage.
 MIN_FAULT_RATE = 1.0
-
-
-class CodecError(PliantError, ValueError):
-    """A message that no correct program sends; the text names the wrong field."""
 
 
 _VERBS = {

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from google.protobuf.message import DecodeError
 
 from pliant.protos import node_pb2
-from pliant.protos.codec import CodecError
+from pliant.protos.codec_error import CodecError
 
 #: The longest message that the server takes, bytes.
 MAX_MESSAGE_BYTES = 64 << 10

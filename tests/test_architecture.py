@@ -72,7 +72,7 @@ ORDER = {
         cli
     """,
     "protos": """
-        channel daemons generate hmac_handshake sanitize_text versions
+        channel codec_error daemons generate hmac_handshake sanitize_text versions
         address codec
         checkpoint_codec report_chunking identity
         node_joining signed_orders

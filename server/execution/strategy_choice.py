@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pliant.server.database.statements import Write, put_meta
 from pliant.server.execution.strategy_process import (
     StrategyProcess,
     StrategyProcessError,
@@ -20,6 +19,10 @@ from pliant.strategies import (
     known_strategies,
     load_strategy,
 )
+
+if TYPE_CHECKING:
+    # `pliant server --check` needs no database, whose import takes as long as all others.
+    from pliant.server.database.statements import Write
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +87,8 @@ def stored_row(choice: StrategyChoice, configured: StrategyChoice) -> Write:
 
     It names the configured strategy, too: when the configuration changes, it counts again.
     """
+    from pliant.server.database.statements import put_meta
+
     value = {
         "name": choice.name,
         "options": dict(choice.options),

@@ -23,7 +23,6 @@ from pliant.faults import message
 from pliant.protos import app_pb2, app_pb2_grpc
 from pliant.protos.checkpoint_codec import save_from_proto, suspension_from_proto
 from pliant.protos.codec import (
-    CodecError,
     begun_from_proto,
     decision_from_proto,
     open_request_from_proto,
@@ -32,6 +31,7 @@ from pliant.protos.codec import (
     speeds_from_proto,
     template_from_proto,
 )
+from pliant.protos.codec_error import CodecError
 from pliant.protos.hmac_handshake import read_application, subject_of
 from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.authentication.app_tokens import AppTokens

@@ -19,12 +19,12 @@ from pliant.core.values.ids import NodeName
 from pliant.faults import message
 from pliant.protos import node_pb2, node_pb2_grpc, versions
 from pliant.protos.codec import (
-    CodecError,
     exits_from_proto,
     load_from_proto,
     node_from_proto,
     ready_from_proto,
 )
+from pliant.protos.codec_error import CodecError
 from pliant.protos.report_chunking import join
 from pliant.protos.sanitize_text import sanitize_text
 from pliant.protos.signed_orders.launch_order import VERSION

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from pliant.protos import node_pb2
-from pliant.protos.codec import CodecError
+from pliant.protos.codec_error import CodecError
 from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.database.statements import StepOfScript
 

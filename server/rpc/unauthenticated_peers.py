@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pliant.protos.codec import CodecError
+from pliant.protos.codec_error import CodecError
 
 #: Maximum number of unauthenticated streams. Each may have one message in memory.
 MAX_UNAUTHENTICATED_STREAMS = 256

@@ -111,3 +111,17 @@ def test_help_loads_no_large_library(entry: str) -> None:
 def test_pliant_finds_a_command_without_the_metadata_of_all_distributions() -> None:
     code = "from pliant.client.commands.cli import main; main(['node', '--help'])"
     assert "importlib.metadata" not in loaded_modules(code)
+
+
+def test_a_controller_loads_neither_the_core_nor_large_libraries_that_it_does_not_use() -> None:
+    loaded = loaded_modules("import pliant.nodectl.controller.controller")
+    packages = {name.partition(".")[0] for name in loaded}
+    assert loaded & CORE == set()
+    assert packages & {"sqlalchemy", "numpy", "mpi4py", "cryptography", "rich"} == set()
+
+
+def test_checking_the_configuration_of_the_server_loads_no_database() -> None:
+    code = "from pliant.server.daemon import main; main(['--check', '--strategy', 'fcfs'])"
+    loaded = loaded_modules(code)
+    assert "pliant.strategies.registry" in loaded
+    assert not {name for name in loaded if name.partition(".")[0] in {"sqlalchemy", "grpc"}}

@@ -16,7 +16,7 @@ from pliant.protos.checkpoint_codec import (
     suspend_step_to_proto,
     suspension_from_proto,
 )
-from pliant.protos.codec import CodecError
+from pliant.protos.codec_error import CodecError
 
 
 @pytest.mark.parametrize("word", SaveWord)

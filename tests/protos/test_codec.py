@@ -19,7 +19,6 @@ from pliant.core.values.processors import from_indices
 from pliant.core.values.sizes import parse_sizes
 from pliant.protos import app_pb2, node_pb2
 from pliant.protos.codec import (
-    CodecError,
     answer_from_proto,
     answer_to_proto,
     begun_from_proto,
@@ -32,6 +31,7 @@ from pliant.protos.codec import (
     template_from_proto,
     template_to_proto,
 )
+from pliant.protos.codec_error import CodecError
 from pliant.protos.sanitize_text import sanitize_text
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)

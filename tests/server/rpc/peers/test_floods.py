@@ -14,7 +14,7 @@ import pytest
 
 from pliant.protos import node_pb2
 from pliant.protos.address import dial_target
-from pliant.protos.codec import CodecError
+from pliant.protos.codec_error import CodecError
 from pliant.protos.report_chunking import MAX_MESSAGE_BYTES, MAX_REPORT_BYTES, join, split
 from pliant.server.rpc.unauthenticated_peers import (
     LOG_INTERVAL_S,
