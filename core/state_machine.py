@@ -16,6 +16,7 @@ from pliant.core.handlers import (
     offer_answers,
     operator_resize,
     planning,
+    relocation,
     server_restart,
     size_requests,
     stuck_processes,
@@ -190,6 +191,8 @@ class Core:
             node_registry.mark_drained(state)
             node_handlers.give_back_cleared_nodes(state)
             drain.ask_to_leave_draining(state)
+        if state.growing_away:
+            relocation.continue_growing_away(state)
         self._review()
         if state.plan_due and planning.stop_revising(state):
             self._review()

@@ -8,15 +8,17 @@ from pliant.core.model.timers import TimerKind
 from pliant.core.model.views_and_plans import Migration
 from pliant.core.state import named_resources, node_resources, relocation, user_processor_limits
 from pliant.core.state.core_state import PLAN_REFUSED, CoreState
-from pliant.core.transitions import job_end, suspend
+from pliant.core.transitions import job_end, resize_open_close, suspend
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import ProcessorMap, count
 
 
 def move_as_planned(state: CoreState, wish: Migration) -> None:
-    """Save a running job and end it, so that it continues on other processors.
+    """Move a running job to other processors.
 
-    A job that cannot save itself begins again there, if its user has allowed that (``--requeue``).
+    A malleable job grows onto its new processor if it can, and then gives up the old one. Otherwise
+    it is saved and ended, and continues there. A job that cannot save itself begins again, if its
+    user has allowed that (``--requeue``).
     """
     job = state.jobs.get(wish.job)
     refusal = "there is no such job" if job is None else _why_not(state, job, wish.processors)
@@ -31,7 +33,14 @@ def move_as_planned(state: CoreState, wish: Migration) -> None:
     sources = tuple(state.node_names(job.allocation))
     targets = tuple(state.node_names(wish.processors))
     reason = wish.reason or state.strategy
-    job.relocation = Relocation(sources, targets, reason, state.now, _demand(state, job.id))
+    job.relocation = Relocation(
+        sources,
+        targets,
+        reason,
+        state.now,
+        _demand(state, job.id),
+        onto=wish.processors.bit_length() - 1 if _can_grow_away(state, job) else None,
+    )
     state.note(
         "job.moving",
         f"to be moved from {', '.join(sources)} to {', '.join(targets)}: {reason}",
@@ -40,7 +49,10 @@ def move_as_planned(state: CoreState, wish: Migration) -> None:
         targets=list(targets),
     )
     cause = f"moves to {', '.join(targets)}: {reason}"
-    if job.malleable:
+    if job.moves_by_growth:
+        state.growing_away[job.id] = job
+        resize_open_close.open_negotiation(state, job, job.allocation | wish.processors, cause)
+    elif job.malleable:
         suspend.order_suspension(state, job, cause, by_strategy=True, returns=True)
         state.reserve(job, wish.processors, frozenset())
     else:
@@ -56,9 +68,10 @@ def _why_not(state: CoreState, job: Job, processors: ProcessorMap) -> str:
     """Return why a job cannot be moved to these processors now; empty if it can."""
     if job.resize is not None:
         return f"it is busy with resize {job.resize.id}"
-    if not job.migratable(state.now):
+    if job.is_moving or not job.migratable(state.now):
         return "it cannot be moved now"
-    if job.malleable and (refusal := suspension.why_not_suspended(state, job)):
+    grows = _can_grow_away(state, job)
+    if job.malleable and not grows and (refusal := suspension.why_not_suspended(state, job)):
         return refusal
     if count(processors) != job.size:
         return f"{count(processors)} is not its size {job.size}"
@@ -72,7 +85,38 @@ def _why_not(state: CoreState, job: Job, processors: ProcessorMap) -> str:
     ):
         return "its user may not have processors in two places at once"
     lacking = node_resources.missing_on_nodes(state, job, processors, {})
-    return lacking or _missing_checkpoint(state, job, processors)
+    return lacking or ("" if grows else _missing_checkpoint(state, job, processors))
+
+
+def _can_grow_away(state: CoreState, job: Job) -> bool:
+    """Return whether a job can be moved by a growth and a shrink.
+
+    A job with several processors could agree to a part of the growth only. A job whose last growth
+    failed is moved by a checkpoint.
+    """
+    has_failed = job.refused_growths or job.failed_negotiations
+    return job.resizable(state.now) and job.size == 1 and 2 in job.sizes and not has_failed
+
+
+def continue_growing_away(state: CoreState) -> None:
+    """Let jobs that have grown onto their new processor give up the old one.
+
+    A job that refuses is asked again as soon as it may get offers.
+    """
+    for job in list(state.growing_away.values()):
+        move = job.relocation
+        if move is None or move.onto is None or job.resize is not None:
+            continue
+        goal = 1 << move.onto
+        if job.allocation == goal:
+            relocation.note_arrival(state, job)
+        elif not job.allocation & goal:
+            relocation.abandon(state, job, f"it did not grow ({job.reason})")
+        elif job.size_fixed_by_operator:
+            relocation.abandon(state, job, "a user fixed its size")
+        elif job.can_get_offers(state.now):
+            cause = f"moves to {', '.join(move.targets)}: {move.reason}"
+            resize_open_close.open_negotiation(state, job, goal, cause)
 
 
 def _missing_checkpoint(state: CoreState, job: Job, processors: ProcessorMap) -> str:

@@ -103,5 +103,11 @@ class Relocation:
     ordered: float
     #: The bytes that the job demanded on its old nodes, as they last reported. 0 if unknown.
     demand: float = 0.0
-    #: Seconds from the order until the processes of the next run were up. None before that.
+    #: Seconds from the order until the job had left its old nodes and its processes were up on the
+    #: new ones. None before that.
     seconds: float | None = None
+    #: The processor that a malleable job grows onto, before it gives up its old one. None if it
+    #: ends and starts again instead.
+    onto: int | None = None
+    #: Bytes of distributed data that a growth and the following shrink have moved.
+    bytes: int = 0

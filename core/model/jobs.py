@@ -438,6 +438,11 @@ class Job:
         return self.relocation is not None and self.relocation.seconds is None
 
     @property
+    def moves_by_growth(self) -> bool:
+        """Return whether the job is being moved by a growth and a shrink."""
+        return self.is_moving and self.relocation is not None and self.relocation.onto is not None
+
+    @property
     def is_leaving(self) -> bool:
         """Return whether the job is giving up all its processors, because it ends or is suspended.
 

@@ -54,6 +54,8 @@ class CoreState:
     reserving: dict[JobId, Job] = field(default_factory=dict)
     #: Jobs with an open resize in stage NEGOTIATING or AGREED.
     negotiating: dict[JobId, Job] = field(default_factory=dict)
+    #: Jobs that are being moved by a growth and a shrink.
+    growing_away: dict[JobId, Job] = field(default_factory=dict)
     #: Donors whose recipient's reservation was dropped or fulfilled. Reviewed after each batch.
     donors_to_review: dict[JobId, None] = field(default_factory=dict)
     #: Whether the last plan's strategy ends jobs at their estimates. Not kept over a restart.
@@ -326,6 +328,8 @@ class CoreState:
             self.review_node_needs(job)
         if job.resize is not None and isinstance(job.resize.stage, BEFORE_GO):
             self.negotiating[job.id] = job
+        if job.moves_by_growth:
+            self.growing_away[job.id] = job
 
     def open_request(self, job: Job, request: SizeRequest) -> None:
         """Record the request of a job for other sizes."""
@@ -461,11 +465,6 @@ class CoreState:
             job.reserved, job.donors = NONE, frozenset()
             self.to_explain[job.id] = None
             self.touch(job)
-
-    @property
-    def orphaned(self) -> ProcessorMap:
-        """Return the processors on which processes of ended jobs may still run."""
-        return self.ledger.orphaned
 
     def usable(self) -> ProcessorMap:
         """Return the processors of nodes that may get new work."""

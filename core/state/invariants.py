@@ -215,28 +215,17 @@ def _array_problems(state: CoreState, array: Job, progress: ArrayProgress) -> It
 
 def _problems(state: CoreState, job: Job) -> Iterator[str]:
     """Yield a text for each condition that a job violates."""
-    if (job.id in state.waiting) != (job.state is JobState.PENDING and job.progress is None):
-        yield "the waiting index is wrong"
+    yield from _index_problems(state, job)
     if job.progress is not None:
         yield from _array_problems(state, job, job.progress)
-    if (job.id in state.active) != (job.state in ACTIVE_STATES):
-        yield "the active index is wrong"
     if job.dependencies and job.state not in (JobState.PENDING, JobState.HELD):
         yield "depends on other jobs and does not wait"
     if job.state not in ACTIVE_STATES and job.occupied:
         yield f"holds processors {format_ranges(job.occupied)}"
-    if (job.id in state.reserving) != bool(job.reserved):
-        yield "the index of promises is wrong"
     if job.reserved and job.state is not JobState.PENDING and not _waits_later(job):
         yield "has a promise but does not wait"
-    if (job.id in state.negotiating) != (
-        job.resize is not None and isinstance(job.resize.stage, PROPOSED)
-    ):
-        yield "the index of talks is wrong"
     if job.resize is not None and job.state not in (JobState.RUNNING, JobState.ADAPTING):
         yield "has an open resize"
-    if (job.id in state.suspended) != (job.state is JobState.SUSPENDED):
-        yield "the index of suspended jobs is wrong"
     if job.saving is not None and job.state is not JobState.ADAPTING:
         yield "is saved in vain"
     if job.state is JobState.ADAPTING and (job.resize is None) == (job.saving is None):
@@ -244,6 +233,23 @@ def _problems(state: CoreState, job: Job) -> Iterator[str]:
     yield from _later_problems(job)
     yield from _allocation_problems(job)
     yield from _request_problems(state, job)
+
+
+def _index_problems(state: CoreState, job: Job) -> Iterator[str]:
+    if (job.id in state.waiting) != (job.state is JobState.PENDING and job.progress is None):
+        yield "the waiting index is wrong"
+    if (job.id in state.active) != (job.state in ACTIVE_STATES):
+        yield "the active index is wrong"
+    if (job.id in state.reserving) != bool(job.reserved):
+        yield "the index of promises is wrong"
+    if (job.id in state.negotiating) != (
+        job.resize is not None and isinstance(job.resize.stage, PROPOSED)
+    ):
+        yield "the index of talks is wrong"
+    if (job.id in state.growing_away) != job.moves_by_growth:
+        yield "the index of jobs that move by growth is wrong"
+    if (job.id in state.suspended) != (job.state is JobState.SUSPENDED):
+        yield "the index of suspended jobs is wrong"
 
 
 def _waits_later(job: Job) -> bool:

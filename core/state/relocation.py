@@ -1,13 +1,16 @@
 """Moves of running jobs to other nodes: what all handlers need of them.
 
-A job moves by ending on its old nodes and starting on the new ones: from a checkpoint, or from the
-beginning. From the order on, the new processors are reserved for it, so that they count as used
-(Chen, Xiao and Zhang 2002: a job that is being moved holds its slot at the destination). If they
-are lost meanwhile, the job waits in the queue like any other.
+A malleable job with one processor moves by a growth onto the new processor, and a shrink that gives
+up the old one. Its processes keep their data, and it never stops. Any other job moves by ending on
+its old nodes and starting on the new ones: from a checkpoint, or from the beginning. From the order
+on, the new processors are occupied or reserved, so that they count as used (Chen, Xiao and Zhang
+2002: a job that is being moved holds its slot at the destination). If they are lost meanwhile, a
+job that has ended waits in the queue like any other.
 """
 
 from dataclasses import replace
 
+from pliant.core.model.checkpoint import Relocation
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node, NodeLoad
 from pliant.core.model.timers import TimerKind
@@ -16,7 +19,7 @@ from pliant.core.values.ids import NodeName
 
 
 def note_arrival(state: CoreState, job: Job) -> None:
-    """Note the end of a move and its cost, when the processes of the next run are up."""
+    """Note the end of a move and its cost: the processes are up on the new nodes only."""
     move = job.relocation
     if move is None or not job.is_moving:
         return
@@ -26,18 +29,35 @@ def note_arrival(state: CoreState, job: Job) -> None:
     # Before the next move, its new nodes must have measured it.
     job.no_offers_until = max(job.no_offers_until, state.now + state.limits.quiet_s)
     state.timer(TimerKind.QUIET, job, state.limits.quiet_s)
-    iteration = job.checkpoint.iteration if job.checkpoint is not None else 0
-    whence = f"continues at iteration {iteration}" if job.checkpoint else "begins again"
+    way, how, moved = _way(job, move)
+    state.growing_away.pop(job.id, None)
     state.note(
         "job.moved",
-        f"moved from {_names(move.sources)} to {_names(targets)} in {seconds:.1f} s, {whence}",
+        f"moved from {_names(move.sources)} to {_names(targets)} in {seconds:.1f} s, {how}",
         job,
         sources=list(move.sources),
         targets=list(targets),
         seconds=seconds,
-        bytes=job.checkpoint.bytes if job.checkpoint is not None else 0,
+        bytes=moved,
+        by=way,
         reason=move.reason,
     )
+
+
+def _way(job: Job, move: Relocation) -> tuple[str, str, int]:
+    """Return how a job was moved, as a word and as a text for users, and the bytes moved."""
+    if move.onto is not None:
+        return "growth", "by a growth and a shrink", move.bytes
+    if job.checkpoint is not None:
+        text = f"continues at iteration {job.checkpoint.iteration}"
+        return "checkpoint", text, job.checkpoint.bytes
+    return "restart", "begins again", 0
+
+
+def add_bytes(job: Job, moved: int) -> None:
+    """Count bytes that a resize has moved, if the job is being moved by a growth and a shrink."""
+    if job.relocation is not None and job.moves_by_growth:
+        job.relocation = replace(job.relocation, bytes=job.relocation.bytes + moved)
 
 
 def abandon(state: CoreState, job: Job, reason: str) -> None:
@@ -48,6 +68,7 @@ def abandon(state: CoreState, job: Job, reason: str) -> None:
     if job.reserved:
         state.drop_reservation(job)
     job.relocation = None
+    state.growing_away.pop(job.id, None)
     state.note("job.not-moved", f"not moved to {_names(move.targets)}: {reason}", job)
     state.plan_due = True
 
@@ -58,7 +79,7 @@ def corrected(state: CoreState, node: Node, load: NodeLoad) -> NodeLoad:
     Most faults of the old node were those of the job that leaves, so they are not counted while it
     leaves. Otherwise the next pass would move another job.
     """
-    for job in state.reserving.values():
+    for job in (*state.reserving.values(), *state.growing_away.values()):
         move = job.relocation
         if move is None or not job.is_moving:
             continue
@@ -89,7 +110,8 @@ def describe(job: Job, now: float) -> str:
         return ""
     way = f"from {_names(move.sources)} to {_names(move.targets)} ({move.reason})"
     if job.is_moving:
-        return f"it is being moved {way}, since {now - move.ordered:.1f} s"
+        how = ", by growth" if move.onto is not None else ""
+        return f"it is being moved {way}{how}, since {now - move.ordered:.1f} s"
     return f"it was moved {way}, which took {move.seconds:.1f} s"
 
 

@@ -87,7 +87,7 @@ def _gone(state: CoreState, node: Node | None, entry: Isolation) -> bool:
     """
     if node is None or entry.until <= state.now:
         return True
-    return entry.back and not state.orphaned & node.processors
+    return entry.back and not state.ledger.orphaned & node.processors
 
 
 def _continue(state: CoreState, job: Job) -> None:

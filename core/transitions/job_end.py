@@ -28,7 +28,7 @@ def processes_exited(state: CoreState, event: ProcessesExited) -> None:
     """Handle exits of processes: free processors, and close a job after its last process."""
     job = state.jobs.get(event.job)
     gone = _processors(job, event.exits)
-    if state.orphaned & gone:
+    if state.ledger.orphaned & gone:
         state.ledger.clear(gone)
         state.plan_due = True
     if job is None or job.run != event.run or job.state not in ACTIVE_STATES:

@@ -41,6 +41,8 @@ def order_suspension(
         returns: whether the job is requeued when it is saved and its processes have exited.
         serves: the waiting job that will get the processors.
     """
+    if job.moves_by_growth:
+        relocation.abandon(state, job, f"it is suspended ({cause})")
     number = ResizeId(state.next_resize)
     state.next_resize += 1
     due = state.now + state.limits.safe_point_timeout_s

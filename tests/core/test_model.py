@@ -119,7 +119,7 @@ class AnyHistory(History):
     def every_promise_has_somebody_to_keep_it(self) -> None:
         if not hasattr(self, "world"):
             return
-        coming = self.rig.core.state.orphaned
+        coming = self.rig.core.state.ledger.orphaned
         for job in self.rig.core.state.active.values():
             if job.resize:
                 coming |= job.resize.leaving
@@ -202,7 +202,9 @@ class AnyHistory(History):
             self.world.deliver(0)
         stuck = [job for job in self.rig.core.jobs.values() if self.fits(job.id) and not job.final]
         assert not stuck, [(job.id, job.state, job.reason, job.history_lines()) for job in stuck]
-        assert count(self.rig.free()) == sum(SLOTS.values()), bin(self.rig.core.state.orphaned)
+        assert count(self.rig.free()) == sum(SLOTS.values()), bin(
+            self.rig.core.state.ledger.orphaned
+        )
 
 
 TestAnyHistory = pytest.mark.case(32, 63)(AnyHistory.TestCase)
