@@ -83,7 +83,8 @@ class Reservations:
 def _flag(entry: object) -> tuple[NodeName, ReservationState, float] | None:
     match entry:
         case [str() as name, ("reserving" | "reserved") as state, int() | float() as since]:
-            return NodeName(name), ReservationState(state), float(since)
+            # A comparison, because each pass reads all entries, and a look-up in the class is slow.
+            return NodeName(name), RESERVING if state == "reserving" else RESERVED, float(since)
     return None
 
 

@@ -53,9 +53,8 @@ def share_load(view: View, flags: Flags, thresholds: Thresholds, *, migrate: boo
         is_short = reach >= left.sizes.min and left.needs is None
         reasons = {left.id: _NO_MEMORY if is_short else too_few(reach)}
     # A place is one processor on one node.
-    movable = frozenset(
-        [job.id for job in view.running if job.migratable and job.size == 1 and view.loads]
-    )
+    running = view.running if view.loads else ()
+    movable = frozenset([job.id for job in running if job.migratable and len(job.ranks) == 1])
     migrations, blocked = relieve(table, thresholds, movable, migrate=migrate)
     plan = Plan(
         starts=tuple(starts),
