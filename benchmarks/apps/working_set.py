@@ -39,6 +39,8 @@ def main(job):  # type: ignore[no-untyped-def]
     while not go.exists():
         time.sleep(0.05)
     with path.open("r+b") as file:
+        # A job that was moved must not find pages that its old node, on the same machine, has read.
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         pages = mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED)
         pages.madvise(mmap.MADV_RANDOM)
         order = list(range(0, len(pages), mmap.PAGESIZE))

@@ -1,21 +1,27 @@
 """Three jobs that do not fit into the memory of their node together, under several strategies.
 
 The nodes are control groups with a limit of memory. Each of the three jobs reads the pages of its
-own file in a random order. Two such jobs fit into the memory of a node. Three of them read almost
-each page from disk again. Two sleeping jobs on each other node leave too little memory idle for any
-of the three jobs, so none of them can be moved until ``v-reconfiguration`` reserves a node. Further
-sleeping jobs wait in the queue.
+own file in a random order, so no swap is necessary. Two such jobs fit into the memory of a node.
+Three of them read almost each page from disk again. Two sleeping jobs on each other node leave too
+little memory idle for any of the three jobs, so none of them can be moved until
+``v-reconfiguration`` reserves a node. Further sleeping jobs wait in the queue.
 
-The rows are: ``load-sharing``; ``v-reconfiguration``; and ``load-sharing`` with 2 instead of 3
-slots on the first node, which is a better CPU threshold. A row ``light`` runs two of the three jobs
-under ``v-reconfiguration``: it should neither move a job nor reserve a node.
+All rows have the same nodes, limits, files and jobs. Each repetition runs all rows, one after the
+other, and every second repetition begins with the other strategy. The first five rows are
+``load-sharing`` and ``v-reconfiguration``; ``load-sharing`` with 2 instead of 3 slots on the first
+node, which is a better CPU threshold; and both strategies with sleeping jobs that may also start on
+the first node. In the rows ``light``, two of the three jobs run, so that nothing should be moved or
+reserved.
 
-Budget: under ``v-reconfiguration``, the median of the time until the three jobs have ended is at
-most half of that under ``load-sharing``.
+For each row, the table has the time until the three jobs have ended, as median with its spread, and
+the sleeping jobs that ended per minute meanwhile, which a reservation delays.
 
-It needs root, control groups for memory, and a temporary folder (TMPDIR) on a disk.
+Budget: under ``v-reconfiguration``, the median time is at most half of that under ``load-sharing``,
+and with light load there is no move and no reservation.
 
-``python benchmarks/scheduling/bench_memory.py [RUNS]``
+It needs root, control groups for memory, no swap space, and a temporary folder (TMPDIR) on a disk.
+
+``python benchmarks/scheduling/bench_memory.py [RUNS [ROW...]]``
 """
 
 from __future__ import annotations
@@ -27,7 +33,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,12 +45,13 @@ import working_set
 from benchkit import APPS, busy, cluster, verdict
 
 from pliant.client.api import Client
-from pliant.client.client_errors import ClientError
 
 #: The memory of a node, of the file of each job, and of a sleeping job, in MiB.
 NODE, FILE, SLEEPER = 560, 160, 182
 PASSES = 6
-NODES, SLEEPER_S, SLEEPERS = 5, 10, 200
+NAMES = ("m1", "m2", "m3", "m4", "m5")
+FIRST = NAMES[0]
+SLEEPER_S, SLEEPERS = 10, 200
 SLEEP = f"import time; x = b'1' * ({SLEEPER} << 20); time.sleep({SLEEPER_S})"
 WAIT_S = 900.0
 #: At most this share of the time under load-sharing.
@@ -59,13 +66,19 @@ class Row:
     strategy: str
     slots: int = 3
     jobs: int = 3
+    #: Whether sleeping jobs may also start on the first node.
+    anywhere: bool = False
 
 
+PLAIN, RESERVING = "load-sharing", "v-reconfiguration"
 ROWS = (
-    Row("load-sharing", "load-sharing"),
-    Row("v-reconfiguration", "v-reconfiguration"),
-    Row("load-sharing, 2 slots", "load-sharing", slots=2),
-    Row("light", "v-reconfiguration", jobs=2),
+    Row("load-sharing", PLAIN),
+    Row("v-reconfiguration", RESERVING),
+    Row("load-sharing, 2 slots", PLAIN, slots=2),
+    Row("load-sharing, anywhere", PLAIN, anywhere=True),
+    Row("v-reconfiguration, anywhere", RESERVING, anywhere=True),
+    Row("light, load-sharing", PLAIN, jobs=2),
+    Row("light, v-reconfiguration", RESERVING, jobs=2),
 )
 
 
@@ -74,8 +87,20 @@ class Result:
     """What happened in one run."""
 
     seconds: float
-    moves: list[str]
+    #: Jobs that were moved, and what the history says about it.
+    moves: int
+    texts: list[str]
     reservations: int
+    #: Sleeping jobs that ended per minute until the jobs had ended.
+    sleepers: float
+    #: The most major faults per second of the first node, in its reports.
+    faults: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.seconds:6.1f} s, {self.moves} moves, {self.reservations} reservations, "
+            f"{self.sleepers:.0f} sleeping jobs/min, up to {self.faults:.0f} faults/s"
+        )
 
 
 def memory_root() -> Path | None:
@@ -153,27 +178,50 @@ def wait(what: str, ready: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
-def run(root: Path, row: Row) -> Result:
-    """Run the three jobs under one strategy."""
-    options = ("--strategy", row.strategy, "--strategy-option", "fault-threshold=200")
+@contextmanager
+def nodes(root: Path, client: Client, base: Path) -> Iterator[None]:
+    """Start the nodes, each in a control group with a limit of memory; remove them at the end."""
+    held = []
+    try:
+        for name in NAMES:
+            held.append(group(root, name))
+            controller(base, held[-1].__enter__(), name, 3 if name == FIRST else 2)
+        for name in NAMES:
+            wait(f"{name} is up", lambda: is_up(client, name))  # noqa: B023
+        for name in NAMES:
+            limit(root / f"pliant-bench-{os.getpid()}-{name}", NODE)
+        yield
+    finally:
+        for each in reversed(held):
+            each.__exit__(None, None, None)
+
+
+def run(root: Path, strategy: str, rows: Sequence[Row]) -> Iterator[tuple[Row, Result]]:
+    """Yield the result of each row under one strategy, all on the same nodes."""
+    options = ("--strategy", strategy, "--strategy-option", "fault-threshold=200")
     with cluster(1, 1, *options) as (client, base):
         client.drain("n1")
-        groups = []
-        try:
-            for number in range(1, NODES + 1):
-                held = group(root, f"m{number}")
-                folder = held.__enter__()
-                groups.append(held)
-                name = f"m{number}"
-                controller(base, folder, name, row.slots if number == 1 else 2)
-                wait(f"{name} is up", lambda: is_up(client, name))  # noqa: B023
-                limit(folder, NODE)
-                if number == 1:
-                    jobs = submit(client, base, row.jobs)
-            return measure(client, base, jobs)
-        finally:
-            for held in reversed(groups):
-                held.__exit__(None, None, None)
+        with nodes(root, client, base):
+            for row in rows:
+                folder = base / row.name.replace(" ", "-")
+                folder.mkdir()
+                for name in NAMES[1:]:
+                    client.drain(name)
+                begin = max((event.seq for event in client.history()), default=0)
+                if row.slots < 3:  # Another small job uses the third slot.
+                    client.submit("sleep", "100000", type="uni", stdout="/dev/null")
+                jobs = submit(client, folder, row.jobs)
+                wait("the first two jobs run", lambda: is_running(client, jobs[:2]))  # noqa: B023
+                for name in NAMES[1:]:
+                    client.resume(name)
+                yield row, measure(client, folder, jobs, row, begin)
+                client.cancel(*[job.id for job in client.jobs()])
+                wait("all jobs have ended", lambda: not client.jobs())
+
+
+def is_running(client: Client, jobs: Sequence[int]) -> bool:
+    """Return whether all of these jobs run."""
+    return all(client.job(job).state == "RUNNING" for job in jobs)
 
 
 def is_up(client: Client, name: str) -> bool:
@@ -181,10 +229,15 @@ def is_up(client: Client, name: str) -> bool:
     return any(node.name == name and node.state == "UP" for node in client.nodes())
 
 
-def is_filled(client: Client) -> bool:
-    """Return whether two sleeping jobs have their memory on each node but the first."""
-    loads = [node.load for node in client.nodes() if node.name.startswith("m")][1:]
-    return all(load is not None and load["demand_bytes"] > 2 * SLEEPER << 20 for load in loads)
+def is_filled(client: Client, jobs: list[int]) -> bool:
+    """Return whether all slots of the nodes but the first are used, by jobs with their memory."""
+    nodes = [node for node in client.nodes() if node.name in NAMES[1:]]
+    for node in nodes:
+        sleeping = len(set(node.jobs) - set(jobs))
+        demand = -1 if node.load is None else node.load["demand_bytes"]
+        if node.used < node.slots or demand < sleeping * SLEEPER << 20:
+            return False
+    return True
 
 
 def submit(client: Client, base: Path, number: int) -> list[int]:
@@ -199,13 +252,14 @@ def submit(client: Client, base: Path, number: int) -> list[int]:
     return jobs
 
 
-def measure(client: Client, base: Path, jobs: list[int]) -> Result:
+def measure(client: Client, base: Path, jobs: list[int], row: Row, begin: int) -> Result:
     """Fill the other nodes, let the jobs begin, and wait until they have ended."""
+    exclude = "" if row.anywhere else FIRST
     sleepers = [
-        client.submit(sys.executable, "-c", SLEEP, type="uni", exclude="m1", stdout="/dev/null")
+        client.submit(sys.executable, "-c", SLEEP, type="uni", exclude=exclude, stdout="/dev/null")
         for _ in range(SLEEPERS)
     ]
-    wait("the jobs run", lambda: all(client.job(job).state == "RUNNING" for job in jobs))
+    wait("the jobs run", lambda: is_running(client, jobs))
     wait(
         "the jobs have registered",
         lambda: all(
@@ -213,44 +267,85 @@ def measure(client: Client, base: Path, jobs: list[int]) -> Result:
             for job in jobs
         ),
     )
-    wait("the other nodes are filled", lambda: is_filled(client))
+    wait("the other nodes are filled", lambda: is_filled(client, jobs))
     began = time.time()
     (base / "go").touch()
-    wait("the jobs have ended", lambda: all(client.job(job).final for job in jobs))
-    seconds = max(client.job(job).end or 0.0 for job in jobs) - began
+    faults = 0.0
+
+    def have_ended() -> bool:
+        nonlocal faults
+        first = next(node.load for node in client.nodes() if node.name == FIRST)
+        faults = max(faults, first["major_faults_per_s"] if first is not None else 0.0)
+        return all(client.job(job).final for job in jobs)
+
+    wait("the jobs have ended", have_ended)
+    end = max(client.job(job).end or 0.0 for job in jobs)
     texts = {(base / f"out{place}").read_text().split("\n")[-2] for place in range(len(jobs))}
     if any(client.job(job).state != "COMPLETED" for job in jobs) or len(texts) != 1:
         raise SystemExit(f"the jobs failed, or their checksums differ: {texts}")
-    events = client.history()
-    moves = [event.text for event in events if event.kind == "job.moved"]
+    ended = [client.job(job).end for job in sleepers]
+    slept = sum(began < at <= end for at in ended if at is not None)
+    events = [event for event in client.history() if event.seq > begin]
     reservations = sum("reserving" in e.text for e in events if e.kind == "node.reserved")
-    with suppress(ClientError):  # many of them have ended
-        client.cancel(*sleepers)
-    return Result(seconds, moves, reservations)
+    kinds = ("job.moving", "job.moved", "job.not-moved")
+    told = [event for event in events if event.kind in kinds]
+    minutes = (end - began) / 60
+    return Result(
+        end - began,
+        sum(event.kind == "job.moved" for event in told),
+        [event.text for event in told],
+        reservations,
+        slept / minutes,
+        faults,
+    )
 
 
-def main(runs: int) -> int:
-    """Print a line for each run; return 1 if the budget is exceeded."""
+def main(runs: int, names: list[str]) -> int:
+    """Print a line for each run and each row; return 1 if the budget is exceeded."""
     root = memory_root() if os.geteuid() == 0 else None
-    if root is None:
-        print("skipped: it needs root and control groups for memory")
+    if root is None or has_swap():
+        print("skipped: it needs root, control groups for memory, and no swap space")
         return 0
-    times: dict[str, list[float]] = {}
-    for _ in range(runs):
-        for row in ROWS:
-            found = run(root, row)
-            times.setdefault(row.name, []).append(found.seconds)
-            print(
-                f"{row.name:22} {found.seconds:7.1f} s, {len(found.moves)} moves, "
-                f"{found.reservations} reservations ({busy()})",
-                flush=True,
-            )
-            for text in found.moves:
-                print(f"    {text}")
-    median = {name: statistics.median(each) for name, each in times.items()}
-    share = median["v-reconfiguration"] / median["load-sharing"]
-    return 0 if verdict("v-reconfiguration, part of the time", share, MOST, "of 1") else 1
+    # So that the control groups and their processes are removed.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    rows = [row for row in ROWS if not names or row.name in names]
+    found: dict[str, list[Result]] = {row.name: [] for row in rows}
+    for number in range(runs):
+        for strategy in (PLAIN, RESERVING) if number % 2 == 0 else (RESERVING, PLAIN):
+            own = [row for row in rows if row.strategy == strategy]
+            for row, result in run(root, strategy, own) if own else ():
+                found[row.name].append(result)
+                print(f"{row.name:28} {result} ({busy()})", flush=True)
+                for text in result.texts:
+                    print(f"    {text}")
+    for name, results in found.items():
+        times = sorted(each.seconds for each in results)
+        rate = statistics.median(each.sleepers for each in results)
+        moves = [each.moves for each in results]
+        reservations = [each.reservations for each in results]
+        print(
+            f"{name:28} {statistics.median(times):6.1f} s [{times[0]:.1f}-{times[-1]:.1f}], "
+            f"moves {moves}, reservations {reservations}, {rate:.0f} sleeping jobs/min"
+        )
+    return 0 if judge(found) else 1
+
+
+def judge(found: dict[str, list[Result]]) -> bool:
+    """Print and return whether the measured rows are within the budget."""
+    good = True
+    if found.get(PLAIN) and found.get(RESERVING):
+        median = {n: statistics.median(r.seconds for r in found[n]) for n in (PLAIN, RESERVING)}
+        share = median[RESERVING] / median[PLAIN]
+        good &= verdict("v-reconfiguration, part of the time", share, MOST, "of 1")
+    for result in found.get("light, v-reconfiguration", ()):
+        good &= verdict("moves and reservations, light", result.moves + result.reservations, 0, "")
+    return good
+
+
+def has_swap() -> bool:
+    """Return whether this machine has swap space, into which sleeping jobs would be paged."""
+    return len(Path("/proc/swaps").read_text().splitlines()) > 1
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 3))
+    raise SystemExit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 3, sys.argv[2:]))
