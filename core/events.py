@@ -166,8 +166,9 @@ class NodeRegistered:
     address: str = "127.0.0.1"
     memory_bytes: int = 0
     worlds: tuple[LiveWorld, ...] = ()
-    #: Whether this is a spare node, which waits until a node of its cluster is lost.
+    #: Whether it waits until a node of its cluster is lost, and whether, if new, until a resume.
     spare: bool = False
+    joins_drained: bool = False
     #: Generic resources with the number of each, in order of name.
     gres: tuple[tuple[str, int], ...] = ()
     #: Properties that jobs may require, in order.

@@ -135,6 +135,11 @@ def _parser() -> argparse.ArgumentParser:
         action=argparse.BooleanOptionalAction,
         help="it waits, and takes the place of a node of its cluster that is lost",
     )
+    parser.add_argument(
+        "--joins-drained",
+        action=argparse.BooleanOptionalAction,
+        help="as a new node it takes no work until it is resumed",
+    )
     parser.add_argument("--transport", choices=["ofi", "ucx"], help="of MPI messages")
     parser.add_argument("--interface", help="network interface of MPI messages")
     parser.add_argument("--cpus", metavar="LIST", help="that jobs may use, as in 0-3,8")

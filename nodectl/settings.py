@@ -41,6 +41,8 @@ class ControllerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     properties: list[str] = []
     #: Whether this is a spare node: idle until it replaces a lost node of its cluster.
     spare: bool = False
+    #: Whether this node, when it joins as a new one, takes no work until it is resumed.
+    joins_drained: bool = False
     #: Host name or address at which other nodes reach this one.
     address: str = "127.0.0.1"
     #: The server as unix:/PATH or HOST:PORT; if empty, it is read from `address_file`.

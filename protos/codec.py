@@ -272,6 +272,7 @@ def node_from_proto(message: node_pb2.Register) -> events.NodeRegistered:
         memory_bytes=min(message.memory_bytes, MAX_MEMORY),
         worlds=tuple(_live_world(world) for world in message.worlds),
         spare=message.spare,
+        joins_drained=message.joins_drained,
         gres=_gres(message),
         properties=_properties(message),
     )

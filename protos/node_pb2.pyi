@@ -231,6 +231,7 @@ class Register(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     WORLDS_FIELD_NUMBER: _builtins.int
     SPARE_FIELD_NUMBER: _builtins.int
+    JOINS_DRAINED_FIELD_NUMBER: _builtins.int
     LIFE_FIELD_NUMBER: _builtins.int
     CONTAINMENT_FIELD_NUMBER: _builtins.int
     RUNS_AS_USER_FIELD_NUMBER: _builtins.int
@@ -251,6 +252,8 @@ class Register(_message.Message):
     """highest server generation this controller has obeyed; 0 = none"""
     spare: _builtins.bool
     """it waits until a node of its cluster is lost"""
+    joins_drained: _builtins.bool
+    """as a new node, it takes no work until it is resumed"""
     life: _builtins.str
     """of the server with that generation; empty = not known"""
     runs_as_user: _builtins.bool
@@ -287,6 +290,7 @@ class Register(_message.Message):
         generation: _builtins.int = ...,
         worlds: _abc.Iterable[Global___LiveWorld] | None = ...,
         spare: _builtins.bool = ...,
+        joins_drained: _builtins.bool = ...,
         life: _builtins.str = ...,
         containment: Global___Containment | None = ...,
         runs_as_user: _builtins.bool = ...,
@@ -298,7 +302,7 @@ class Register(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["containment", b"containment"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "boot_id", b"boot_id", "cluster", b"cluster", "containment", b"containment", "generation", b"generation", "gres", b"gres", "life", b"life", "memory_bytes", b"memory_bytes", "name", b"name", "oldest_reader", b"oldest_reader", "order_version", b"order_version", "properties", b"properties", "protocol", b"protocol", "runs_as_user", b"runs_as_user", "slots", b"slots", "spare", b"spare", "worlds", b"worlds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "boot_id", b"boot_id", "cluster", b"cluster", "containment", b"containment", "generation", b"generation", "gres", b"gres", "joins_drained", b"joins_drained", "life", b"life", "memory_bytes", b"memory_bytes", "name", b"name", "oldest_reader", b"oldest_reader", "order_version", b"order_version", "properties", b"properties", "protocol", b"protocol", "runs_as_user", b"runs_as_user", "slots", b"slots", "spare", b"spare", "worlds", b"worlds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

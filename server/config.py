@@ -15,6 +15,7 @@ import msgspec
 
 from pliant.core.arrays.task_numbers import LARGEST_ARRAY_SIZE
 from pliant.core.support.base_error import PliantError
+from pliant.core.support.input_limits import MAX_PROCESSORS
 from pliant.core.values.fair_share_settings import Shares, parse_shares
 from pliant.core.values.negotiation_policy import Escalation, GrowIf, NegotiationPolicy, Take
 from pliant.core.values.resources import LARGEST, is_name
@@ -111,6 +112,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     fairshare: dict[str, object] = {}
     #: The numbers of an array's tasks are smaller than this.
     max_array_size: int = 10_001
+    #: Processors that a federation may claim at its sites; jobs up to this size are accepted.
+    federated_processors: int = 0
     #: Limits for each user (``core/values/user_limits.py``).
     user_limits: dict[str, object] = {}
     #: Whom the server may tell about events of jobs (``server/support/notify_rules.py``).
@@ -349,6 +352,7 @@ def _check_values(config: Config) -> None:
         raise ConfigError(f"interface: {config.interface!r} is no name of a network interface")
     _check_shares(config)
     _check_arrays(config.max_array_size)
+    _check_federated_processors(config.federated_processors)
     _check_resources(config.resources)
     _check_users(config)
     _check_listen("listen", config.listen, config)
@@ -371,6 +375,11 @@ def _check_shares(config: Config) -> None:
         config.notify_rules()
     except ValueError as error:
         raise ConfigError(f"notify.{error}") from None
+
+
+def _check_federated_processors(number: int) -> None:
+    if not 0 <= number <= MAX_PROCESSORS:
+        raise ConfigError(f"federated_processors: expected 0 to {MAX_PROCESSORS}, got {number}")
 
 
 def _check_arrays(size: int) -> None:

@@ -24,6 +24,7 @@ _RELOADED = frozenset(
         "roles",
         "fairshare",
         "max_array_size",
+        "federated_processors",
         "user_limits",
     }
 )

@@ -262,7 +262,7 @@ class Server:
         """
         self._config = config
         shares, user_limits = config.shares(), config.limits_of_users()
-        self._submissions.configure(shares, config.max_array_size)
+        self._submissions.configure(shares, config.max_array_size, config.federated_processors)
         self._status.submission_limits.limits = user_limits
         self._core_loop.post(
             SettingsChanged(config.limits(), config.negotiation, shares, user_limits)
@@ -285,7 +285,7 @@ class Server:
             self._clock,
             self._job_ids,
         )
-        submissions.configure(config.shares(), config.max_array_size)
+        submissions.configure(config.shares(), config.max_array_size, config.federated_processors)
         submissions.notify_rules = config.notify_rules()
         self._status.submission_limits.limits = config.limits_of_users()
         return submissions

@@ -15,6 +15,9 @@ from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.node_needs import MEMORY
 from pliant.core.values.processors import ProcessorMap, block
 
+#: The reason of a node that takes no work since it joined, because its controller asked for that.
+JOINED_DRAINED = "joined drained"
+
 
 class NodeState(StrEnum):
     """The state of a node, which decides whether it gets new work."""

@@ -3,7 +3,7 @@
 from pliant.core.commands import AnswerUser
 from pliant.core.events import NodeRegistered, NodeRemoved
 from pliant.core.model.jobs import Job
-from pliant.core.model.nodes import Node, NodeState
+from pliant.core.model.nodes import JOINED_DRAINED, Node, NodeState
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import resize_open_close, restart_after_loss, spare_nodes
@@ -22,6 +22,9 @@ def register(state: CoreState, event: NodeRegistered) -> Node:
     node = Node(event.name, state.ledger.first_free_block(event.slots), event.slots, event.cluster)
     if known is not None:
         node.drained, node.fault, node.spare = known.drained, known.fault, known.spare
+        node.state, node.reason = state_when_alive(state, node)
+    elif event.joins_drained:
+        node.drained = JOINED_DRAINED
         node.state, node.reason = state_when_alive(state, node)
     state.note(
         "node.registered",

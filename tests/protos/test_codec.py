@@ -149,6 +149,8 @@ def test_nodes_and_ends() -> None:
     assert event.worlds[0].live == from_indices([1, 3])
     assert not event.spare
     assert node_from_proto(node_pb2.Register(name="n", slots=2, spare=True)).spare
+    drained = node_pb2.Register(name="n", slots=2, joins_drained=True)
+    assert node_from_proto(drained).joins_drained
     gpus = node_pb2.Register(name="n", slots=2, gres={"gpu": 2}, properties=["fast", "a100"])
     described = node_from_proto(gpus)
     assert (described.gres, described.properties) == ((("gpu", 2),), ("a100", "fast"))

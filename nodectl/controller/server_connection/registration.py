@@ -46,6 +46,7 @@ def make_registration(
         life=server.life,
         worlds=[world.to_live_world() for world in worlds],
         spare=settings.spare,
+        joins_drained=settings.joins_drained,
         runs_as_user=order_version is not None,
         order_version=order_version or 0,
         containment=wire.Containment(**containment._asdict()),

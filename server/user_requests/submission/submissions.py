@@ -68,14 +68,17 @@ class Submissions:
         self.shares = Shares()
         #: The numbers of an array's tasks are smaller. Replaced likewise.
         self.max_array_size = LARGEST_ARRAY_SIZE
+        #: Processors that a federation may claim for jobs. Replaced likewise.
+        self.federated_processors = 0
         #: Whom the server may tell about events of jobs.
         self.notify_rules = NotifyRules()
         self._waiting: list[_New] = []
         self._storing: asyncio.Task[None] | None = None
 
-    def configure(self, shares: Shares, max_array_size: int) -> None:
-        """Use these accounts and this limit of the numbers of tasks from now on."""
+    def configure(self, shares: Shares, max_array_size: int, federated_processors: int) -> None:
+        """Use these accounts, this limit of the numbers of tasks, and this size from now on."""
         self.shares, self.max_array_size = shares, max_array_size
+        self.federated_processors = federated_processors
 
     def check(self, raw: Any, user: str) -> Submission:
         """Check a submission of a user.
@@ -85,7 +88,7 @@ class Submissions:
         """
         submission = check_submission(
             raw,
-            self._status.processors,
+            max(self._status.processors, self.federated_processors),
             time.time(),
             self._status.resources,
             self._status.node_views,

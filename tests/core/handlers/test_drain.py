@@ -11,7 +11,7 @@ from pliant.core import commands, events
 from pliant.core.model.checkpoint import SaveStep, SaveWord
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
-from pliant.core.model.nodes import NodeState
+from pliant.core.model.nodes import JOINED_DRAINED, NodeState
 from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import NodeName
 from pliant.core.values.negotiation_policy import Escalation, NegotiationPolicy
@@ -161,3 +161,15 @@ def test_no_job_grows_on_a_drained_node() -> None:
     assert rig.one(commands.SendWithdraw).reason == "a node that it would grow on is being drained"
     assert not rig.take(commands.Launch)
     assert rig.core.nodes[NodeName("n2")].state is NodeState.DRAINED
+
+
+def test_a_new_node_may_join_drained_and_is_then_resumed() -> None:
+    rig = machine()
+    joins = events.NodeRegistered(NodeName("n3"), 4, joins_drained=True)
+    rig.do(joins)
+    node = rig.core.nodes[NodeName("n3")]
+    assert (node.state, node.reason) == (NodeState.DRAINED, JOINED_DRAINED)
+    rig.do(events.NodeResumed(NodeName("n3"), 5))
+    assert node.state is NodeState.UP
+    rig.do(joins)  # a node that the server knows stays in use
+    assert rig.core.nodes[NodeName("n3")].state is NodeState.UP
