@@ -125,7 +125,7 @@ ORDER = {
         cluster listing
         accounting forecasts
         api dashboard demo gantt commands login_agent metrics traces
-        executor
+        executor federation
         shell_completion resize_check run
     """,
     "server": """

@@ -3,6 +3,7 @@
 ``start`` is called over SSH and returns when the controller runs. ``serve`` is a task of Slurm,
 which stays until its standard input ends, or Slurm ends it. Both read start messages from standard
 input, because command lines can be seen by other users. Answers are JSON lines on standard output.
+``stub`` is a job of another Pliant server, and reads its start message from the environment.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +32,7 @@ from pliant.client.cluster.remote.node_start_message import (
 )
 from pliant.client.cluster.shutdown import end_leftovers, end_remaining_worlds, stop
 from pliant.core.support.base_error import PliantError
+from pliant.protos.address import TcpAddress, local_address, parse_address
 from pliant.protos.daemons.private_paths import UntrustedPathError, open_private
 
 MODULE = "pliant.client.cluster.remote.node_agent"
@@ -39,10 +42,16 @@ _MARK = "private-node"
 GRACE_S = 20.0
 _POLL_S = 0.5
 _MAX_MESSAGES = 1 << 24
+#: The variable with the start message of a stub. A job's environment is private, a command is not.
+START_VARIABLE = "STUB_START_MESSAGE"
+#: Variables of the job that a stub is, which must not reach the jobs that run on the stub.
+_JOB_PREFIXES = ("PLIANT_", "PMI", "MPI", "HYDRA", "FI_", "UCX_", "OMPI_", "PRTE_")
+#: Between two looks at the server of a stub, and the limit of a look; seconds.
+_PROBE_S = 2.0
 
 
 def main(argv: list[str]) -> int:
-    """Run ``start``, ``stop NODE_DIR CLUSTER_ID NAME [keep-jobs]``, ``log ...`` or ``serve``."""
+    """Run ``start``, ``stop NODE_DIR CLUSTER_ID NAME``, ``log ...``, ``serve`` or ``stub``."""
     action, *words = argv
     try:
         if action == "start":
@@ -51,6 +60,8 @@ def main(argv: list[str]) -> int:
             _answer(node=message.name, event="started")
         elif action == "serve":
             return _serve()
+        elif action == "stub":
+            return _be_stub(float(words[0]))
         elif action == "stop":
             return _stop(node_folder(*words[:3]), keep_jobs="keep-jobs" in words[3:])
         else:
@@ -105,14 +116,15 @@ def start(message: NodeStartMessage) -> Daemon:
         _make_folder(Path(message.folder))
     for daemon in node.all_daemons()[1:]:
         daemon.end(STOP_TIMEOUT_S)
-    with _step("join"):
-        from pliant.client.node_joining import join
-        from pliant.protos.identity.node_files import DIRECTORY
-        from pliant.protos.node_joining.join_token import parse_token
+    if message.token:
+        with _step("join"):
+            from pliant.client.node_joining import join
+            from pliant.protos.identity.node_files import DIRECTORY
+            from pliant.protos.node_joining.join_token import parse_token
 
-        identity = Path(message.folder, DIRECTORY)
-        shutil.rmtree(identity, ignore_errors=True)
-        join(parse_token(message.token), identity, address=message.server)
+            identity = Path(message.folder, DIRECTORY)
+            shutil.rmtree(identity, ignore_errors=True)
+            join(parse_token(message.token), identity, address=message.server)
     with _step("start the controller"):
         daemon = _controller(node, message)
         daemon.start(node.environment())
@@ -152,6 +164,11 @@ def _controller(node: LocalCluster, message: NodeStartMessage) -> Daemon:
     log, lock = node.node_file(name, "nodectl.log"), node.node_file(name, "lock")
     pid_file = os.path.join(node.run, f"node-{name}.pid")
     command = [*CONTROLLER, "--name", name, *message.options]
+    if message.secret_file:
+        command += ["--address-file", message.address_file, "--secret-file", message.secret_file]
+        server = _server_address(message)
+        if server and (address := local_address([server])):
+            command += ["--address", address]
     return Daemon(f"node-{name}", command, CONTROLLER[-1], name, pid_file, log, lock)
 
 
@@ -242,6 +259,74 @@ def _wait(name: str, daemon: Daemon, wakeup: _SignalPipe) -> int:
             _answer(node=name, event="failed", step="controller", error=daemon.tail(5))
             return 1
     return 0
+
+
+# ------------------------------------------------------------------ a job of another server
+
+
+def _be_stub(orphan_s: float) -> int:
+    """Be a node of the grid server until a signal, or its silence; return the exit code."""
+    text = os.environ.pop(START_VARIABLE, "")
+    for name in list(os.environ):
+        if name.startswith(_JOB_PREFIXES):  # they describe this job to MPI and to appkit
+            del os.environ[name]
+    (message,) = decode_start_messages(text.encode("utf-8"))
+    wakeup = _SignalPipe(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    process_table.adopt_orphans()
+    try:
+        daemon = start(message)
+        _answer(node=message.name, event="started")
+        reason = _wait_as_stub(message, daemon, wakeup, orphan_s)
+        _answer(node=message.name, event="ending", reason=reason)
+        # First, so that it does not report the ends of processes as failures of their jobs: for
+        # the grid server this node is lost.
+        daemon.end(STOP_TIMEOUT_S)
+    finally:
+        left = take_down(message.folder)
+        process_table.reap_children()
+    _answer(node=message.name, event="ended", left=left)
+    return 1 if left else 0
+
+
+def _wait_as_stub(
+    message: NodeStartMessage, daemon: Daemon, wakeup: _SignalPipe, orphan_s: float
+) -> str:
+    """Wait until this stub must end, and return why."""
+    heard = time.monotonic()
+    while True:
+        if select.select([wakeup.reading], [], [], _PROBE_S)[0]:
+            return f"signal {wakeup.read()}"
+        if not daemon.running():
+            return f"the controller has ended: {daemon.tail(5)}"
+        if _accepts_connections(_server_address(message)):
+            heard = time.monotonic()
+        elif time.monotonic() - heard >= orphan_s:
+            return f"the grid server could not be reached for {orphan_s:g} s"
+
+
+def _server_address(message: NodeStartMessage) -> str:
+    """Return where a node reaches its server; empty if the file of the address is gone."""
+    if not message.address_file:
+        return message.server
+    try:
+        return Path(message.address_file).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _accepts_connections(server: str) -> bool:
+    """Return whether a server listens at an address."""
+    try:
+        address = parse_address(server)
+        if isinstance(address, TcpAddress):
+            with socket.create_connection((address.host, address.port), timeout=_PROBE_S):
+                return True
+        with socket.socket(socket.AF_UNIX) as link:
+            link.settimeout(_PROBE_S)
+            link.connect(str(address.path))
+            return True
+    except (ValueError, OSError):
+        return False
 
 
 class _SignalPipe:

@@ -30,6 +30,10 @@ class NodeStartMessage:
     options: tuple[str, ...] = ()
     #: Folder in which the node's folder is made; empty for that of temporary files.
     node_dir: str = ""
+    #: Files with the address and the secret of a server on this host or file system, for a node
+    #: that joins without a token.
+    address_file: str = ""
+    secret_file: str = ""
 
     @property
     def folder(self) -> str:

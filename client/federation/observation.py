@@ -1,0 +1,145 @@
+"""What a federation sees at one poll, and what it does: plain values without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pliant.core.values.sizes import Sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Processors that were claimed together for a job, and are put into use together."""
+
+    job: int
+    #: Tells the claims of a job apart.
+    serial: int
+    #: The number of stubs, at all sites.
+    stubs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stub:
+    """A job of size 1 at a site, whose process is a node controller of the grid server."""
+
+    site: str
+    #: Its number as a job of the site.
+    job: int
+    #: Its name as a node of the grid server.
+    node: str
+    claim: Claim
+    #: Seconds since the epoch.
+    submitted: float
+    #: Whether the site has started it, and when it reaches its time limit.
+    has_started: bool = False
+    ends: float | None = None
+
+
+def stub_name(federation: str, node: str, claim: Claim) -> str:
+    """Return the name of a stub as a job, by which a restarted federation recognises it."""
+    return f"stub:{federation}:{node}:{claim.job}:{claim.serial}:{claim.stubs}"
+
+
+def parse_stub_name(federation: str, name: str) -> tuple[str, Claim] | None:
+    """Return the node and the claim of a stub; None if a job is no stub of this federation."""
+    kind, _, rest = name.partition(":")
+    owner, *words = rest.split(":")
+    if kind != "stub" or owner != federation or len(words) != 4:
+        return None
+    node, *numbers = words
+    if not all(number.isascii() and number.isdecimal() for number in numbers):
+        return None
+    return node, Claim(*map(int, numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class GridJob:
+    """A job of the grid server."""
+
+    id: int
+    sizes: Sizes
+    #: Processors of each component of a waiting job; one entry for a job without components.
+    components: tuple[int, ...]
+    processors: int = 0
+    nodes: frozenset[str] = frozenset()
+    #: Whether it waits for processors, and whether it runs and could grow.
+    waits: bool = False
+    may_grow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GridNode:
+    """A node of the grid server that is a stub."""
+
+    state: str
+    used: int = 0
+    reason: str = ""
+    is_connected: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SiteLoad:
+    """The load of a site that answered."""
+
+    #: Idle processors, without those for which stubs wait already.
+    idle: int
+    #: Whether jobs of the site's own users wait.
+    has_queue: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The grid server and the sites at one poll."""
+
+    #: Seconds since the epoch.
+    now: float
+    #: All jobs that have not ended, in the order of their numbers.
+    jobs: Sequence[GridJob] = ()
+    nodes: Mapping[str, GridNode] = field(default_factory=dict)
+    #: Sites that did not answer are missing.
+    sites: Mapping[str, SiteLoad] = field(default_factory=dict)
+    #: For a site that did not answer, the stubs of the last answer.
+    stubs: Sequence[Stub] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitStubs:
+    """Submit stubs at a site, for nodes with these names."""
+
+    site: str
+    nodes: tuple[str, ...]
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class CancelStub:
+    """Cancel a stub at its site."""
+
+    stub: Stub
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeNode:
+    """Put a registered stub into use."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrainNode:
+    """Give a stub no more work, and ask jobs to leave it."""
+
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNode:
+    """Remove a stub that has ended from the list of the grid server."""
+
+    node: str
+
+
+Action = SubmitStubs | CancelStub | ResumeNode | DrainNode | RemoveNode
