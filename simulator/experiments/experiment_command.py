@@ -67,6 +67,12 @@ def _parser() -> argparse.ArgumentParser:
         default=Path("experiment-report"),
         help="folder of the report (%(default)s)",
     )
+    report.add_argument(
+        "--real",
+        type=Path,
+        metavar="FILE",
+        help="the results of real jobs that a validation has written (real_runs.json)",
+    )
     report.set_defaults(act=_report)
     for command in (run, report):
         _add_run_options(command)
@@ -139,15 +145,20 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
+    from pliant.simulator.experiments.reporting.real_runs import read_real_runs
     from pliant.simulator.experiments.reporting.report_files import prepare_folder, write_report
 
+    real = read_real_runs(options.real) if options.real else []
     chosen = [find_experiment(name) for name in options.name or known_experiments()]
     prepare_folder(options.out)
     words = [*PROG.split(), "report", *options.name]
     for key in ("seeds", "jobs"):
         if getattr(options, key) is not None:
             words += [f"--{key}", str(getattr(options, key))]
-    for path in write_report(options.out, _outcomes(chosen, options), shlex.join(words)):
+    if options.real:
+        words += ["--real", str(options.real)]
+    outcomes = _outcomes(chosen, options)
+    for path in write_report(options.out, outcomes, shlex.join(words), real):
         print(path)
     return 0
 

@@ -23,6 +23,7 @@ from pliant.examples.experiments.adaptive_vs_rigid.validation import validate
 from pliant.examples.experiments.adaptive_vs_rigid.validation_report import write_validation
 from pliant.simulator.experiments.definition.definitions import ExperimentError
 from pliant.simulator.experiments.definition.reading import find_experiment
+from pliant.simulator.experiments.reporting.real_runs import REAL_RUNS, read_real_runs
 from pliant.simulator.experiments.running.tasks import workload_of
 from testkit import wait_until
 
@@ -135,7 +136,7 @@ def recorded() -> dict[str, Any]:
         record |= {"last_iteration_s": done, "end_s": done + 0.5, "phases": [phase]}
         jobs.append({**record, "work": job.work, "state": "COMPLETED", "resizes": []})
     result = {"row": {**asdict(row), "label": row.label}, "processors": 16, "scale": 0.1}
-    return {**result, "jobs": jobs, "metrics": metrics(jobs, 16, 0.1)}
+    return {**result, "load_average": 1.0, "jobs": jobs, "metrics": metrics(jobs, 16, 0.1)}
 
 
 def test_a_run_without_disturbance_is_simulated_exactly() -> None:
@@ -165,6 +166,10 @@ def test_the_report_of_a_validation_has_tables_and_plots(tmp_path: Path) -> None
     assert "| kumar-4.4: mean_interarrival_s 500, class traditional, seed 1 | utilization |" in page
     (entry,) = json.loads((tmp_path / "validation.json").read_text())
     assert entry["summary"]["turnaround_mean"] == pytest.approx(0.0, abs=1e-9)
+    (real,) = read_real_runs(tmp_path / REAL_RUNS)
+    assert (real.experiment, real.jobs) == ("kumar-4.4", 2)
+    assert real.distance == pytest.approx(0.0, abs=1e-9)
+    assert real.with_costs["utilization_work"] == pytest.approx(real.real["utilization_work"])
 
 
 def event(time: float, kind: str, text: str = "", **data: Any) -> Event:

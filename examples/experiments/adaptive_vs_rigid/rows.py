@@ -11,7 +11,7 @@ from typing import Any
 
 from pliant.simulator.experiments.definition.definitions import ExperimentError, name_of
 from pliant.simulator.experiments.definition.reading import find_experiment
-from pliant.simulator.experiments.running.tasks import workload_of
+from pliant.simulator.experiments.running.tasks import run_task, workload_of
 from pliant.simulator.inputs.workload import SimJob
 
 #: The experiments that are run if none is named, with their scales. Kumar's jobs are short, and the
@@ -60,6 +60,12 @@ class Row:
     @property
     def strategy(self) -> str:
         return str(self.spec.get("strategy", "equipartition"))
+
+
+def simulate_without_costs(spec: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Return the metrics of a simulation of a row, in which nothing but computing takes time."""
+    without = {key: value for key, value in spec.items() if key != "settings"}
+    return run_task({**without, "processors": PROCESSORS}, seed)
 
 
 def slug(text: str) -> str:

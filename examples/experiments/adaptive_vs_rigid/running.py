@@ -18,10 +18,13 @@ from pliant.examples.experiments.adaptive_vs_rigid.recording import (
     metrics,
     refusals,
 )
-from pliant.examples.experiments.adaptive_vs_rigid.rows import PROCESSORS, Row
+from pliant.examples.experiments.adaptive_vs_rigid.rows import (
+    PROCESSORS,
+    Row,
+    simulate_without_costs,
+)
 from pliant.simulator.experiments.definition.definitions import ExperimentError
 from pliant.simulator.experiments.running.measuring import duration
-from pliant.simulator.experiments.running.tasks import run_task
 from pliant.simulator.inputs.workload import SimJob
 
 #: The shortest iteration of a job on its largest size, in wall-clock seconds.
@@ -78,9 +81,8 @@ def _report_others(path: Path, row: Row) -> None:
 
 def _expected_s(row: Row) -> float:
     """Return the wall-clock seconds that a row takes, by a simulation without costs."""
-    spec = {key: value for key, value in row.spec.items() if key != "settings"}
-    simulated = run_task({**spec, "processors": PROCESSORS}, row.seed)
-    return float(simulated["schedule_span_s"]) * row.scale + 10.0
+    simulated = simulate_without_costs(row.spec, row.seed)
+    return simulated["schedule_span_s"] * row.scale + 10.0
 
 
 def _run(row: Row, outputs: Path, expected_s: float) -> Tree:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pliant.examples.experiments.adaptive_vs_rigid.rows import PROCESSORS, Row
+from pliant.examples.experiments.adaptive_vs_rigid.rows import Row, simulate_without_costs
 from pliant.simulator.experiments.definition.definitions import name_of
-from pliant.simulator.experiments.running.tasks import run_task
 
 
 def results_table(rows: Sequence[Row], results: Sequence[Mapping[str, Any]]) -> str:
@@ -17,8 +16,7 @@ def results_table(rows: Sequence[Row], results: Sequence[Mapping[str, Any]]) -> 
         "|---|---|---|---|---|---|",
     ]
     for row, result in zip(rows, results, strict=True):
-        spec = {key: value for key, value in row.spec.items() if key != "settings"}
-        simulated = run_task({**spec, "processors": PROCESSORS}, row.seed)
+        simulated = simulate_without_costs(row.spec, row.seed)
         for name, source in row.metrics.items():
             if source not in result["metrics"]:
                 continue

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pliant.examples.experiments.adaptive_vs_rigid.recording import Tree
+from pliant.examples.experiments.adaptive_vs_rigid.rows import simulate_without_costs
+from pliant.simulator.experiments.reporting.real_runs import RealRun
 from pliant.simulator.experiments.running.tasks import workload_of
 from pliant.simulator.inputs.settings import Settings
 from pliant.simulator.inputs.workload import SimJob
@@ -63,6 +65,8 @@ class Validation:
     distances: Sequence[Distance]
     #: Real and simulated values, with times in seconds of the model.
     metrics: Mapping[str, tuple[float, float]]
+    #: The run in the form of the report of all experiments.
+    real_run: RealRun
 
     def summary(self) -> dict[str, float]:
         """Return means and standard deviations of the distances, and relative differences."""
@@ -93,13 +97,23 @@ def validate(result: Mapping[str, Any]) -> Validation:
         ),
     )
     by_job = {job.id: job for job in simulated.jobs}
+    distances = [_distance(each, by_job[each["id"]], begin) for each in records]
+    metrics = _compared(result["metrics"], simulated, scale)
+    real_run = RealRun(
+        experiment=row["experiment"],
+        setup=row["setup"],
+        seed=row["seed"],
+        jobs=len(records),
+        scale=scale,
+        load_average=result["load_average"],
+        real=result["metrics"],
+        simulated=simulate_without_costs(row["spec"], row["seed"]),
+        with_costs={name: value for name, (_, value) in metrics.items()},
+        costs=costs,
+        distance=statistics.fmean(each.of_turnaround for each in distances),
+    )
     return Validation(
-        row["label"],
-        row["experiment"],
-        row["setup"],
-        costs,
-        [_distance(each, by_job[each["id"]], begin) for each in records],
-        _compared(result["metrics"], simulated, scale),
+        row["label"], row["experiment"], row["setup"], costs, distances, metrics, real_run
     )
 
 
@@ -170,10 +184,16 @@ def _compared(
 ) -> dict[str, tuple[float, float]]:
     """Return the real and the simulated values of the main metrics."""
     ours = simulated.metrics
-    seconds = ("mean_turnaround_s", "mean_wait_s", "mean_execution_s", "schedule_span_s")
+    seconds = (
+        *("mean_turnaround_s", "mean_response_s", "mean_wait_s", "mean_execution_s"),
+        "schedule_span_s",
+    )
     counts = ("negotiations", "adaptations")
+    # The work of the simulated jobs has their starts and ends, which do not count.
+    longer = ours["schedule_span_s"] / scale / real["schedule_span_s"]
     return {
         "utilization": (real["utilization"], ours["utilization"]),
+        "utilization_work": (real["utilization_work"], real["utilization_work"] / longer),
         **{name: (real[name], ours[name] / scale) for name in seconds},
         **{name: (real[name], ours[name]) for name in counts},
     }

@@ -12,6 +12,7 @@ from pliant.examples.experiments.adaptive_vs_rigid.rows import slug
 from pliant.examples.experiments.adaptive_vs_rigid.table import number
 from pliant.examples.experiments.adaptive_vs_rigid.validation import Validation
 from pliant.simulator.experiments.definition.definitions import name_of
+from pliant.simulator.experiments.reporting.real_runs import REAL_RUNS, write_real_runs
 from pliant.simulator.pictures.figure import (
     COLOURS,
     can_draw,
@@ -41,10 +42,12 @@ def write_validation(folder: Path, found: Sequence[Validation]) -> list[Path]:
     data = folder / "validation.json"
     entries = [{**asdict(each), "summary": each.summary()} for each in found]
     data.write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
+    recorded = folder / REAL_RUNS
+    write_real_runs(recorded, [each.real_run for each in found])
     pictures = _write_pictures(folder, found) if can_draw() else []
     page = folder / "validation.md"
     page.write_text(_page(found, pictures), encoding="utf-8")
-    return [page, data, *pictures]
+    return [page, data, recorded, *pictures]
 
 
 def _page(found: Sequence[Validation], pictures: Sequence[Path]) -> str:

@@ -125,3 +125,12 @@ def _html(block: Block) -> str:
             return f"<details><summary>{len(rows)} rows</summary>\n{table}</details>"
         case Picture(path, alt):
             return f'<p><img src="{escape(path)}" alt="{escape(alt)}"></p>'
+
+
+def number(value: float | None) -> str:
+    """Return a number with about four digits; empty for None."""
+    if value is None:
+        return ""
+    if value and abs(value) < 10:
+        return f"{value:.4f}"
+    return f"{value:.2f}" if abs(value) < 1e5 else f"{value:.0f}"

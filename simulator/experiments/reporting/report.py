@@ -12,7 +12,9 @@ from pliant.simulator.experiments.reporting.document import (
     Grid,
     Heading,
     Paragraph,
+    number,
 )
+from pliant.simulator.experiments.reporting.real_runs import RealRun, real_run_blocks
 from pliant.simulator.experiments.results import CANNOT, ExperimentOutcome, Line
 from pliant.simulator.experiments.verdicts import DIFFERS, UNDECIDED
 
@@ -53,8 +55,18 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def experiment_blocks(outcome: ExperimentOutcome, pictures: Sequence[Block] = ()) -> list[Block]:
-    """Return the section of a report about one experiment."""
+def experiment_blocks(
+    outcome: ExperimentOutcome,
+    pictures: Sequence[Block] = (),
+    real: Sequence[RealRun] = (),
+) -> list[Block]:
+    """Return the section of a report about one experiment.
+
+    Args:
+        outcome: the result of the simulations.
+        pictures: the plots of the experiment.
+        real: runs with real jobs, also of other experiments.
+    """
     experiment = outcome.experiment
     verdict = f"Verdict: {outcome.verdict}. {_counted(outcome)}".strip()
     if outcome.verdict == CANNOT:
@@ -68,7 +80,7 @@ def experiment_blocks(outcome: ExperimentOutcome, pictures: Sequence[Block] = ()
     if experiment.assumed:
         blocks += [Paragraph("Assumed, because the source does not give it:")]
         blocks += [Bullets([f"{key}: {why}" for key, why in experiment.assumed.items()])]
-    blocks += [*pictures, *result_blocks(outcome)]
+    blocks += [*pictures, *result_blocks(outcome), *real_run_blocks(experiment, real)]
     return [*blocks, Code(f"$ pliant experiment run {experiment.name}")]
 
 
@@ -197,15 +209,6 @@ def _interpolations(outcome: ExperimentOutcome) -> Iterator[Block]:
 
 def _setup(line: Line) -> str:
     return ", ".join(f"{key} {value}" for key, value in line.setup.items())
-
-
-def number(value: float | None) -> str:
-    """Return a number with about four digits; empty for None."""
-    if value is None:
-        return ""
-    if value and abs(value) < 10:
-        return f"{value:.4f}"
-    return f"{value:.2f}" if abs(value) < 1e5 else f"{value:.0f}"
 
 
 def _wrong(lines: Sequence[Line]) -> list[Line]:

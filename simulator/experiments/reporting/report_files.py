@@ -16,6 +16,7 @@ from pliant.simulator.experiments.reporting.document import (
     as_markdown,
 )
 from pliant.simulator.experiments.reporting.plots import write_plots
+from pliant.simulator.experiments.reporting.real_runs import RealRun
 from pliant.simulator.experiments.reporting.report import experiment_blocks
 from pliant.simulator.experiments.results import ExperimentOutcome
 from pliant.simulator.pictures.figure import can_draw
@@ -50,13 +51,19 @@ def prepare_folder(folder: Path) -> None:
         raise ExperimentError(f"--out {folder}: cannot be written: {error.strerror}") from None
 
 
-def write_report(folder: Path, outcomes: Sequence[ExperimentOutcome], command: str) -> list[Path]:
+def write_report(
+    folder: Path,
+    outcomes: Sequence[ExperimentOutcome],
+    command: str,
+    real: Sequence[RealRun] = (),
+) -> list[Path]:
     """Write a report, and return the paths of its two pages.
 
     Args:
         folder: the folder of the report.
         outcomes: the results of the experiments.
         command: the command that makes this report.
+        real: runs with real jobs, which are shown with their experiments.
 
     Raises:
         ExperimentError: a file cannot be written.
@@ -84,7 +91,7 @@ def write_report(folder: Path, outcomes: Sequence[ExperimentOutcome], command: s
                 for write in (write_plots, write_curve_plots)
                 for path, alt in write(folder / "plots", outcome)
             ]
-            blocks += experiment_blocks(outcome, pictures)
+            blocks += experiment_blocks(outcome, pictures, real)
         pages = {"md": as_markdown(blocks), "html": as_html(blocks)}
         for suffix, text in pages.items():
             (folder / f"{PAGE}.{suffix}").write_text(text, encoding="utf-8")
