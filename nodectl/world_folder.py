@@ -141,6 +141,9 @@ class StartRequest:
     #: the rank; None if the names have no marks.
     first_rank: int | None = None
 
+    #: Set by the shim of a job with staged files: the variables of a transfer.
+    stage: dict[str, str] = field(default_factory=dict)
+
     @property
     def is_mpi(self) -> bool:
         """Return whether the shim serves PMI to the ranks of this world."""

@@ -170,6 +170,107 @@ DIRECTION_RECEIVE: Direction.ValueType  # 2
 Global___Direction: _TypeAlias = Direction  # noqa: Y015
 
 @_typing.final
+class StageReport(_message.Message):
+    """------------------------------------------------------------------ staged files"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROOF_FIELD_NUMBER: _builtins.int
+    FETCH_FIELD_NUMBER: _builtins.int
+    STORE_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    proof: _builtins.bytes
+    """first message on every stream, see pliant.protos.hmac_handshake"""
+    fetch: _builtins.bool
+    """the archive of the job's files; answered by data"""
+    data: _builtins.bytes
+    """of the archive, after `ready`"""
+    @_builtins.property
+    def store(self) -> Global___StoreOutputs:
+        """answered by `ready` or `done`"""
+
+    def __init__(
+        self,
+        *,
+        proof: _builtins.bytes = ...,
+        fetch: _builtins.bool = ...,
+        store: Global___StoreOutputs | None = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "data", b"data", "fetch", b"fetch", "proof", b"proof", "store", b"store"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "data", b"data", "fetch", b"fetch", "proof", b"proof", "store", b"store"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["proof", "fetch", "store", "data"]  # noqa: Y015
+    _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
+
+Global___StageReport: _TypeAlias = StageReport  # noqa: Y015
+
+@_typing.final
+class StoreOutputs(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORLD_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    world: _builtins.str
+    node: _builtins.str
+    size: _builtins.int
+    """of the archive"""
+    sha256: _builtins.str
+    """hexadecimal"""
+    def __init__(
+        self,
+        *,
+        world: _builtins.str = ...,
+        node: _builtins.str = ...,
+        size: _builtins.int = ...,
+        sha256: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "sha256", b"sha256", "size", b"size", "world", b"world"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoreOutputs: _TypeAlias = StoreOutputs  # noqa: Y015
+
+@_typing.final
+class StageOrder(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATA_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    READY_FIELD_NUMBER: _builtins.int
+    DONE_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    problem: _builtins.str
+    """text for the user; the stream ends"""
+    ready: _builtins.bool
+    """send the archive"""
+    done: _builtins.bool
+    """the outputs are stored, perhaps since an earlier attempt"""
+    def __init__(
+        self,
+        *,
+        data: _builtins.bytes = ...,
+        problem: _builtins.str = ...,
+        ready: _builtins.bool = ...,
+        done: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "data", b"data", "done", b"done", "problem", b"problem", "ready", b"ready"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "data", b"data", "done", b"done", "problem", b"problem", "ready", b"ready"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["data", "problem", "ready", "done"]  # noqa: Y015
+    _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
+
+Global___StageOrder: _TypeAlias = StageOrder  # noqa: Y015
+
+@_typing.final
 class AppReport(_message.Message):
     """------------------------------------------------------------------ application -> server"""
 

@@ -95,3 +95,78 @@ class AppService:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class StagingServiceStub:
+    """The staged files of a job: a node fetches them, or sends back what the job has written.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Transfer = channel.stream_stream(
+                '/pliant.v1.StagingService/Transfer',
+                request_serializer=pliant_dot_protos_dot_app__pb2.StageReport.SerializeToString,
+                response_deserializer=pliant_dot_protos_dot_app__pb2.StageOrder.FromString,
+                _registered_method=True)
+
+
+class StagingServiceServicer:
+    """The staged files of a job: a node fetches them, or sends back what the job has written.
+    """
+
+    def Transfer(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_StagingServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Transfer': grpc.stream_stream_rpc_method_handler(
+                    servicer.Transfer,
+                    request_deserializer=pliant_dot_protos_dot_app__pb2.StageReport.FromString,
+                    response_serializer=pliant_dot_protos_dot_app__pb2.StageOrder.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'pliant.v1.StagingService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('pliant.v1.StagingService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class StagingService:
+    """The staged files of a job: a node fetches them, or sends back what the job has written.
+    """
+
+    @staticmethod
+    def Transfer(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/pliant.v1.StagingService/Transfer',
+            pliant_dot_protos_dot_app__pb2.StageReport.SerializeToString,
+            pliant_dot_protos_dot_app__pb2.StageOrder.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

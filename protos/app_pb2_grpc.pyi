@@ -52,3 +52,31 @@ class AppServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_app_pb2.AppOrder], _abc.AsyncIterator[_app_pb2.AppOrder]]: ...
 
 def add_AppServiceServicer_to_server(servicer: AppServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class StagingServiceStub:
+    """The staged files of a job: a node fetches them, or sends back what the job has written."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> StagingServiceAsyncStub: ...
+    Transfer: _grpc.StreamStreamMultiCallable[_app_pb2.StageReport, _app_pb2.StageOrder]
+
+@_typing.type_check_only
+class StagingServiceAsyncStub(StagingServiceStub):
+    """The staged files of a job: a node fetches them, or sends back what the job has written."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    Transfer: _aio.StreamStreamMultiCallable[_app_pb2.StageReport, _app_pb2.StageOrder]  # type: ignore[assignment]
+
+class StagingServiceServicer(metaclass=_abc_1.ABCMeta):
+    """The staged files of a job: a node fetches them, or sends back what the job has written."""
+
+    @_abc_1.abstractmethod
+    def Transfer(
+        self,
+        request_iterator: _MaybeAsyncIterator[_app_pb2.StageReport],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_app_pb2.StageOrder], _abc.AsyncIterator[_app_pb2.StageOrder]]: ...
+
+def add_StagingServiceServicer_to_server(servicer: StagingServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

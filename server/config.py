@@ -114,6 +114,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     max_array_size: int = 10_001
     #: Processors that a federation may claim at its sites; jobs up to this size are accepted.
     federated_processors: int = 0
+    #: Most bytes of the staged files of a user that wait here, and of the outputs of a node.
+    staging_limit: int = 4 << 30
     #: Limits for each user (``core/values/user_limits.py``).
     user_limits: dict[str, object] = {}
     #: Whom the server may tell about events of jobs (``server/support/notify_rules.py``).
@@ -351,8 +353,7 @@ def _check_values(config: Config) -> None:
     if not re.fullmatch(r"[^\s/]{0,15}", config.interface):
         raise ConfigError(f"interface: {config.interface!r} is no name of a network interface")
     _check_shares(config)
-    _check_arrays(config.max_array_size)
-    _check_federated_processors(config.federated_processors)
+    _check_limits(config)
     _check_resources(config.resources)
     _check_users(config)
     _check_listen("listen", config.listen, config)
@@ -377,14 +378,16 @@ def _check_shares(config: Config) -> None:
         raise ConfigError(f"notify.{error}") from None
 
 
-def _check_federated_processors(number: int) -> None:
-    if not 0 <= number <= MAX_PROCESSORS:
-        raise ConfigError(f"federated_processors: expected 0 to {MAX_PROCESSORS}, got {number}")
-
-
-def _check_arrays(size: int) -> None:
-    if not 1 <= size <= LARGEST_ARRAY_SIZE:
-        raise ConfigError(f"max_array_size: expected 1 to {LARGEST_ARRAY_SIZE}, got {size}")
+def _check_limits(config: Config) -> None:
+    ranges = {
+        "max_array_size": (1, LARGEST_ARRAY_SIZE),
+        "federated_processors": (0, MAX_PROCESSORS),
+    }
+    for key, (least, most) in ranges.items():
+        if not least <= (value := getattr(config, key)) <= most:
+            raise ConfigError(f"{key}: expected {least} to {most}, got {value}")
+    if config.staging_limit < 0:
+        raise ConfigError(f"staging_limit: expected 0 or more bytes, got {config.staging_limit}")
 
 
 def _check_resources(resources: Mapping[str, int]) -> None:

@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import grpc
+
 from pliant.core.events import NodeRegistered
 from pliant.protos.address import Address, TcpAddress, parse_address
 from pliant.protos.daemons.atomic_files import write_whole
@@ -34,6 +36,7 @@ from pliant.server.rpc.grpc_server import (
     GrpcServer,
     application_service,
     node_service,
+    staging_service,
 )
 from pliant.server.rpc.node_authentication import (
     CertificateAuthenticator,
@@ -44,6 +47,7 @@ from pliant.server.rpc.node_list import NodeList
 from pliant.server.rpc.node_service import NodeService, ServerIdentity
 from pliant.server.rpc.pmi_barriers import BarrierService
 from pliant.server.rpc.report_validation import ReportValidator
+from pliant.server.rpc.staging.staging_service import StagingService
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.rate_limit import RateLimiter
 
@@ -90,6 +94,8 @@ class ServiceParts:
     shared_folder: SharedFolderProbe
     #: Has nodes remove the checkpoints of users.
     removals: CheckpointRemovals
+    #: Transfers the staged files of jobs.
+    staging: StagingService
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +216,7 @@ class Services:
         nodes = self._node_service(SecretAuthenticator(self._secret, admission))
         share = _SHARES["local"] if self._tls else 1.0
         addresses = _candidates(self._config.address, meta.get(_PORTS["local"]))
-        services = (node_service(nodes), application_service(self._application_service()))
+        services = (node_service(nodes), *self._application_services())
         return Endpoint(addresses, services, share=share)
 
     def _tls_endpoints(self, tls: _Tls, meta: Mapping[str, str]) -> dict[str, Endpoint]:
@@ -225,7 +231,7 @@ class Services:
         return {
             "applications": Endpoint(
                 _candidates(applications_at, meta.get(_PORTS["applications"])),
-                (application_service(self._application_service()),),
+                self._application_services(),
                 tls.files.credentials(clients_have_certificates=False),
                 _SHARES["applications"],
                 on_bound,
@@ -257,9 +263,10 @@ class Services:
         nodes.shared_folder, nodes.removals = parts.shared_folder, parts.removals
         return nodes
 
-    def _application_service(self) -> AppService:
+    def _application_services(self) -> tuple[grpc.GenericRpcHandler, ...]:
+        """Return the services for applications, and for the staged files of their jobs."""
         parts = self._parts
-        return AppService(
+        apps = AppService(
             parts.core_loop,
             parts.connections,
             parts.status,
@@ -268,6 +275,7 @@ class Services:
             generation=self._generation,
             rate_limiter=parts.rate_limiter,
         )
+        return application_service(apps), staging_service(parts.staging)
 
 
 def _candidates(address: Address, last_port: str | None) -> list[Address]:

@@ -59,6 +59,8 @@ from pliant.server.rpc.grpc_server import GrpcServer
 from pliant.server.rpc.node_list import NodeList
 from pliant.server.rpc.pmi_barriers import BarrierService, BarrierTable
 from pliant.server.rpc.report_validation import ReportValidator
+from pliant.server.rpc.staging.staging_service import StagingService
+from pliant.server.staging.staged_files import StagedFiles
 from pliant.server.support.clock import CLOCK_KEY, resume_clock
 from pliant.server.support.measurements import Measurements
 from pliant.server.support.rate_limit import RateLimiter
@@ -70,6 +72,7 @@ from pliant.server.user_requests.job_lookup import JobLookup
 from pliant.server.user_requests.metrics_query import MetricsQuery
 from pliant.server.user_requests.operation_table import Operations
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
+from pliant.server.user_requests.staging_requests import StagingRequests
 from pliant.server.user_requests.submission.submissions import Submissions
 from pliant.server.user_requests.subscriptions import Subscriptions
 from pliant.server.watch.change_feed import ChangeFeed
@@ -148,6 +151,7 @@ class Server:
             config.checkpoint_folder, short, self._tokens.checkpoint_name
         )
         self._shared_folder = SharedFolderProbe(config.checkpoint_folder, short)
+        self._staging = StagedFiles(config.state, config.staging_limit, os.geteuid())
         self._programs = ProgramCache(self._reader)
         self._configured = StrategyChoice(config.strategy, config.strategy_options)
         chosen = strategy_in_force(self._meta_before, self._configured)
@@ -225,6 +229,7 @@ class Server:
         self._remove.on_closed += [
             self._accept.on_jobs_closed,
             self._checkpoint_folders.on_jobs_closed,
+            self._staging.on_jobs_closed,
         ]
         self._remove.start(self._on_fault)
         self._core_loop.start(commands, self._on_fault)
@@ -245,6 +250,7 @@ class Server:
             self._services.stop_joining()
         self._connections.close_all()
         self._rpc.stop()
+        self._staging.close()
         self._removals.stop()
         self._shared_folder.remove()
         self._nodelist.stop()
@@ -286,7 +292,7 @@ class Server:
             self._job_ids,
         )
         submissions.configure(config.shares(), config.max_array_size, config.federated_processors)
-        submissions.notify_rules = config.notify_rules()
+        submissions.notify_rules, submissions.staging = config.notify_rules(), self._staging
         self._status.submission_limits.limits = config.limits_of_users()
         return submissions
 
@@ -308,6 +314,7 @@ class Server:
         entries = self._status.entries(ended_since=None)
         open_jobs = {JobId(entry.info["id"]): entry.uid for entry in entries}
         self._checkpoint_folders.sweep(open_jobs, last, self._uid_of)
+        self._staging.sweep(open_jobs)
 
     def _uid_of(self, job: JobId) -> int | None:
         """Return the user id of a job that has ended; None if the job is unknown."""
@@ -403,6 +410,7 @@ class Server:
             self._job_ids.on_node_registered,
             self._shared_folder,
             self._removals,
+            StagingService(self._status, self._tokens, self._staging, self._reader),
         )
         services = Services(parts, self._config, self._generation, self._secret)
         self._services = services
@@ -479,6 +487,7 @@ class Server:
             metrics=MetricsQuery(
                 self._measurements, self._status, self._connections, self._clock, identity
             ),
+            staging=StagingRequests(self._staging, jobs, self._reader),
         )
         sockets = {config.run / "server.sock": 0o600}
         if config.users_folder is not None:

@@ -72,7 +72,7 @@ ORDER = {
         cli
     """,
     "protos": """
-        channel codec_error daemons generate hmac_handshake sanitize_text versions
+        channel codec_error daemons generate hmac_handshake sanitize_text staging versions
         address codec
         checkpoint_codec report_chunking identity
         node_joining signed_orders
@@ -102,7 +102,7 @@ ORDER = {
         settings world_folder
         certified shim
         root_helper controller
-        launcher daemon config_command
+        launcher daemon config_command staged_transfer
         __main__
     """,
     "deploy": """
@@ -121,7 +121,7 @@ ORDER = {
         server_socket submission
         connection
         sans_io_operations
-        reconnecting
+        reconnecting staged_files
         cluster listing
         accounting forecasts
         api dashboard demo gantt commands login_agent metrics traces
@@ -131,7 +131,7 @@ ORDER = {
     "server": """
         folder_locks shutdown support authentication
         checkpoints registry
-        authorisation
+        authorisation staging
         config database
         backup reload running_config
         config_command execution

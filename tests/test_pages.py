@@ -18,6 +18,7 @@ from pliant.nodectl.controller.start_order import make_environment
 from pliant.nodectl.settings import ControllerSettings
 from pliant.nodectl.settings import load as load_settings
 from pliant.protos import node_pb2 as wire
+from pliant.protos.staging.variables import STAGE_ARCHIVE, STAGE_OUTPUTS
 from pliant.server.config import Config, load_config
 from testkit import PARTS, ROOT, part_files, run_python
 
@@ -85,6 +86,7 @@ def test_every_variable_of_a_job_has_its_row() -> None:
     # Each process has its own values of those that are added.
     expected = {name for name in made if name.startswith("PLIANT_")}
     expected |= {"PLIANT_PROCESSOR", "PLIANT_CONTROL_FD", "PLIANT_DEVICES", "PLIANT_STEP"}
+    expected |= {STAGE_ARCHIVE, STAGE_OUTPUTS}  # from the submission
     assert set(rows(section("environment.md", "What a job finds"))) == expected
     text = section("environment.md", "What a job finds")
     assert [name for name in made if f"`{name}`" not in text] == []

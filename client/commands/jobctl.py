@@ -81,6 +81,12 @@ def _parser() -> Parser:
     _action(actions, "why", "explain why a job waits, or why it has its size", _why)
     history = _action(actions, "history", "list all events of a job", _history)
     history.add_argument("-f", "--follow", action="store_true", help="show new events until Ctrl-C")
+    fetch = _action(
+        actions, "fetch", "fetch the outputs of a job with staged files from the server", _fetch
+    )
+    fetch.add_argument(
+        "--to", default="", metavar="DIR", help="a folder other than that of the submission"
+    )
     refused = actions.add_parser(
         "refused",
         help="list your refused requests (operators see those of all users)",
@@ -164,6 +170,18 @@ def _refused(options: argparse.Namespace) -> int:
     from pliant.client.terminal.event_text import refusals_text
 
     print_text(refusals_text(events))
+    return 0
+
+
+def _fetch(options: argparse.Namespace) -> int:
+    from pliant.client.staged_files import fetch_outputs
+
+    with Connection() as link:
+        names = fetch_outputs(link, options.id, options.to)
+    if options.json:
+        print_json({"id": options.id, "files": names})
+    else:
+        print_text("\n".join(map(clean, names)) or "no outputs wait on the server")
     return 0
 
 

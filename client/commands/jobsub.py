@@ -19,6 +19,7 @@ from pliant.client.reconnecting import send_job, wait_for_end
 from pliant.client.submission.answer_options import (
     add_answer_options,
     add_message_options,
+    add_staging_options,
     print_number,
 )
 from pliant.client.submission.build_job import build_job
@@ -29,8 +30,8 @@ from pliant.client.submission.option_checks import (
     GROW_IF,
     OPEN_MODES,
     TYPES,
-    check_policy,
-    check_speedup,
+    policy_argument,
+    speedup_argument,
 )
 from pliant.client.terminal.number_arguments import array_tasks, priority_number
 from pliant.client.terminal.output import (
@@ -69,6 +70,7 @@ def make_parser(kind: type[Parser] = Parser) -> Parser:
     _add_condition_options(parser)
     _add_node_options(parser)
     _add_place_options(parser)
+    add_staging_options(parser)
     add_message_options(parser)
     add_answer_options(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -105,7 +107,7 @@ def _add_size_options(parser: Parser) -> None:
     )
     group.add_argument(
         "--speedup",
-        type=_speedup,
+        type=speedup_argument,
         default="linear",
         metavar="MODEL",
         help="how the estimate changes with the size: linear (default), none, amdahl:FRACTION (of "
@@ -138,7 +140,7 @@ def _add_policy_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--when-cut-off",
         default="keep",
-        type=_policy,
+        type=policy_argument,
         metavar="WHAT",
         help="what processes of the job do on a node that has lost the server: keep running "
         "(keep, the default), or end after a time (stop-after=30 in seconds, stop-after=5m)",
@@ -326,20 +328,6 @@ def _components(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _policy(text: str) -> str:
-    try:
-        return check_policy(text)
-    except UsageError as error:
-        raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
-
-
-def _speedup(text: str) -> str:
-    try:
-        return check_speedup(text)
-    except UsageError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def _span(text: str) -> float:
     from pliant.client.terminal.durations import parse_duration
 
@@ -439,6 +427,10 @@ def _submit(options: argparse.Namespace) -> int:
 
         run, bids = choose_server(options, job)
     with Connection(run) as link:
+        if options.stage or options.stage_out:
+            from pliant.client.staged_files import stage_job
+
+            stage_job(link, job, options.stage, options.stage_out)
         number = send_job(link, job)
         if not options.json:
             print_number(number, lambda: print(number), PROG)
@@ -450,6 +442,10 @@ def _submit(options: argparse.Namespace) -> int:
             return 0
         try:
             final = wait_for_end(link, number)
+            if "stage" in job:
+                from pliant.client.staged_files import fetch_outputs
+
+                fetch_outputs(link, number)
         except KeyboardInterrupt:
             remedy = "" if options.bid else f"; cancel it with `jobdel {number}`"
             print_error(PROG, f"job {number} goes on{remedy}")

@@ -95,3 +95,23 @@ def print_number(number: int, write: Callable[[], None], prog: str) -> None:
             raise
         discard_stdout()
         raise ClientError(lost) from None
+
+
+def add_staging_options(parser: Parser) -> None:
+    """Add the options about files that are sent to the nodes."""
+    group = parser.add_argument_group("files for nodes that do not share its directory")
+    group.add_argument(
+        "--stage",
+        action="append",
+        default=[],
+        metavar="PATH[,PATH...]",
+        help="send these files and folders of the job's directory to its nodes; the job runs in "
+        "a private folder there, and new and changed files come back",
+    )
+    group.add_argument(
+        "--stage-out",
+        action="append",
+        default=[],
+        metavar="PATTERN[,...]",
+        help="with --stage: only files whose names match come back, such as '*.dat'",
+    )

@@ -6,6 +6,7 @@ submitting a plain job stays fast.
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -207,3 +208,19 @@ def check_contract(
         raise UsageError(f"--profit {error}") from None
     fields = {"deadline_s": deadline_s, "deadline_at": deadline_at, "profit": profit}
     return {name: value for name, value in fields.items() if value not in {None, ""}}
+
+
+def policy_argument(text: str) -> str:
+    """Check ``--when-cut-off`` as argparse does, which adds the name of the option to errors."""
+    try:
+        return check_policy(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
+
+
+def speedup_argument(text: str) -> str:
+    """Check ``--speedup`` as argparse does, which adds the name of the option to errors."""
+    try:
+        return check_speedup(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

@@ -41,6 +41,8 @@ class ExitCallbacks(NamedTuple):
     on_done: Callable[[], None]
     #: Adds to an exit what only the shim knows, before it is saved.
     complete: Callable[[SpooledExit], None]
+    #: Returns whether the last exits must wait for something; `ExitTracker.update` is called then.
+    must_wait: Callable[[list[SpooledExit]], bool]
 
 
 class ExitTracker:
@@ -58,6 +60,7 @@ class ExitTracker:
         #: Ended ranks that have leftovers, with the timer of the next kill.
         self._leaving: dict[int, ScheduledCall | None] = {}
         self._failed: dict[int, tuple[int, str]] = {}  # failed launches, by process id
+        self._waiting: list[SpooledExit] = []
         self._unsaved: list[SpooledExit] = []
         self._saving: ScheduledCall | None = None
         #: The exits that were passed on, by rank.
@@ -78,7 +81,7 @@ class ExitTracker:
 
     def update(self) -> None:
         """Report ended ranks without leftovers, and end the leftovers of other ended ranks."""
-        done = []
+        done, self._waiting = self._waiting, []
         for number in list(self._leaving):
             left = rank_termination.leftovers(self._ranks.values(), self._ranks[number])
             if not left:
@@ -92,6 +95,9 @@ class ExitTracker:
             elif self._leaving[number] is None:
                 self._end_leftovers(number, left)
         if len(self.exits) + len(done) == len(self._ranks):
+            if done and self._callbacks.must_wait(done):
+                self._waiting = done
+                return
             self._callbacks.on_all_gone()
         if done:
             failpoint("shim.exits.before_save")

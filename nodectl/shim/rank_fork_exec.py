@@ -22,6 +22,8 @@ from typing import NoReturn
 from pliant.core.support.base_error import PliantError
 from pliant.nodectl.host import process_limit
 from pliant.nodectl.host.cpus import format_cpus
+from pliant.nodectl.shim.staging import staged_folder
+from pliant.nodectl.shim.staging.staged_folder import StagedFolderError
 from pliant.nodectl.world_folder import NOT_FOUND, NOT_USABLE, StartRequest, to_bytes, to_text
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
@@ -60,6 +62,16 @@ class LaunchError(PliantError):
         if error.errno == errno.ELOOP:
             text = "it is a symbolic link, which is not followed"
         return cls(f"{what} {_printable(path)}: {text}", NOT_FOUND if missing else NOT_USABLE)
+
+    def on_node(self, request: StartRequest) -> LaunchError:
+        """Return this error with the name of the node and, if something is missing, the remedy."""
+        node = f"node {request.node_name}: " if request.node_name else ""
+        remedy = ""
+        if self.exit_code == NOT_FOUND and not request.stage:
+            remedy = "; use a folder that all nodes share, or send the files with jobsub --stage"
+        elif self.exit_code == NOT_FOUND:
+            remedy = "; it is not among the files of jobsub --stage"
+        return LaunchError(f"{node}{self.reason}{remedy}", self.exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +251,13 @@ def _prepare(spec: LaunchSpec) -> None:
         pass  # not essential
     process_limit.reserve_processes()
     os.umask(request.umask)
+    if request.stage:
+        _fetch_files(request)
     try:
         os.chdir(to_bytes(request.directory))
     except OSError as error:
-        raise LaunchError.from_os_error("working directory", request.directory, error) from error
+        failed = LaunchError.from_os_error("working directory", request.directory, error)
+        raise failed.on_node(request) from error
     if spec.stdio is None:
         _redirect(request, spec.rank)
         return
@@ -251,6 +266,14 @@ def _prepare(spec: LaunchSpec) -> None:
         source = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     for number, handle in enumerate((source, *outputs)):
         os.dup2(handle, number)
+
+
+def _fetch_files(request: StartRequest) -> None:
+    """Have the staged files of the job unpacked here, before the program starts."""
+    try:
+        staged_folder.fetch(request)
+    except (StagedFolderError, OSError) as error:
+        raise LaunchError(f"node {request.node_name}: {error}", NOT_USABLE) from error
 
 
 def _redirect(request: StartRequest, rank: int) -> None:
@@ -330,7 +353,8 @@ def _execute(spec: LaunchSpec) -> NoReturn:
                 raise LaunchError.from_os_error("program", to_text(path), error) from error
             refused = refused or error
     code = errno.ENOENT if refused is None else refused.errno
-    raise LaunchError.from_os_error("program", request.argv[0], OSError(code, ""))
+    failed = LaunchError.from_os_error("program", request.argv[0], OSError(code, ""))
+    raise failed.on_node(request)
 
 
 def program_paths(name: bytes, environment: dict[bytes, bytes]) -> Iterator[bytes]:

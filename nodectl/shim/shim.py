@@ -34,6 +34,11 @@ from pliant.nodectl.shim.non_pmi_mpi import ForeignMpiError, use_own_launcher
 from pliant.nodectl.shim.pmi_service import PmiService, abort_reason
 from pliant.nodectl.shim.rank_exits import ExitCallbacks, ExitTracker
 from pliant.nodectl.shim.ranks import Rank
+from pliant.nodectl.shim.staging.staged_folder import (
+    StagedFolder,
+    StagedFolderError,
+    use_staged_folder,
+)
 from pliant.nodectl.shim.steps.manager import StepManager
 from pliant.nodectl.world_folder import SpooledExit, StartRequest, WorldFolder
 
@@ -67,10 +72,15 @@ class Shim:
         """
         self._spool = spool
         self._refusal = ""
+        self._staged: StagedFolder | None = None
         try:
-            request = use_own_launcher(request)
-        except ForeignMpiError as error:
+            request = use_own_launcher(use_staged_folder(request))
+            if request.stage:
+                self._staged = StagedFolder(request)
+        except (ForeignMpiError, StagedFolderError) as error:
             self._refusal = str(error)
+        except OSError as error:
+            self._refusal = f"the folder of its staged files: {error}"
         self._request = request
         self._connect = connect
         self._unconfirmed = {rank for rank, _ in request.ranks} if must_confirm else set[int]()
@@ -81,10 +91,15 @@ class Shim:
         self._ranks: dict[int, Rank] = {}
         self._steps: StepManager | None = None
         calls = ExitCallbacks(
-            self._remove_shared, self._send_exits, self._stop_if_confirmed, self._add_steps
+            self._remove_shared,
+            self._send_exits,
+            self._stop_if_confirmed,
+            self._add_steps,
+            self._returns_outputs,
         )
         self._tracker = ExitTracker(self._loop, spool, request, calls)
         self._segments: set[shared_memory.Segment] = set()
+        self._not_returned = ""  # why the outputs of staged files stay here
         self._barrier: dict[str, Any] | None = None
         self._controller: SocketChannel | None = None
         self._retry_s = _MIN_RETRY_S
@@ -97,9 +112,7 @@ class Shim:
             {
                 signal.SIGCHLD: self._reap,
                 signal.SIGUSR1: self._attach,
-                signal.SIGTERM: lambda: self._kill(
-                    (), self._request.grace_s, rank_processes.TERMINATED
-                ),
+                signal.SIGTERM: self._terminate,
                 signal.SIGINT: lambda: None,
                 signal.SIGHUP: lambda: None,
             }
@@ -209,6 +222,8 @@ class Shim:
                 break
             if pid in by_pid:
                 self._note_end(by_pid[pid], status)
+            elif self._staged is not None and pid == self._staged.returning:
+                self._not_returned = self._staged.end_return(status)
             elif self._steps is not None:
                 self._steps.reap(pid, status)
 
@@ -250,6 +265,20 @@ class Shim:
         if self._steps is not None and end.rank == 0:
             end.steps = self._steps.records()
 
+    def _returns_outputs(self, last: list[SpooledExit]) -> bool:
+        """Return whether the outputs of a job with staged files are on their way now.
+
+        Args:
+            last: the exits of the last ranks, which are reported when the outputs have arrived.
+        """
+        if self._staged is None or self._staged.begin_return():
+            return self._staged is not None
+        if self._not_returned:
+            # A job must not count as completed if its results are missing.
+            last[0].reason = "; ".join(filter(None, (last[0].reason, self._not_returned)))
+            last[0].code = last[0].code or (0 if last[0].signal else 1)
+        return False
+
     def _end_singletons(self, reason: str) -> None:
         """End ranks that are worlds of one rank each; the job fails even if they return 0."""
         self._pmi.stop_detection()
@@ -281,6 +310,11 @@ class Shim:
         # Held processors end with success only if the server has ordered it.
         if self._release_held(signal.SIGTERM if reason else 0):
             self._tracker.update()
+
+    def _terminate(self) -> None:
+        self._kill((), self._request.grace_s, rank_processes.TERMINATED)
+        if self._staged is not None:
+            self._staged.stop()
 
     def _signal(self, number: int) -> None:
         """Send a signal to each rank and its process group."""

@@ -45,6 +45,8 @@ REQUIRED_ROLE: Mapping[str, UserRole] = {
     "submit": UserRole.USER,
     "submit if all jobs run as one account": UserRole.ADMINISTRATOR,
     "submit without limits": UserRole.OPERATOR,  # of pending jobs, bytes and submissions
+    "stage": UserRole.USER,  # of the own files
+    "outputs": UserRole.OWNER,
     "query": UserRole.USER,
     "prices and texts of a query": UserRole.OPERATOR,  # they depend on the jobs of others
     "jobs": UserRole.USER,  # of the jobs of others, what `without_private` leaves

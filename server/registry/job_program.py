@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pliant.core.arrays.task_numbers import parse_array
 from pliant.core.values.ids import JobId, task_job
+from pliant.protos.staging.variables import STAGE_ARCHIVE, STAGE_OUTPUTS
 
 #: Lists show this many characters of a command line.
 COMMAND_SHOWN = 200
@@ -127,6 +128,8 @@ TASK_MARKS = frozenset({"%j", "%a"})
 ARRAY_VARIABLES = frozenset(
     f"PLIANT_ARRAY_{name}" for name in ("JOB", "TASK", "COUNT", "MIN", "MAX", "STEP")
 )
+#: Variables that a job must not inherit from the job that submits it.
+JOB_VARIABLES = ARRAY_VARIABLES | {STAGE_ARCHIVE, STAGE_OUTPUTS}
 #: Marks in names of files that each rank replaces by its number.
 RANK_MARKS = frozenset({"%t"})
 #: Marks in names of files that each node or rank replaces by its own values.

@@ -22,6 +22,7 @@ from pliant.protos.address import Address, TcpAddress, UnixAddress, prepare_sock
 from pliant.protos.report_chunking import MAX_MESSAGE_BYTES
 from pliant.server.rpc.app_service import AppService
 from pliant.server.rpc.node_service import NodeService
+from pliant.server.rpc.staging.staging_service import StagingService
 from pliant.server.rpc.unauthenticated_peers import UnreadableMessage
 from pliant.server.support.threads import start_thread
 
@@ -177,6 +178,11 @@ def node_service(nodes: NodeService) -> grpc.GenericRpcHandler:
 def application_service(apps: AppService) -> grpc.GenericRpcHandler:
     """Return the handler of the streams of applications."""
     return _streams("AppService", "Session", apps.Session, app_pb2.AppReport)
+
+
+def staging_service(staging: StagingService) -> grpc.GenericRpcHandler:
+    """Return the handler of the transfers of staged files."""
+    return _streams("StagingService", "Transfer", staging.Transfer, app_pb2.StageReport)
 
 
 def _streams(

@@ -26,6 +26,7 @@ from pliant.server.user_requests.changing_requests import Commands
 from pliant.server.user_requests.metrics_query import MetricsQuery
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
 from pliant.server.user_requests.request_fields import Answer, Request
+from pliant.server.user_requests.staging_requests import StagingRequests
 from pliant.server.user_requests.submission.submissions import Submissions
 from pliant.server.user_requests.subscriptions import WATCH, Subscriptions
 
@@ -53,6 +54,7 @@ class Operations:
         stop: Callable[[], None],
         measurements: Measurements,
         metrics: MetricsQuery,
+        staging: StagingRequests,
     ) -> None:
         self._submissions, self._submitters = submissions, submitters
         self._availability, self._queries = availability, queries
@@ -62,6 +64,8 @@ class Operations:
         self._operations: dict[str, Callable[[Request, RequestingUser], Awaitable[Answer]]] = {
             "submit": self._submit,
             "query": self._query,
+            "stage": staging.stage,
+            "outputs": staging.outputs,
             "jobs": queries.jobs,
             "starts": queries.starts,
             "snapshot": queries.snapshot,

@@ -214,7 +214,8 @@ def place_on(
     if request.type == COMMAND:
         cpus = sorted({cpu for each in world.cpus for cpu in each})
         devices = {kind: [sorted(chain(*each))] for kind, each in world.devices.items()}
-        return replace(request, ranks=ranks, cpus=[cpus] if cpus else [], devices=devices)
+        cpus_of_ranks = [cpus] if cpus else []
+        return replace(request, ranks=ranks, cpus=cpus_of_ranks, devices=devices, stage=world.stage)
     places = {processor: place for place, (_, processor) in enumerate(world.ranks)}
     mine = [places[processor] for _, processor in ranks]
     return replace(
@@ -222,4 +223,5 @@ def place_on(
         ranks=ranks,
         cpus=[world.cpus[place] for place in mine] if world.cpus else [],
         devices={kind: [each[p] for p in mine] for kind, each in world.devices.items()},
+        stage=world.stage,
     )

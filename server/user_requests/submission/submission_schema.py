@@ -32,8 +32,9 @@ from pliant.core.values.profit_contract import Contract, parse_profit
 from pliant.core.values.resources import Need
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup, SpeedupError, parse_speedup
+from pliant.protos.staging.variables import STAGE_ARCHIVE, STAGE_OUTPUTS
 from pliant.server.registry.job_program import (
-    ARRAY_VARIABLES,
+    JOB_VARIABLES,
     PLACE_MARKS,
     TASK_MARKS,
     Program,
@@ -67,6 +68,17 @@ MAX_SPEEDUP_LENGTH = 4096
 
 #: The output file of a job that names none: of a single job, and of each task of an array.
 DEFAULT_OUTPUT = ("pliant-%j.out", "pliant-%A_%a.out")
+
+
+class StageRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The files that a job takes to its nodes, which the client has sent before."""
+
+    upload: str
+    size: int
+    #: Hexadecimal.
+    sha256: str
+    #: Patterns of outputs that come back; empty for all new and changed files.
+    out: list[str] = []
 
 
 class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -131,6 +143,8 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     notify_on: str = ""
     #: The processors of its components, each of which runs in one cluster.
     components: list[int] = []
+    #: The files that its nodes get; None if they share its folder.
+    stage: StageRequest | None = None
     #: The tasks of an array, such as ``1-1000%50``; empty for a single job.
     array: str = ""
     #: The client's key of this submission: a second one with the same key gives the same job.
@@ -223,7 +237,8 @@ class Submission:
 
         return Program(
             argv=tuple(request.argv),
-            env={k: v for k, v in request.env.items() if k not in ARRAY_VARIABLES},
+            env={k: v for k, v in request.env.items() if k not in JOB_VARIABLES}
+            | _stage_variables(request.stage),
             cwd=request.cwd,
             stdin=path(request.stdin),
             stdout=path(request.stdout or DEFAULT_OUTPUT[self.tasks is not None]),
@@ -300,6 +315,10 @@ def _check_program(request: JobRequest) -> None:
         raise UserRequestError(f"name: longer than {MAX_NAME_LENGTH} characters", field="name")
     if not os.path.isabs(request.cwd):
         raise UserRequestError("cwd: expected an absolute path", field="cwd")
+    if request.stage is not None and request.array:
+        raise UserRequestError(
+            "stage: not possible for an array: submit single jobs", field="stage"
+        )
     if request.key and not request.key.isprintable():
         raise UserRequestError("key: it has characters that cannot be printed", field="key")
     if not 0 <= request.umask <= 0o777:
@@ -321,6 +340,15 @@ def _check_program(request: JobRequest) -> None:
         raise UserRequestError(
             f"argv and env: {total} bytes together, the limit is {MAX_TOTAL_BYTES}", field="argv"
         )
+
+
+def _stage_variables(stage: StageRequest | None) -> dict[str, str]:
+    if stage is None:
+        return {}
+    return {
+        STAGE_ARCHIVE: f"{stage.size}:{stage.sha256}",
+        STAGE_OUTPUTS: os.pathsep.join(stage.out),
+    }
 
 
 def _check_texts(field: str, strings: list[str]) -> int:

@@ -18,6 +18,7 @@ from pliant.core.transitions.begin_times import begin_reason
 from pliant.core.values.fair_share_settings import AccountError, Shares
 from pliant.core.values.ids import JobId
 from pliant.faults import failpoint
+from pliant.protos.staging.archive import StagingError
 from pliant.server.database.database_errors import is_locked, sqlite_message
 from pliant.server.database.reader import Reader
 from pliant.server.database.statements import Write, insert_job
@@ -27,11 +28,16 @@ from pliant.server.execution.job_program_cache import ProgramCache
 from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.job_program import Program
 from pliant.server.registry.status_cache import StatusCache
+from pliant.server.staging.staged_files import StagedFiles
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.notify_rules import NotifyRules, parse_receiver
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests.submission.condition_checks import find_ended
-from pliant.server.user_requests.submission.submission_schema import Submission, check_submission
+from pliant.server.user_requests.submission.submission_schema import (
+    StageRequest,
+    Submission,
+    check_submission,
+)
 
 #: Maximum number of submissions in one transaction.
 TOGETHER = 256
@@ -72,6 +78,8 @@ class Submissions:
         self.federated_processors = 0
         #: Whom the server may tell about events of jobs.
         self.notify_rules = NotifyRules()
+        #: The files that users have sent for their jobs.
+        self.staging: StagedFiles | None = None
         self._waiting: list[_New] = []
         self._storing: asyncio.Task[None] | None = None
 
@@ -143,11 +151,22 @@ class Submissions:
                 if known is None:
                     raise
                 return known
+        if request.stage is not None:
+            try:
+                await self._check_upload(uid, request.stage)
+            except UserRequestError:
+                # The upload has become the archive of the job that was submitted with this key.
+                known = await self._job_with_key(uid, request.key) if request.key else None
+                if known is None:
+                    raise
+                return known
         pending, size = self._status.submission_limits, submission.program_bytes
         jobs, numbers = submission.job_count, submission.number_count
         if refusal := pending.admit(user, size, time.monotonic(), exempt=exempt, jobs=jobs):
             raise UserRequestError(refusal, kind="refused")
         spec = submission.spec(JobId(self._job_ids.next(numbers)), user, uid, self._clock.now())
+        if request.stage is not None:
+            self._use_upload(uid, request.stage, spec.id)
         program = submission.program(spec)
         job = new_job(Job(spec, JobState.HELD if request.hold else JobState.PENDING))
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -161,17 +180,46 @@ class Submissions:
             await stored  # no timeout here: a job must not be stored after it was refused
         except IntegrityError:
             pending.forget(job.id)
+            self._give_back(uid, request.stage, job.id)
             known = await self._job_with_key(uid, request.key) if request.key else None
             if known is None:
                 raise
             return known
         except Exception as error:
             pending.forget(job.id)
+            self._give_back(uid, request.stage, job.id)
             raise UserRequestError(
                 f"the job database cannot be written ({sqlite_message(error)}): try again later",
                 kind="unavailable",
             ) from error
         return spec.id
+
+    async def _check_upload(self, uid: int, stage: StageRequest) -> None:
+        """Check that the files of a job have arrived.
+
+        Raises:
+            UserRequestError: they have not, or are damaged.
+        """
+        assert self.staging is not None
+        try:
+            await self.staging.in_thread(
+                self.staging.check_upload, uid, stage.upload, stage.size, stage.sha256
+            )
+        except (StagingError, OSError) as error:
+            raise UserRequestError(f"stage: {error}", kind="refused", field="stage") from None
+
+    def _use_upload(self, uid: int, stage: StageRequest, job: JobId) -> None:
+        """Give a job its files; they are removed when it has ended."""
+        assert self.staging is not None
+        try:
+            self.staging.use_upload(uid, stage.upload, job)
+        except OSError as error:
+            raise UserRequestError(f"stage: {error.strerror}", kind="unavailable") from None
+
+    def _give_back(self, uid: int, stage: StageRequest | None, job: JobId) -> None:
+        """Keep the files of a job that was not stored, so that its submission can be repeated."""
+        if self.staging is not None and stage is not None:
+            self.staging.give_back(uid, stage.upload, job)
 
     async def _job_with_key(self, uid: int, key: str) -> int | None:
         return await self._reader.in_thread(lambda reader: reader.job_with_key(uid, key))

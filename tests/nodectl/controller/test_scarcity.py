@@ -126,7 +126,9 @@ class Tracked:
 
     def __init__(self, spool: WorldFolder) -> None:
         self.loop = EventLoop()
-        calls = ExitCallbacks(lambda: None, lambda _: None, self.loop.stop, lambda _: None)
+        calls = ExitCallbacks(
+            lambda: None, lambda _: None, self.loop.stop, lambda _: None, lambda _: False
+        )
         self.tracker = ExitTracker(self.loop, spool, spool.request(), calls)
         self.ranks = {number: Rank(number, 10 + number, 0) for number in (0, 1)}
         self.tracker.watch(self.ranks)

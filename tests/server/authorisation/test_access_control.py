@@ -42,6 +42,8 @@ SECRET = "/home/ann/secret"
 REQUESTS: Mapping[str, tuple[dict[str, Any], UserRole]] = {
     # That of a server for one user, which `Shell` is.
     "submit": ({"job": {"argv": ["true"], "cwd": "/tmp"}}, UserRole.ADMINISTRATOR),
+    "stage": ({"data": ""}, UserRole.USER),
+    "outputs": ({"id": 1}, UserRole.OWNER),
     "query": ({"job": {"argv": ["true"], "cwd": "/tmp"}}, UserRole.USER),
     "jobs": ({"ids": [1]}, UserRole.USER),
     "starts": ({}, UserRole.USER),

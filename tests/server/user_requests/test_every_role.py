@@ -36,6 +36,8 @@ FORBIDDEN = ("belongs to", "may do this", "only the user of this server", "canno
 JOB = "JOB"
 REQUESTS: Mapping[str, dict[str, Any]] = {
     "submit": {"job": {"argv": ["true"], "cwd": "/tmp"}},
+    "stage": {"data": ""},
+    "outputs": {"id": JOB},
     "query": {"job": {"argv": ["true"], "cwd": "/tmp"}},
     "jobs": {"ids": [JOB]},
     "wait": {"id": JOB},

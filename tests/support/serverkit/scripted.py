@@ -9,6 +9,7 @@ everything that has arrived, as the threads do before they end.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -45,6 +46,7 @@ from pliant.server.rpc.lost_message_detection import LostMessageDetector
 from pliant.server.rpc.node_authentication import SecretAuthenticator
 from pliant.server.rpc.node_service import NodeService, ServerIdentity
 from pliant.server.rpc.report_validation import ReportValidator
+from pliant.server.staging.staged_files import StagedFiles
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.measurements import Measurements
 from pliant.server.user_requests.audit_records import RequestRecords
@@ -53,6 +55,7 @@ from pliant.server.user_requests.job_lookup import JobLookup
 from pliant.server.user_requests.metrics_query import MetricsQuery
 from pliant.server.user_requests.operation_table import Operations
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
+from pliant.server.user_requests.staging_requests import StagingRequests
 from pliant.server.user_requests.submission.submissions import Submissions
 from pliant.server.user_requests.subscriptions import Subscriptions
 from pliant.server.watch.change_feed import ChangeFeed
@@ -165,6 +168,7 @@ class Shell:
             self.clock,
             JobIdAllocator(0),
         )
+        self.staging = self._submissions.staging = StagedFiles(base, 1 << 20, os.getuid())
         unused = cast(Any, None)  # heartbeats and barriers are not sent here
         greeting = ServerIdentity(1, "", 1.0, SecretAuthenticator(""))
         self.nodes = NodeService(
@@ -185,6 +189,7 @@ class Shell:
     def close(self) -> None:
         """Release the database."""
         self._writer.stop()
+        self.staging.close()
         self.reader.close()
         self._engine.dispose()
 
@@ -303,6 +308,7 @@ class Shell:
             stop=lambda: None,
             measurements=self.measurements,
             metrics=MetricsQuery(self.measurements, status, self.connections, self.clock, identity),
+            staging=StagingRequests(self.staging, jobs, self.reader),
         )
 
     def session(self, job: int, run: int) -> AppSession:

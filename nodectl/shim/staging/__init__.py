@@ -1,0 +1,1 @@
+"""The staged files of a job on the side of a shim."""

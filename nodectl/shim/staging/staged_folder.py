@@ -1,0 +1,217 @@
+"""The folder of a job with staged files on a host: filled before its start, returned at its end.
+
+All worlds of a run on a host share the folder, so that a growth and the nodes of one host find the
+same files. Each shim holds a shared lock on it. The first rank unpacks the files while the others
+wait, and the last shim sends the outputs back. Both are done by `pliant.nodectl.staged_transfer`, a
+process of its own, because a shim must not load gRPC.
+
+The folder is always below ``/tmp``, where only root and the user can rename it. If the controller
+chose the place, it could exchange the programs that run as the user.
+
+==============  ================================================================================
+entry           content
+==============  ================================================================================
+lock            locked by each shim of the run, shared
+fetch           locked by the rank that unpacks the files
+before          the states of the unpacked files as JSON; exists when all are unpacked
+work            the working directory of the job
+==============  ================================================================================
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pliant.core.support.base_error import PliantError
+from pliant.nodectl.world_folder import StartRequest, to_bytes
+from pliant.protos.staging.variables import STAGE_ARCHIVE
+
+#: Names in the folder.
+LOCK, FETCH, BEFORE, WORK = "lock", "fetch", "before", "work"
+#: Set for the transfer: the folder.
+STAGE_FOLDER = "PLIANT_STAGE_FOLDER"
+_TRANSFER = "pliant.nodectl.staged_transfer"
+_MAX_PROBLEM = 1000
+
+
+class StagedFolderError(PliantError):
+    """The folder cannot be used; the text is for the user."""
+
+
+def use_staged_folder(request: StartRequest) -> StartRequest:
+    """Return a request that runs in the folder of its staged files, if it has some.
+
+    Arguments and files that are paths in the working directory are changed, too.
+    """
+    if not request.environment.get(STAGE_ARCHIVE):
+        return request
+    folder = f"/tmp/pliant-stage-{os.getuid()}/{request.world.rpartition('.w')[0]}"
+    work = os.path.join(folder, WORK)
+    old = request.directory.rstrip("/") + "/"
+
+    def moved(path: str) -> str:
+        return os.path.join(work, path.removeprefix(old)) if path.startswith(old) else path
+
+    variables = {name: request.environment[name] for name in _names(request.environment)}
+    return replace(
+        request,
+        directory=work,
+        argv=[moved(argument) for argument in request.argv],
+        stdin=moved(request.stdin),
+        stdout=moved(request.stdout),
+        stderr=moved(request.stderr),
+        stage={**variables, STAGE_FOLDER: folder},
+    )
+
+
+def _names(environment: Mapping[str, str]) -> list[str]:
+    return [name for name in environment if name.startswith("PLIANT_")]
+
+
+class StagedFolder:
+    """The folder of staged files as a shim uses it."""
+
+    def __init__(self, request: StartRequest) -> None:
+        """Create the folder, or share it with other shims of the run.
+
+        Raises:
+            StagedFolderError: it belongs to somebody else, or its outputs are being returned.
+            OSError: it cannot be created.
+        """
+        self._stage = request.stage
+        self._path = request.stage[STAGE_FOLDER]
+        _make_private(os.path.dirname(self._path))
+        self._lock = self._hold()
+        #: Of the process that returns the outputs; 0 if none runs.
+        self.returning = 0
+        self._errors = -1
+        self._is_done = False
+
+    def _hold(self) -> int:
+        """Lock the folder together with other shims; return the descriptor of the lock."""
+        while True:
+            _make_private(self._path)
+            name = os.path.join(self._path, LOCK)
+            try:
+                handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                continue  # the last shim of earlier processes has removed the folder
+            try:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                if os.fstat(handle).st_nlink:
+                    os.makedirs(os.path.join(self._path, WORK), mode=0o700, exist_ok=True)
+                    return handle
+            except BlockingIOError:
+                os.close(handle)
+                raise StagedFolderError(
+                    "files of earlier processes of this job are still being returned from here"
+                ) from None
+            os.close(handle)
+
+    def begin_return(self) -> bool:
+        """Return whether a process returns the outputs; start it if this is the last shim.
+
+        Called when no process of this world is left, and again when the transfer has ended.
+        """
+        if self.returning or self._is_done:
+            return bool(self.returning)
+        self._is_done = True
+        # Two shims that release their locks at the same time do not keep each other from this one.
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        if not os.fstat(self._lock).st_nlink:
+            return False  # another shim was faster
+        self._errors, theirs = os.pipe2(os.O_CLOEXEC)
+        try:
+            self.returning = _spawn("store", self._stage, theirs)
+        finally:
+            os.close(theirs)
+        return True
+
+    def end_return(self, status: int) -> str:
+        """Note that the transfer has ended; return why outputs were not returned, or empty."""
+        self.returning = 0
+        return _problem(self._errors, status, f"outputs stay in {self._path}/{WORK}")
+
+    def stop(self) -> None:
+        """End a transfer, because no server will take the outputs; they stay here."""
+        if self.returning:
+            os.kill(self.returning, signal.SIGTERM)
+
+
+def fetch(request: StartRequest) -> None:
+    """Unpack the staged files, unless another rank has done that; called by each rank itself.
+
+    Raises:
+        StagedFolderError: they cannot be fetched or unpacked.
+        OSError: the folder cannot be used.
+    """
+    path = request.stage[STAGE_FOLDER]
+    handle = os.open(os.path.join(path, FETCH), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.exists(os.path.join(path, BEFORE)):
+            return
+        ours, theirs = os.pipe2(os.O_CLOEXEC)
+        pid = _spawn("fetch", request.stage, theirs)
+        os.close(theirs)
+        problem = _problem(ours, os.waitpid(pid, 0)[1], "")
+    finally:
+        os.close(handle)
+    if problem:
+        raise StagedFolderError(problem)
+
+
+def _spawn(action: str, stage: Mapping[str, str], errors: int) -> int:
+    """Start a transfer that writes its error to a pipe; return its process id."""
+    flag = "-I" if sys.flags.isolated else "-P"
+    variables = {to_bytes(name): to_bytes(value) for name, value in stage.items()}
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return os.posix_spawn(
+            sys.executable,
+            [sys.executable, flag, "-m", _TRANSFER, action],
+            {**os.environb, **variables},
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, null, 0),
+                (os.POSIX_SPAWN_DUP2, null, 1),
+                (os.POSIX_SPAWN_DUP2, errors, 2),
+            ],
+            setsigmask=(),
+            setsigdef=(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1),
+        )
+    finally:
+        os.close(null)
+
+
+def _problem(errors: int, status: int, more: str) -> str:
+    """Return the error of a transfer that has ended as one line; empty if it succeeded."""
+    text = os.read(errors, 1 << 16).decode(errors="replace") if errors >= 0 else ""
+    os.close(errors)
+    code = os.waitstatus_to_exitcode(status)
+    if code == 0:
+        return ""
+    lines = text.strip().splitlines() or [f"the transfer of staged files ended with {code}"]
+    return "; ".join(filter(None, (lines[-1][:_MAX_PROBLEM], more)))
+
+
+def _make_private(path: str) -> None:
+    """Make a folder that only this user can use, or check that an existing one is such a folder."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        found = os.lstat(path)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise StagedFolderError(
+                f"{path} belongs to another user, or others may use it: an administrator must "
+                "remove it"
+            ) from None

@@ -1,0 +1,63 @@
+"""Put the outputs of a job into its submission folder, from an archive of each node.
+
+Files of standard output and error are appended, because every host of the job, and every run, has
+written a part. Other files replace those of the same name. If two hosts have written a file of the
+same name, the second gets the name of its node as a suffix, so that neither is lost.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Collection
+from typing import IO
+
+from pliant.protos.staging.archive import unpack
+
+
+def deliver(  # noqa: PLR0913 - the caller knows what was delivered before
+    archive: IO[bytes],
+    folder: str,
+    node: str,
+    *,
+    streams: Collection[str],
+    truncates: bool,
+    earlier: Collection[str],
+    taken: Collection[str],
+    limit: int,
+) -> list[str]:
+    """Unpack an archive, and move its files into a folder.
+
+    Args:
+        archive: the archive.
+        folder: the submission folder.
+        node: the node that has sent the archive.
+        streams: names of the files of standard output and error, relative to the folder.
+        truncates: whether the job replaces existing files of standard output and error.
+        earlier: files that the job has delivered before.
+        taken: those of them that other nodes have delivered in this run.
+        limit: the most bytes that the archive may hold.
+
+    Returns:
+        The names of the files in the archive.
+
+    Raises:
+        StagingError: the archive is damaged or holds something that is not permitted.
+        OSError: a file cannot be written.
+    """
+    with tempfile.TemporaryDirectory(prefix=".pliant-", dir=folder) as draft:
+        names = unpack(archive, draft, limit)
+        # Output last: if this is interrupted and repeated, no text is appended twice.
+        for name in sorted(names, key=lambda each: each in streams):
+            source, target = os.path.join(draft, name), os.path.join(folder, name)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            appends = name in streams and (name in earlier or not truncates)
+            if appends and os.path.exists(target):
+                with open(source, "rb") as text, open(target, "ab") as file:
+                    shutil.copyfileobj(text, file)
+            elif name in taken and name not in streams:
+                os.replace(source, f"{target}.{node}")
+            else:
+                os.replace(source, target)
+    return names

@@ -1,0 +1,1 @@
+"""Transfers of staged files between the server and nodes."""

@@ -1,0 +1,290 @@
+"""The folder ``staged`` of the server: files on their way to nodes, outputs on their way back.
+
+====================  ==========================================================================
+file                  content
+====================  ==========================================================================
+upload.UID.ID         an archive that a user is sending, or has sent and not yet used for a job
+JOB.in                the archive of a job, until the job has ended
+JOB.WORLD@NODE.part   outputs that a node is sending
+JOB.WORLD@NODE.out    outputs that wait until their user fetches them
+JOB.WORLD@NODE.done   the names of outputs that are in the submission folder
+====================  ==========================================================================
+
+If the server runs as the user of a job, it puts the outputs into the submission folder itself.
+Otherwise it has no rights there, and keeps them for ``jobctl fetch``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pliant.protos.staging.archive import StagingError, check_space, digest
+from pliant.protos.staging.delivery import deliver
+from pliant.server.registry.job_program import Program
+
+#: Space that stays free on the server's file system, for the job database.
+RESERVE_BYTES = 256 << 20
+#: Uploads that became no job, and outputs that nobody fetches, are removed after this time.
+UPLOAD_KEPT_S, OUTPUT_KEPT_S = 3600.0, 14 * 86400.0
+
+#: Threads that wait for the disk, for all users together.
+_THREADS = 2
+
+T = TypeVar("T")
+
+_ID = re.compile(r"[0-9a-f]{32}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+@dataclass(frozen=True, slots=True)
+class JobFolder:
+    """Where the outputs of a job go."""
+
+    uid: int
+    folder: str
+    #: Files of standard output and error, relative to the folder.
+    streams: tuple[str, ...]
+    #: Whether they replace existing files of the same name.
+    truncates: bool
+
+    @classmethod
+    def of(cls, uid: int, program: Program) -> JobFolder:
+        """Return where the outputs of a program go."""
+        paths = (program.stdout, program.stderr)
+        streams = tuple(os.path.relpath(path, program.cwd) for path in paths if path)
+        return cls(uid, program.cwd, streams, program.open_mode == "truncate")
+
+
+def node_of(outputs: Path) -> str:
+    """Return the name of the node that has sent outputs."""
+    return outputs.stem.rpartition("@")[2]
+
+
+class StagedFiles:
+    """Stores archives. Its methods wait for the disk, and may be called in any thread."""
+
+    def __init__(self, state: Path, limit: int, own_uid: int) -> None:
+        """Use the folder ``staged`` below the state folder.
+
+        Args:
+            state: the state folder.
+            limit: the most bytes of one archive, and of all that the server has of one user.
+            own_uid: the user id of this process.
+        """
+        self.folder, self.limit, self._own_uid = state / "staged", limit, own_uid
+        self._threads = ThreadPoolExecutor(_THREADS, "staging")
+
+    async def in_thread(self, call: Callable[..., T], *arguments: object) -> T:
+        """Return what a function that waits for the disk returns, without blocking the loop."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, call, *arguments)
+
+    def close(self) -> None:
+        """End the threads, when nobody asks for transfers any more."""
+        self._threads.shutdown()
+
+    # ---------------------------------------------------------------- uploads
+
+    def upload(self, uid: int, name: str, offset: int, data: bytes) -> tuple[str, int]:
+        """Add a part to an upload of a user; return the id of the upload and its size.
+
+        Args:
+            uid: the user.
+            name: the id of the upload; empty to begin one.
+            offset: where the part belongs.
+            data: the part.
+
+        Raises:
+            StagingError: there is no such upload, the offset is wrong, or there is no space.
+        """
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        name = name or secrets.token_hex(16)
+        path = self._upload(uid, name)
+        if offset == 0:
+            self._remove_old(f"upload.{uid}.*", UPLOAD_KEPT_S)
+            path.touch(mode=0o600)
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
+            raise StagingError("this upload is unknown or too old: submit the job again") from None
+        if size != offset:
+            raise StagingError(f"a part for byte {offset} came after byte {size}")
+        self._check_space(uid, len(data))
+        with open(path, "ab") as file:
+            file.write(data)
+        return name, size + len(data)
+
+    def check_upload(self, uid: int, name: str, size: int, sha256: str) -> None:
+        """Check that an upload of a user is complete.
+
+        Raises:
+            StagingError: there is no such upload, or it is damaged.
+        """
+        path = self._upload(uid, name)
+        try:
+            with open(path, "rb") as file:
+                is_whole = (digest(file), file.tell()) == (sha256, size)
+        except FileNotFoundError:
+            raise StagingError("this upload is unknown or too old: submit the job again") from None
+        if not is_whole:
+            raise StagingError("the upload is damaged: submit the job again")
+
+    def use_upload(self, uid: int, name: str, job: int) -> None:
+        """Make an upload of a user the archive of a job.
+
+        Raises:
+            OSError: there is no such upload any more.
+        """
+        os.replace(self._upload(uid, name), self.archive(job))
+
+    def give_back(self, uid: int, name: str, job: int) -> None:
+        """Make the archive of a job that was not stored an upload again."""
+        with suppress(OSError):
+            os.replace(self.archive(job), self._upload(uid, name))
+
+    def _upload(self, uid: int, name: str) -> Path:
+        if not _ID.fullmatch(name):
+            raise StagingError(f"{name!r:.40} is not the id of an upload")
+        return self.folder / f"upload.{uid}.{name}"
+
+    def _check_space(self, uid: int, more: int) -> None:
+        """Check that a user's uploads stay below the limit, and that the disk has space."""
+        used = sum(path.stat().st_size for path in self.folder.glob(f"upload.{uid}.*"))
+        if used + more > self.limit:
+            raise StagingError(
+                f"more than {self.limit} bytes of your files wait on the server (staging_limit)"
+            )
+        check_space(str(self.folder), more, RESERVE_BYTES)
+
+    # ---------------------------------------------------------------- jobs
+
+    def archive(self, job: int) -> Path:
+        """Return the path of the archive of a job."""
+        return self.folder / f"{job}.in"
+
+    def begin_outputs(self, job: int, world: str, node: str, size: int) -> Path | None:
+        """Return the file into which a node's outputs are written; None if they are here already.
+
+        Raises:
+            StagingError: they are too large, or there is no space for them.
+        """
+        if not (_NAME.fullmatch(world) and _NAME.fullmatch(node)):
+            raise StagingError("the names of the world and of the node are damaged")
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        base = self.folder / f"{job}.{world}@{node}.part"
+        if any(base.with_suffix(kind).exists() for kind in (".out", ".done")):
+            return None
+        if size > self.limit:
+            raise StagingError(
+                f"the outputs have {size} bytes, and the server takes {self.limit} (staging_limit)"
+            )
+        check_space(str(self.folder), size, RESERVE_BYTES)
+        return base
+
+    def add_outputs(self, draft: Path, sha256: str, to: JobFolder) -> None:
+        """Take over complete outputs of a node, and deliver them if that is possible.
+
+        Args:
+            draft: the file that `begin_outputs` returned.
+            sha256: the digest of the outputs.
+            to: where the outputs go.
+
+        Raises:
+            StagingError: they are damaged, or cannot be written into the submission folder.
+        """
+        with open(draft, "rb") as file:
+            found = digest(file)
+            os.fsync(file.fileno())
+        if found != sha256:
+            draft.unlink()
+            raise StagingError("the outputs were damaged on their way to the server")
+        whole = draft.with_suffix(".out")
+        os.replace(draft, whole)
+        # Of another user: the server may not write there. Submitted elsewhere: there is no folder.
+        if to.uid == self._own_uid and os.path.isdir(to.folder):
+            self._deliver(whole, to)
+
+    def _deliver(self, whole: Path, to: JobFolder) -> None:
+        earlier, taken = self.delivered(whole)
+        try:
+            with open(whole, "rb") as file:
+                names = deliver(
+                    file,
+                    to.folder,
+                    node_of(whole),
+                    streams=to.streams,
+                    truncates=to.truncates,
+                    earlier=earlier,
+                    taken=taken,
+                    limit=self.limit,
+                )
+        except OSError as error:
+            where, job = error.filename or to.folder, whole.name.partition(".")[0]
+            raise StagingError(
+                f"{where}: {(error.strerror or str(error)).lower()}; `jobctl fetch {job}` fetches "
+                "the outputs again"
+            ) from None
+        self.mark_delivered(whole, names)
+
+    def mark_delivered(self, whole: Path, names: list[str]) -> None:
+        """Remember the names of outputs that are in the submission folder, and remove them."""
+        whole.with_suffix(".done").write_text(json.dumps(names), encoding="utf-8")
+        whole.unlink(missing_ok=True)
+
+    def outputs(self, job: int) -> list[Path]:
+        """Return the outputs of a job that wait to be fetched, oldest first."""
+        return sorted(self.folder.glob(f"{job}.*.out"), key=lambda path: path.stat().st_mtime)
+
+    def delivered(self, whole: Path) -> tuple[set[str], set[str]]:
+        """Return the files that a job has delivered before certain outputs.
+
+        Returns:
+            All files, and those that other nodes have delivered in the same run.
+        """
+        job, run = whole.name.partition(".")[0], whole.stem.rpartition(".w")[0]
+        earlier, taken = set[str](), set[str]()
+        for done in self.folder.glob(f"{job}.*.done"):
+            names = json.loads(done.read_bytes())
+            earlier.update(names)
+            if done.stem.rpartition(".w")[0] == run and node_of(done) != node_of(whole):
+                taken.update(names)
+        return earlier, taken
+
+    # ---------------------------------------------------------------- removal
+
+    def _remove_old(self, pattern: str, kept_s: float) -> None:
+        for path in self.folder.glob(pattern):
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < time.time() - kept_s:
+                    path.unlink()
+
+    def on_jobs_closed(self, jobs: Iterable[int], _: object = ()) -> None:
+        """Remove the files of jobs that have ended."""
+        if not self.folder.exists():
+            return
+        for job in jobs:
+            self.archive(job).unlink(missing_ok=True)
+
+    def sweep(self, open_jobs: Iterable[int]) -> None:
+        """Remove what is left of jobs that ended while the server was away, and old files."""
+        if not self.folder.exists():
+            return
+        self._remove_old("upload.*", UPLOAD_KEPT_S)
+        for kind in ("out", "done"):
+            self._remove_old(f"*.{kind}", OUTPUT_KEPT_S)
+        known = set(map(str, open_jobs))
+        for kind in ("in", "part"):
+            for path in self.folder.glob(f"*.{kind}"):
+                if path.name.partition(".")[0] not in known:
+                    path.unlink(missing_ok=True)
