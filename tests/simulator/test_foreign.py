@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
@@ -59,13 +58,11 @@ def test_what_a_strategy_prints_is_none_of_the_results(
 
 
 def test_nor_of_an_experiment_s(
-    theirs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    theirs: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = {"workload": "downey", "jobs": 3, "strategy": f"{theirs}:prints"}
-    task = {"spec": spec, "seed": 1}
-    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(task)))
-    assert worker.main() == 0
-    assert json.loads(capsys.readouterr().out)["completed"] == 3
+    assert worker.answer({"spec": spec, "seed": 1})["metrics"]["completed"] == 3
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(

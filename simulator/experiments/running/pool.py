@@ -1,17 +1,22 @@
-"""Many runs in parallel, each in a new process, so that runs share nothing."""
+"""Many runs in parallel, each in a process of its own, so that runs share nothing."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from queue import SimpleQueue
 from typing import Any
 
 from pliant.simulator.experiments.definition.definitions import ExperimentError
 
 #: Called when a task is done, in the thread that called ``run_all``.
 Done = Callable[["Task", dict[str, float]], None]
+_Worker = subprocess.Popen[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,51 +40,58 @@ def run_all(tasks: Sequence[Task], processes: int, done: Done) -> None:
     Raises:
         ExperimentError: a run failed; the other runs are ended.
     """
-    pool = _Pool()
-    with ThreadPoolExecutor(max(1, processes)) as executor:
-        tasks_of = {executor.submit(pool.run, task): task for task in tasks}
+    workers = [_start() for _ in range(min(max(1, processes), len(tasks)))]
+    idle: SimpleQueue[_Worker] = SimpleQueue()
+    for worker in workers:
+        idle.put(worker)
+
+    def run(task: Task) -> dict[str, float]:
+        worker = idle.get()
         try:
-            left = set(tasks_of)
-            while left:
-                ended, left = wait(left, return_when=FIRST_COMPLETED)
-                for future in ended:
-                    done(tasks_of[future], future.result())
-        except BaseException:
-            pool.stop()
-            raise
+            return _answer(worker, task)
+        finally:
+            idle.put(worker)
+
+    executor = ThreadPoolExecutor(max(1, len(workers)))
+    try:
+        tasks_of = {executor.submit(run, task): task for task in tasks}
+        left = set(tasks_of)
+        while left:
+            ended, left = wait(left, return_when=FIRST_COMPLETED)
+            for future in ended:
+                done(tasks_of[future], future.result())
+    finally:
+        # After a failure or an interrupt, this also ends the runs in progress.
+        for worker in workers:
+            with suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
+        executor.shutdown(cancel_futures=True)
+        for worker in workers:
+            worker.communicate()
 
 
-class _Pool:
-    """The processes that run tasks at present."""
+def _start() -> _Worker:
+    # -P: modules and package metadata in the working directory (such as an old build's list of
+    # strategies) must not be found instead of the installed ones.
+    command = [sys.executable, "-P", "-m", "pliant.simulator.experiments.running.worker"]
+    pipe = subprocess.PIPE
+    # A group of its own: an interrupt at the terminal reaches this process only, which then ends
+    # the runs. Otherwise their exits would be taken for failures.
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, process_group=0)
 
-    def __init__(self) -> None:
-        self._running: set[subprocess.Popen[str]] = set()
-        self._stopped = False
 
-    def run(self, task: Task) -> dict[str, float]:
-        """Run one task in a new process, wait for it, and return its metrics."""
-        if self._stopped:
-            raise ExperimentError("stopped")
-        # -P: modules and package metadata in the working directory (such as an old build's list of
-        # strategies) must not be found instead of the installed ones.
-        command = [sys.executable, "-P", "-m", "pliant.simulator.experiments.running.worker"]
-        pipe = subprocess.PIPE
-        # A group of its own: an interrupt at the terminal reaches this process only, which then
-        # ends the runs. Otherwise their exits would be taken for failures.
-        with subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, process_group=0
-        ) as process:
-            self._running.add(process)
-            out, err = process.communicate(json.dumps(asdict(task)))
-            self._running.discard(process)
-        if process.returncode != 0:
-            cause = err.strip() or f"a run ended with {process.returncode}"
-            raise ExperimentError(f"{task.label}: {cause}" if task.label else cause)
-        measured: dict[str, float] = json.loads(out)
-        return measured
-
-    def stop(self) -> None:
-        """End all processes and refuse further tasks."""
-        self._stopped = True
-        for process in list(self._running):
-            process.kill()
+def _answer(worker: _Worker, task: Task) -> dict[str, float]:
+    """Let a worker run a task, wait for its end, and return the metrics."""
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    try:
+        print(json.dumps(asdict(task)), file=worker.stdin, flush=True)
+        line = worker.stdout.readline()
+    except BrokenPipeError:
+        line = ""
+    found: dict[str, Any] = (
+        json.loads(line) if line else {"error": f"a worker ended with {worker.wait()}"}
+    )
+    if "error" in found:
+        raise ExperimentError(f"{task.label}: {found['error']}" if task.label else found["error"])
+    return dict(found["metrics"])

@@ -1,27 +1,48 @@
-"""The process of one run: reads a task as JSON and writes the metrics as JSON."""
+"""The process that runs tasks: each is a line of JSON on stdin, and gets a line of JSON on stdout.
+
+Each task runs in a fork of this process, so that runs share nothing but the imported modules.
+Their import takes longer than many runs.
+"""
 
 import json
+import os
 import sys
+import traceback
+from collections.abc import Mapping
 from contextlib import redirect_stdout
+from typing import Any
 
 from pliant.simulator.experiments.running.tasks import run_task
 from pliant.simulator.inputs.simulation_errors import SimulationError
 
 
 def main() -> int:
-    """Run the task on stdin and print its metrics; return the exit code."""
-    task = json.load(sys.stdin)
+    """Answer all tasks on stdin; return the exit code."""
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            _write(answer(json.loads(line)))
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code != 0:
+            _write({"error": f"a run ended with {code}"})
+    return 0
+
+
+def answer(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a task, and return its ``metrics`` or the ``error``."""
     try:
         with redirect_stdout(sys.stderr):  # Output of a strategy does not belong to the result.
-            measured = run_task(task["spec"], task["seed"])
+            return {"metrics": run_task(task["spec"], task["seed"])}
     except (SimulationError, ValueError) as error:
         # All errors in the inputs are of these types.
-        print(f"{task['spec'].get('workload')}, seed {task['seed']}: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    json.dump(measured, sys.stdout)
-    return 0
+        return {"error": f"{task['spec'].get('workload')}, seed {task['seed']}: {error}"}
+    except BaseException:
+        return {"error": traceback.format_exc()}
+
+
+def _write(found: Mapping[str, Any]) -> None:
+    print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
