@@ -188,8 +188,13 @@ NEVER = {
     "server": {"click", "mpi4py"},
 }
 
-#: The only modules of nodectl that may fork, and that never load grpc.
-FORKING = ("launcher", "shim", "root_helper")
+#: The only modules that may fork. They never load grpc and have one thread.
+FORKING = (
+    "nodectl/launcher",
+    "nodectl/shim",
+    "nodectl/root_helper",
+    "simulator/experiments/running/worker",
+)
 
 MAX_FILES = 15
 MAX_FILE_LINES = 500
@@ -248,8 +253,7 @@ def where(path: Path, line: int) -> str:
 
 
 def may_fork(path: Path) -> bool:
-    part, *rest = path.relative_to(ROOT).parts
-    return part == "nodectl" and rest[0].startswith(FORKING)
+    return path.relative_to(ROOT).as_posix().startswith(FORKING)
 
 
 def test_every_part_has_its_rule() -> None:
@@ -365,8 +369,8 @@ def test_programs_and_shims_do_without_the_identity_of_the_cluster() -> None:
 def test_processes_that_fork_load_neither_grpc_nor_threads() -> None:
     faults = [
         f"{where(path, line)}: a process that forks never imports {name}"
-        for path in part_files("nodectl")
-        if may_fork(path)
+        for part in PARTS
+        for path in filter(may_fork, part_files(part))
         for line, name in imports(path)
         if name.partition(".")[0] in {"grpc", "threading", "asyncio", "concurrent"}
     ]
@@ -385,7 +389,7 @@ def banned_calls(path: Path, code: str | None = None) -> Iterator[tuple[int, str
 
 def test_nothing_but_launcher_and_shim_forks() -> None:
     faults = [
-        f"{where(path, line)}: {what} is only for {', '.join(FORKING)} of nodectl"
+        f"{where(path, line)}: {what} is only for {', '.join(FORKING)}"
         for part in PARTS
         for path in part_files(part)
         if not may_fork(path)

@@ -57,9 +57,7 @@ def test_what_a_strategy_prints_is_none_of_the_results(
     assert err.startswith("free: ")
 
 
-def test_nor_of_an_experiment_s(
-    theirs: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nor_of_an_experiment_s(theirs: str, capsys: pytest.CaptureFixture[str]) -> None:
     spec = {"workload": "downey", "jobs": 3, "strategy": f"{theirs}:prints"}
     assert worker.answer({"spec": spec, "seed": 1})["metrics"]["completed"] == 3
     assert capsys.readouterr().out == ""
