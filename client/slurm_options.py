@@ -64,7 +64,7 @@ SUBMISSION: Mapping[str, str] = {
     "--verbose": "it has no equivalent: leave it out",
     "-V": "use --version",
     "--tasks": "use -n",
-    "--pty": "it has no equivalent: jobs have no terminal",
+    "--pty": "use `pliant run --pty PROGRAM`",
     "--mincpus": _NO_NODES,
     "--distribution": "it has no equivalent: the strategy places the processes",
     "-m": "it has no equivalent: the strategy places the processes",

@@ -74,7 +74,7 @@ ORDER = {
     "protos": """
         channel codec_error daemons generate hmac_handshake sanitize_text staging versions
         address codec
-        checkpoint_codec report_chunking identity
+        checkpoint_codec report_chunking identity interactive
         node_joining signed_orders
     """,
     "faults": """

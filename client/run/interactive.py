@@ -1,16 +1,15 @@
-"""A job that is waited for: its output is shown while it runs, and Ctrl-C cancels it."""
+"""A job that is waited for: it has the input and outputs of this process, and Ctrl-C cancels it."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
 import sys
 import tempfile
-import termios
 import threading
 from argparse import Namespace
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,9 +17,11 @@ from pliant.client.client_errors import ClientError, UsageError
 from pliant.client.commands.jobsub import job_of, make_parser, report_end
 from pliant.client.connection import Connection
 from pliant.client.reconnecting import send_job, wait_for_end
+from pliant.client.run.session import Session
 from pliant.client.submission.directives import parse_with_directives
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
-from pliant.client.terminal.output import Parser, print_error
+from pliant.client.terminal.output import Parser
+from pliant.protos.interactive.session_address import VARIABLE
 
 PROG = "pliant run"
 
@@ -29,14 +30,10 @@ _INTERVAL_S = 0.05
 
 _CHUNK = 1 << 20
 
-_NOT_PASSED_ON = """\
-standard input is not passed on to the job, because it is not a file
-(write it to a file: `pliant run PROGRAM < FILE`, or `jobsub -i FILE PROGRAM`)"""
-
 #: Options of ``jobsub`` that ``pliant run`` does not have, with the reason.
 _SHOWN = "it shows the output of the job on its own outputs"
 _REFUSED = {
-    "input": "the job reads the standard input of `pliant run`, if that is a file",
+    "input": "the job reads the standard input of `pliant run`",
     "output": _SHOWN,
     "error": _SHOWN,
     "record_load": "the record would be removed with the output; submit the job with `jobsub`",
@@ -67,76 +64,113 @@ def run_interactively(words: list[str]) -> int:
             place = options.origins.get(name)
             where = f", which is in {place}" if place else ""
             raise UsageError(f"leave out --{name.replace('_', '-')}{where}: {reason}")
-    options.input = _input_file()
+    source = _find_input()
+    if options.pty and not os.isatty(0):
+        raise UsageError("--pty: standard input is no terminal; leave out --pty")
+    options.input = source if source != _LIVE else ""
     folder = Path(tempfile.mkdtemp(prefix=".pliant-run-", dir=options.chdir or "."))
     try:
-        return _run(options, folder.resolve())
+        return _run(options, folder.resolve(), has_live_input=source == _LIVE)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make_parser(kind: type[Parser]) -> Parser:
-    """Return the parser of ``jobsub``; errors of the command line name this command."""
+    """Return the parser of ``jobsub`` with ``--pty``; errors name this command."""
     parser = make_parser(kind)
-    if kind is Parser:
+    if kind is Parser:  # not in the lines of a script, which `jobsub` reads, too
         parser.prog = PROG
+        parser.add_argument(
+            "--pty",
+            action="store_true",
+            help="run the program on a terminal, which is connected with this one",
+        )
     return parser
 
 
-def _run(options: Namespace, folder: Path) -> int:
+def _run(options: Namespace, folder: Path, *, has_live_input: bool) -> int:
     place = str(folder).replace("%", "%%")
     options.output, options.error = f"{place}/out", f"{place}/err"
     job = job_of(options)
-    follower = _Follower(folder)
+    if options.pty:
+        _check_terminal_job(job)
     number = 0
-    with Connection() as link, Interrupts() as interrupts:
-        is_lost = not options.input and _has_input()
-        if is_lost:
-            print_error(PROG, _NOT_PASSED_ON)
+    with Connection() as link, Interrupts() as interrupts, ExitStack() as stack:
+        session = None
+        # Tasks of an array cannot share an input.
+        if has_live_input and not job.get("array"):
+            job["env"] = {"TERM": os.environ.get("TERM", ""), **job["env"], VARIABLE: str(folder)}
+            is_local = _is_local(link.request("nodes")["server"]["address"])
+            session = Session(folder, has_terminal=options.pty, is_local=is_local)
+            stack.callback(session.close)
+        follower = _Follower(folder, session)
         try:
             with interrupts.shielded():
                 number = send_job(link, job)
             final = follower.until_end(number)
-        except Interrupted:
+        except (Interrupted, OSError) as error:
             if not number:
                 raise
             interrupts.ignore()
             link.request("cancel", ids=[number])
+            if isinstance(error, OSError):  # the output cannot be written
+                follower.stop()
             final = follower.until_end(number)
-    if not (is_lost or options.input) and _has_input():
-        print_error(PROG, _NOT_PASSED_ON)
+            if isinstance(error, OSError):
+                raise
     code = report_end(final, PROG)
     was_cancelled = interrupts.number and final["state"] != "COMPLETED"
     return 128 + interrupts.number if was_cancelled else code
 
 
-def _input_file() -> str:
-    """Return the path of the file that is this process's standard input; empty if it is no file."""
+def _check_terminal_job(job: dict[str, Any]) -> None:
+    """Check that exactly one process gets the terminal.
+
+    Raises:
+        UsageError: the job has several processes.
+    """
+    if job.get("array"):
+        raise UsageError("--pty: an array has several tasks; leave out --array")
+    if job["sizes"] != "1" and job["type"] != "script":
+        raise UsageError(
+            f"--pty: {job['sizes']} processes cannot share a terminal; leave out -n, or reserve "
+            "processors for one process with --type script"
+        )
+
+
+def _is_local(address: str) -> bool:
+    """Return whether only processes of this host reach a server at an address."""
+    return address.startswith(("unix:", "127.", "localhost:", "[::1]"))
+
+
+#: The input is not a file that the nodes can open, so it is passed on.
+_LIVE = "-"
+
+
+def _find_input() -> str:
+    """Return the path of the file that is this process's standard input.
+
+    Returns:
+        The path of a file; `_LIVE` if it is not one that others can open by its path; empty if
+        there is no input.
+    """
     try:
         status = os.fstat(0)
         path = os.readlink("/proc/self/fd/0")
+        # If it was closed, Python may have opened something else with this number.
+        is_readable = os.get_inheritable(0) and os.readv(0, []) == 0
     except OSError:
-        return ""
-    return path if stat.S_ISREG(status.st_mode) and os.path.exists(path) else ""
-
-
-def _has_input() -> bool:
-    """Return whether something that nobody has read waits on standard input."""
-    try:
-        status = os.fstat(0)
-        if stat.S_ISREG(status.st_mode):  # without a name, or it would be passed on
-            return status.st_size > os.lseek(0, 0, os.SEEK_CUR)
-        if stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode):
-            return any(fcntl.ioctl(0, termios.FIONREAD, bytes(4)))
-    except OSError:
-        pass  # it is closed, or of another kind
-    return False
+        return ""  # it is closed, or open for writing only
+    if stat.S_ISREG(status.st_mode) and os.path.exists(path):
+        return path
+    return "" if path == os.devnull or not is_readable else _LIVE
 
 
 class _Follower:
     """Copies the output files of a job to this process's outputs, until the job has ended."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, session: Session | None) -> None:
+        self._session = session
         self._streams: list[_Stream] = [
             _Stream(folder / "out", sys.stdout.buffer),
             _Stream(folder / "err", sys.stderr.buffer),
@@ -147,6 +181,7 @@ class _Follower:
 
         Raises:
             ClientError: the server does not come back, or does not know the job.
+            OSError: the output cannot be written.
         """
         ended = threading.Event()
         result: list[dict[str, Any] | ClientError] = []
@@ -170,9 +205,15 @@ class _Follower:
             raise result[0]
         return result[0]
 
+    def stop(self) -> None:
+        """Stop copying, because the output cannot be written."""
+        self._streams, self._session = [], None
+
     def _copy(self) -> None:
         for stream in self._streams:
             stream.copy()
+        if self._session is not None and self._session.output_is_closed:
+            raise BrokenPipeError
 
 
 class _Stream:

@@ -23,14 +23,18 @@ In a script: run a program on processors of the job, with one rank on each. It w
 processors, uses the input and outputs of this command, gets its signals, and gives it its exit
 code. Several steps may run side by side.
 
-Outside of a job: submit a job, show its output, and exit with its code. Ctrl-C cancels the job.
-Then all options of jobsub about the job and its nodes are known: see `jobsub --help`.
+Outside of a job: submit a job that has the input and outputs of this command, and exit with its
+code. Ctrl-C cancels the job. With --pty, the program runs on a terminal, and gets all keys. All
+options of jobsub about the job and its nodes are known, too: see `jobsub --help`.
 """
 
 _EPILOG = """\
 exit codes: the program's own, 128 + the signal when a signal ended it; 1 the step was refused,
 2 wrong usage, 3 no server
 
+  pliant run --pty bash              a shell on a node
+  pliant run --pty -n 8 --type script bash
+                                     a shell that has eight processors for steps
   pliant run -n 4 ./solver &         in a script: two steps side by side
   pliant run -n 4 ./other
   wait

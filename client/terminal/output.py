@@ -67,6 +67,8 @@ def run_command(prog: str, body: Callable[[], int]) -> int:
     """Run a command's body and return its exit code; errors become one line on stderr."""
     if sys.stdout is None:  # closed by the caller, as `>&-` does
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # until the end
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # until the end
     try:
         code = body()
         sys.stdout.flush()

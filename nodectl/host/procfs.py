@@ -14,7 +14,7 @@ _CHUNK = 1 << 16
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 #: Positions in ``/proc/PID/stat``, counted after the parenthesised command name.
-_STATE, _PARENT, _SESSION, _MAJOR_FAULTS, _CHILD_MAJOR_FAULTS = 0, 1, 3, 9, 10
+_STATE, _PARENT, _SESSION, _TERMINAL, _MAJOR_FAULTS, _CHILD_MAJOR_FAULTS = 0, 1, 3, 4, 9, 10
 _START, _RESIDENT = 19, 21
 
 _USER, _SYSTEM, _CHILD_USER, _CHILD_SYSTEM = 11, 12, 13, 14
@@ -146,6 +146,12 @@ def read_stat(pid: int, *, strict: bool = False) -> Stat | None:
         int(fields[_RESIDENT]) * PAGE_BYTES,
         int(fields[_CHILD_MAJOR_FAULTS]),
     )
+
+
+def has_terminal(pid: int) -> bool:
+    """Return whether a process has a controlling terminal."""
+    fields = _stat_fields(pid)
+    return bool(fields) and int(fields[_TERMINAL]) != 0
 
 
 def read_usage(pid: int) -> ProcessUsage | None:

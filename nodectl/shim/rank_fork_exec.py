@@ -90,6 +90,8 @@ class LaunchSpec:
     stdio: tuple[int, int, int] | None = None
     #: The number of the rank in its world, for the names of its files.
     rank: int = 0
+    #: Folder of an interactive session, which gives the rank its input or terminal; empty if none.
+    session: str = ""
 
 
 def become_subreaper() -> None:
@@ -259,7 +261,7 @@ def _prepare(spec: LaunchSpec) -> None:
         failed = LaunchError.from_os_error("working directory", request.directory, error)
         raise failed.on_node(request) from error
     if spec.stdio is None:
-        _redirect(request, spec.rank)
+        _redirect(request, spec.rank, spec.session)
         return
     source, *outputs = spec.stdio
     if source < 0:
@@ -276,8 +278,23 @@ def _fetch_files(request: StartRequest) -> None:
         raise LaunchError(f"node {request.node_name}: {error}", NOT_USABLE) from error
 
 
-def _redirect(request: StartRequest, rank: int) -> None:
-    source = _open("input file", request.file_of(request.stdin, rank) or os.devnull, os.O_RDONLY)
+def _redirect(request: StartRequest, rank: int, session: str) -> None:
+    if session:
+        # Here, because few jobs are interactive and all shims would load TLS.
+        from pliant.nodectl.shim.interactive.relay import AttachError, attach, take_terminal
+
+        try:
+            source, is_terminal = attach(session, _INITIAL_CPUS)
+        except AttachError as failure:
+            raise LaunchError(str(failure), NOT_USABLE) from failure
+        if is_terminal:
+            take_terminal(source)
+            for number in range(3):
+                os.dup2(source, number)
+            return
+    else:
+        name = request.file_of(request.stdin, rank) or os.devnull
+        source = _open("input file", name, os.O_RDONLY)
     output = open_output("output file", request.file_of(request.stdout, rank))
     same = not request.stderr or request.stderr == request.stdout
     error = output if same else open_output("error file", request.file_of(request.stderr, rank))

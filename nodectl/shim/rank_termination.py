@@ -17,8 +17,12 @@ _MAX_ROUNDS = 100
 
 
 def ask_to_end(rank: Rank) -> None:
-    """Send SIGTERM to a rank and its process group, and SIGCONT in case it is stopped."""
-    for number in (signal.SIGTERM, signal.SIGCONT):
+    """Send SIGTERM to a rank and its process group, and SIGCONT in case it is stopped.
+
+    A rank on a terminal also gets SIGHUP, because shells there ignore SIGTERM.
+    """
+    hangup = [signal.SIGHUP] if procfs.has_terminal(rank.pid) else []
+    for number in (*hangup, signal.SIGTERM, signal.SIGCONT):
         if not signal_group(rank.pid, number):
             send_signal(rank.pid, number)
 

@@ -20,6 +20,7 @@ from pliant.nodectl.host.stderr_log import write_line
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, ScheduledCall, SocketChannel
 from pliant.nodectl.shim.rank_fork_exec import LaunchSpec, start, truncate_outputs
 from pliant.nodectl.world_folder import NOT_USABLE, SpooledExit, StartRequest, WorldFolder
+from pliant.protos.interactive.session_address import VARIABLE
 
 OnLine = Callable[[int, bytes], None]
 #: The reason of exits after the shim got SIGTERM.
@@ -96,6 +97,8 @@ def start_ranks(
         The ranks by number; one that could not be forked has ended.
     """
     truncate_outputs(request)
+    # Not for the program: a job that it submits is not a part of this session.
+    session = request.environment.pop(VARIABLE, "")
     ranks = {}
     for local, (rank, processor) in enumerate(request.ranks):
         if request.is_held(rank):
@@ -118,7 +121,16 @@ def start_ranks(
         cpus = _cpus(request, local) if not request.shares_cpus else ()
         inherited = request.cpus[local] if request.shares_cpus else ()
         started = ranks[rank] = _start(
-            LaunchSpec(request, variables, keep, failures, cpus, inherited, rank=rank),
+            LaunchSpec(
+                request,
+                variables,
+                keep,
+                failures,
+                cpus,
+                inherited,
+                rank=rank,
+                session=session if rank == 0 and not request.resize else "",
+            ),
             rank,
             processor,
         )

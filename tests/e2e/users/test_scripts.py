@@ -193,17 +193,6 @@ def test_ctrl_c_leaves_a_job_that_jobsub_waits_for(cluster: Cluster, tmp_path: P
 
 
 @pytest.mark.usefixtures("cluster")
-def test_input_from_a_pipe_is_not_dropped_in_silence(tmp_path: Path) -> None:
-    command = [f"{sysconfig.get_path('scripts')}/pliant", "run", "cat"]
-    for text, says in ((b"hello", 1), (b"", 0)):
-        done = subprocess.run(
-            command, cwd=tmp_path, input=text, capture_output=True, timeout=60, check=True
-        )
-        assert done.stdout == b""
-        assert done.stderr.count(b"standard input is not passed on") == says
-
-
-@pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("option", ["--output=x", "--hold", "--json"])
 def test_options_without_meaning_are_refused(tmp_path: Path, option: str) -> None:
     said = run_command("pliant", "run", option, "true", cwd=tmp_path)

@@ -1,0 +1,86 @@
+"""The terminal of this process as that of a program on another host: every key goes to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import termios
+import threading
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+
+def may_read() -> bool:
+    """Return whether standard input may be read now.
+
+    The kernel stops a process in the background that reads from its terminal.
+    """
+    try:
+        return not os.isatty(0) or os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return True  # it is the terminal of another session
+
+
+class RawTerminal:
+    """Standard input as a terminal in raw mode, in which Ctrl-C is a byte like any other.
+
+    Made in the main thread, because it handles signals; all other methods may be called anywhere.
+    """
+
+    def __init__(self) -> None:
+        self._former: list[Any] | None = None
+        self._lock = threading.RLock()  # a signal handler may interrupt the main thread
+        self._on_resize: Callable[[], None] = lambda: None
+        signal.signal(signal.SIGWINCH, lambda *_: self._on_resize())
+        signal.signal(signal.SIGCONT, self._continue)
+
+    def size(self) -> tuple[int, int]:
+        """Return rows and columns."""
+        try:
+            size = os.get_terminal_size(0)
+        except OSError:
+            return 24, 80
+        return size.lines, size.columns
+
+    def make_raw(self, on_resize: Callable[[], None]) -> None:
+        """Switch to raw mode until `restore` is called.
+
+        Args:
+            on_resize: called in the main thread when the size has changed, and now.
+        """
+        self._on_resize = on_resize
+        on_resize()
+        # In the background, the kernel stops this process, until it is in the foreground.
+        with self._lock, suppress(termios.error, OSError):
+            self._former = termios.tcgetattr(0)
+            # Without a flush: the program gets what was typed before it had started.
+            tty.setraw(0, termios.TCSADRAIN)
+
+    def restore(self) -> None:
+        """Return to the former mode; does nothing in that mode."""
+        self._on_resize = lambda: None
+        with self._lock, _no_stop(), suppress(termios.error, OSError):
+            former, self._former = self._former, None
+            if former is not None:
+                # At once: the output may be stopped (Ctrl-S).
+                termios.tcsetattr(0, termios.TCSANOW, former)
+
+    def _continue(self, _: int, __: FrameType | None) -> None:
+        """Return to raw mode after a stop, during which a shell has set its own mode."""
+        with self._lock, suppress(termios.error, OSError):
+            if self._former is not None and may_read():
+                tty.setraw(0, termios.TCSANOW)
+        self._on_resize()
+
+
+@contextmanager
+def _no_stop() -> Iterator[None]:
+    """Within this context, change a terminal also from the background without being stopped."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

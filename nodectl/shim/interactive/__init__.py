@@ -1,0 +1,1 @@
+"""Input and terminal of an interactive job: the relay between a rank and ``pliant run``."""

@@ -1,0 +1,1 @@
+"""The connection between ``pliant run`` and a process of its job: address, proof and frames."""
