@@ -52,6 +52,8 @@ class Environment:
     checkpoint_key_file: str = ""
     #: File with the roots that the server's certificate must come from; empty without TLS.
     roots_file: str = ""
+    #: Whether the program is a malleable step of a script.
+    is_step: bool = False
 
     def token(self) -> bytes:
         """Return the secret that proves to the server which run of the job this is.
@@ -113,6 +115,7 @@ def read_environment(environ: Mapping[str, str] = os.environ) -> Environment | N
         check_resizes=int(environ.get(CHECK_RESIZES, "") or 0),
         checkpoint_key_file=environ.get(KEY_FILE, ""),
         roots_file=environ.get("PLIANT_ROOTS_FILE", ""),
+        is_step=bool(environ.get("PLIANT_STEP")),
     )
 
 

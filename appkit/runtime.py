@@ -12,7 +12,7 @@ import contextlib
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
@@ -21,7 +21,7 @@ from pliant.appkit.appkit_errors import JobLeave, ResizeFailed
 from pliant.appkit.checkpoint.restore import Restorer, find_restorer
 from pliant.appkit.checkpoint.save import Checkpoints
 from pliant.appkit.coordinator.answer_offer import OnOffer, answer_offer
-from pliant.appkit.coordinator.coordinator import Coordinator, ProgramInfo
+from pliant.appkit.coordinator.coordinator import Coordinator, ProgramInfo, ReportChannel
 from pliant.appkit.coordinator.messages import (
     Answer,
     CheckpointOrder,
@@ -49,6 +49,9 @@ from pliant.appkit.resize.rank_messages import from_plain, to_plain
 from pliant.appkit.resize.safe_point import ActionSelector, JoinState, SafePointMessage
 from pliant.core.values.sizes import Sizes
 from pliant.faults import failpoint, message
+
+if TYPE_CHECKING:
+    from pliant.appkit.coordinator.step_stream import StepStream
 
 #: Seconds that rank 0 waits for a joining rank to report why it failed.
 _ERROR_WAIT_S = 0.5
@@ -110,6 +113,7 @@ class Runtime:
         self._standby: Coordinator | None = None
         self._lock = threading.Lock()
         self._joiner: Joiner | None = None
+        self._step_stream: StepStream | None = None
         # A first run has no checkpoint; an ordinary MPI program is not told which run it is.
         store = None if environment is not None and environment.run <= 1 else checkpoints.store
         #: Set until this start, if it continues from a checkpoint, has reached the saved loop.
@@ -367,7 +371,9 @@ class Runtime:
 
     def _on_control_order(self, order: dict[str, Any]) -> None:
         """Carry out an order from the control socket; called in the control thread."""
-        if order.get("op") == "standby":
+        if self._step_stream is not None:
+            self._step_stream.on_order(order)
+        elif order.get("op") == "standby":
             for _ in message("appkit.standby.order"):
                 self._stand_by(order.get("resize", 0))
 
@@ -394,8 +400,6 @@ class Runtime:
         return coordinator
 
     def _open_coordinator(self, *, standby: int | None = None) -> Coordinator:
-        from pliant.appkit.coordinator.server_stream import CoordinatorStream
-
         environment = self._environment
         assert environment is not None
         program = ProgramInfo(
@@ -410,8 +414,18 @@ class Runtime:
             on_request=self._evolving,
         )
         coordinator = Coordinator(program, standby=standby, loop=self._loops.number)
-        coordinator.attach(CoordinatorStream(coordinator, environment.address, environment.roots))
+        coordinator.attach(self._make_channel(coordinator, environment))
         return coordinator
+
+    def _make_channel(self, coordinator: Coordinator, environment: Environment) -> ReportChannel:
+        if environment.is_step:
+            from pliant.appkit.coordinator.step_stream import StepStream
+
+            self._step_stream = StepStream(coordinator, self._control)
+            return self._step_stream
+        from pliant.appkit.coordinator.server_stream import CoordinatorStream
+
+        return CoordinatorStream(coordinator, environment.address, environment.roots)
 
     def _answer_offer(self, offer: Offer) -> Answer:
         """Answer an offer by ``on_offer`` or the library's rules; called in the offer thread."""

@@ -61,6 +61,8 @@ ADDRESS, ROOTS = "server.address", "roots.pem"
 #: The names of the files with the nodes of the job, in the formats of MPICH and of Open MPI.
 NODES, HOSTS = "nodes", "hosts"
 
+#: The type of a request for a step that can be resized; rigid steps are of type ``mpi``.
+MALLEABLE_STEP = "malleable"
 #: The name of the socket on which a script starts steps.
 STEP_SOCKET = "steps.sock"
 
@@ -147,7 +149,7 @@ class StartRequest:
     @property
     def is_mpi(self) -> bool:
         """Return whether the shim serves PMI to the ranks of this world."""
-        return self.type == "mpi"
+        return self.type in ("mpi", MALLEABLE_STEP)
 
     def is_held(self, rank: int) -> bool:
         """Return whether a rank only holds a processor, without a process of its own.

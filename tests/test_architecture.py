@@ -72,7 +72,8 @@ ORDER = {
         cli
     """,
     "protos": """
-        channel codec_error daemons generate hmac_handshake sanitize_text staging versions
+        channel codec_error daemons generate hmac_handshake joined_worlds sanitize_text staging
+        versions
         address codec
         checkpoint_codec report_chunking identity interactive
         node_joining signed_orders
@@ -118,7 +119,7 @@ ORDER = {
         ssh
         site_settings
         node_join_as_root paths terminal node_joining
-        server_socket submission
+        server_socket step_socket submission
         connection
         sans_io_operations
         reconnecting staged_files

@@ -22,6 +22,7 @@ from pliant.appkit.coordinator.messages import (
     NegotiationMessage,
     RequestRecord,
 )
+from pliant.appkit.coordinator.offer_thread import OfferThread
 from pliant.appkit.coordinator.welcome_timeout import WelcomeWatchdog
 from pliant.faults import message
 
@@ -98,7 +99,7 @@ class CoordinatorStream:
         os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # the application's stderr is not ours
         wait = _MIN_WAIT_S
-        offers = _OfferThread(self._coordinator)
+        offers = OfferThread(self._coordinator)
         offers.start()
         while not self._stopping.is_set():
             stream = _Connection(self._coordinator, offers)
@@ -116,41 +117,10 @@ class CoordinatorStream:
         offers.stop()
 
 
-class _OfferThread:
-    """Asks the program about proposals, in a thread of its own.
-
-    So an ``on_offer`` that takes its time, or never returns, delays nothing else on the stream.
-    """
-
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
-        self._waiting: queue.SimpleQueue[tuple[_Connection, Template] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="pliant-offers", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread; called once for all streams."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread when all queued proposals have been answered; do not wait for it."""
-        self._waiting.put(None)
-
-    def put(self, stream: "_Connection", template: "Template") -> None:
-        """Queue a proposal; its answer goes back on the stream that it came from."""
-        self._waiting.put((stream, template))
-
-    def _run(self) -> None:
-        while (waiting := self._waiting.get()) is not None:
-            stream, template = waiting
-            reply = self._coordinator.answer_offer(template)
-            if reply is not None:
-                stream.send_answer(reply)
-
-
 class _Connection:
     """One connection to the server, from its first message (Hello) until it ends."""
 
-    def __init__(self, coordinator: Coordinator, offers: _OfferThread) -> None:
+    def __init__(self, coordinator: Coordinator, offers: OfferThread) -> None:
         self.outbox: queue.SimpleQueue[CoordinatorReport | None] = queue.SimpleQueue()
         self._coordinator = coordinator
         self._offers = offers

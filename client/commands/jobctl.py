@@ -64,7 +64,7 @@ def _parser() -> Parser:
         actions, "requeue", "end a job and start it again, from its last checkpoint", _request_op
     )
     requeue.set_defaults(op="requeue")
-    resize = _action(actions, "resize", "offer a running job another size", _resize)
+    resize = _action(actions, "resize", "offer a running job another size", _resize, _job_or_step)
     resize.add_argument(
         "size",
         type=_size,
@@ -97,11 +97,14 @@ def _parser() -> Parser:
     return parser
 
 
-def _action(actions: Any, name: str, text: str, act: Any) -> argparse.ArgumentParser:
+def _action(
+    actions: Any, name: str, text: str, act: Any, id_type: Any = job_name
+) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(
         name, help=text, description=text[0].upper() + text[1:] + "."
     )
-    parser.add_argument("id", type=job_name, help="the job, or a task of an array: 17_3")
+    step = "; in a script, a step of its job: 17.2" if id_type is _job_or_step else ""
+    parser.add_argument("id", type=id_type, help=f"the job, or a task of an array: 17_3{step}")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(act=act)
     return parser
@@ -133,7 +136,33 @@ def _signal(options: argparse.Namespace) -> int:
     return 0
 
 
+def _job_or_step(text: str) -> Any:
+    """Return the value of an argument: a job, or (job, step)."""
+    job, point, step = text.partition(".")
+    return (
+        (bounded_int(1, 1 << 31)(job), bounded_int(1, 1 << 31)(step)) if point else job_name(text)
+    )
+
+
+def _resize_step(job: int, step: int, options: argparse.Namespace) -> int:
+    """Set the size of a step of the job in whose script this process runs."""
+    import os
+
+    from pliant.client.step_socket import resize_step
+
+    path = os.environ.get("PLIANT_STEP_SOCKET")
+    if not path or os.environ.get("PLIANT_JOB") != str(job):
+        raise UsageError(f"step {job}.{step}: a step can be resized only in the script of its job")
+    if options.release:
+        raise UsageError("leave out --release: a step gives back its last ranks")
+    resize_step(path, step, options.size)
+    return 0
+
+
 def _resize(options: argparse.Namespace) -> int:
+    if isinstance(options.id, tuple):
+        job, step = options.id
+        return _resize_step(job, step, options)
     for place in options.release:
         node, slash, slot = place.partition("/")
         if not node or (slash and not (slot.isascii() and slot.isdecimal())):

@@ -38,6 +38,7 @@ exit codes: the program's own, 128 + the signal when a signal ended it; 1 the st
   pliant run -n 4 ./solver &         in a script: two steps side by side
   pliant run -n 4 ./other
   wait
+  pliant run --size 2-8 ./heat       a malleable step, which uses what other steps leave free
 """
 
 
@@ -60,15 +61,22 @@ def _step_parser() -> Parser:
         prog=PROG,
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        usage="%(prog)s [-n K] program [arguments...]",
+        usage="%(prog)s [-n K | --size A-B] program [arguments...]",
     )
-    parser.add_argument(
+    how_many = parser.add_mutually_exclusive_group()
+    how_many.add_argument(
         "-n",
         "--sizes",
         type=bounded_int(1, 1_000_000),
         default=0,
         metavar="K",
         help="ranks (all processors)",
+    )
+    how_many.add_argument(
+        "--size",
+        default="",
+        metavar="A-B",
+        help="ranks of a malleable program, as 2-8, which change while it runs",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
@@ -86,10 +94,27 @@ def _run_step(options: argparse.Namespace) -> int:
             f"job {os.environ.get('PLIANT_JOB')} cannot start steps here: they are started by the "
             "script of a job (jobsub -n N job.sh)"
         )
-    end = run_step(path, options.sizes, command, current_umask())
+    umask = current_umask()
+    end = run_step(path, options.sizes, command, umask, sizes=_checked(options.size))
     if end.reason:
         print_error(PROG, end.reason)
     return end.exit_code
+
+
+def _checked(text: str) -> str:
+    """Return the value of --size.
+
+    Raises:
+        UsageError: it is not in the size grammar.
+    """
+    if text:
+        from pliant.core.values.sizes import SizesError, parse_sizes
+
+        try:
+            parse_sizes(text)
+        except SizesError as error:
+            raise UsageError(f"--size: {error}") from None
+    return text
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from pliant.client.client_errors import StepFailedError
+from pliant.client.step_socket import connect, messages
 
 #: Signals that are passed on to the ranks of a step.
 PASSED_ON = (
@@ -25,8 +25,6 @@ PASSED_ON = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-
-_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,9 @@ class StepEnd:
         return 128 + self.signal if self.signal else self.code
 
 
-def run_step(socket_path: str, size: int, argv: Sequence[str], umask: int) -> StepEnd:
+def run_step(
+    socket_path: str, size: int, argv: Sequence[str], umask: int, *, sizes: str = ""
+) -> StepEnd:
     """Run a program on processors of this job, and return how it ended.
 
     The program has the standard input and outputs of this process.
@@ -55,11 +55,13 @@ def run_step(socket_path: str, size: int, argv: Sequence[str], umask: int) -> St
         size: number of ranks; 0 for all processors that the job has.
         argv: the program and its arguments.
         umask: the umask of the program.
+        sizes: numbers of ranks of a malleable step, in the size grammar; empty for a rigid step.
 
     Raises:
         StepFailedError: the step was refused, or the shim has ended.
     """
-    return _run(socket_path, umask, {"op": "run", "size": size, "argv": list(argv)})
+    request = {"op": "run", "size": size, "sizes": sizes, "argv": list(argv)}
+    return _run(socket_path, umask, request)
 
 
 def run_on_host(socket_path: str, hosts: Sequence[str], command: str, umask: int) -> StepEnd:
@@ -80,9 +82,9 @@ def run_on_host(socket_path: str, hosts: Sequence[str], command: str, umask: int
 
 
 def _run(socket_path: str, umask: int, request: dict[str, Any]) -> StepEnd:
-    with _connect(socket_path) as link, _signals_passed_on(link):
+    with connect(socket_path) as link, _signals_passed_on(link):
         _send_request(link, {**request, "env": dict(os.environ), "umask": umask})
-        for message in _messages(link):
+        for message in messages(link):
             match message.get("op"):
                 case "output":
                     _write(int(message["kind"]), base64.b64decode(message["data"]))
@@ -95,24 +97,6 @@ def _run(socket_path: str, umask: int, request: dict[str, Any]) -> StepEnd:
     raise StepFailedError("the job ended before the step did")
 
 
-def _connect(path: str) -> socket.socket:
-    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        # By its folder, because the whole path may be longer than a socket address.
-        folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            link.connect(f"/proc/self/fd/{folder}/{Path(path).name}")
-        finally:
-            os.close(folder)
-    except OSError as error:
-        link.close()
-        raise StepFailedError(
-            f"cannot reach the job: {path}: {error.strerror}; steps start on the node of the "
-            "script, while it runs"
-        ) from None
-    return link
-
-
 def _send_request(link: socket.socket, request: dict[str, Any]) -> None:
     line = json.dumps({**request, "cwd": os.getcwd()}).encode("ascii") + b"\n"
     try:
@@ -120,19 +104,6 @@ def _send_request(link: socket.socket, request: dict[str, Any]) -> None:
         link.sendall(line[sent:])
     except OSError as error:
         raise StepFailedError(f"cannot send the request: {error.strerror}") from None
-
-
-def _messages(link: socket.socket) -> Iterator[dict[str, Any]]:
-    rest = b""
-    while True:
-        try:
-            data = link.recv(_CHUNK)
-        except OSError:
-            return
-        if not data:
-            return
-        *lines, rest = (rest + data).split(b"\n")
-        yield from map(json.loads, lines)
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -111,7 +111,8 @@ class CommandDispatcher:
             self._status.node_map,
             self._tokens.token(command.job, command.run),
             self.settings,
-            may_grow=entry.info["class"] != "rigid",
+            # The ranks of a malleable step get these variables from the shim of the script.
+            may_grow=entry.info["class"] != "rigid" and entry.info["type"] == "mpi",
         )
         stop_after_s = parse_isolation_policy(entry.info["when_cut_off"])
         end_when_cut_off(orders.values(), stop_after_s, self.settings)

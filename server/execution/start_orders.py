@@ -12,32 +12,11 @@ from itertools import groupby
 from pliant.core.commands import NodeShare
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
+from pliant.protos.joined_worlds import JOINED_WORLDS
 from pliant.server.checkpoints.checkpoint_folders import CheckpointFolders
 from pliant.server.registry.job_program import RANK_MARKS, Program, expand, has_mark, node_marks
 from pliant.server.registry.mpi_worlds import World
 from pliant.server.registry.processor_nodes import Host, NodeMap
-
-#: Algorithms for collectives that do not depend on which ranks share a node; see JOINED_WORLDS.
-FLAT_COLLECTIVES = {
-    "MPIR_CVAR_ENABLE_SMP_COLLECTIVES": "0",
-    "MPIR_CVAR_ALLGATHER_COMPOSITION": "2",
-    "MPIR_CVAR_ALLREDUCE_COMPOSITION": "2",
-    "MPIR_CVAR_ALLTOALL_COMPOSITION": "2",
-    "MPIR_CVAR_BARRIER_COMPOSITION": "2",
-    "MPIR_CVAR_BARRIER_INTRA_ALGORITHM": "k_dissemination",
-    "MPIR_CVAR_BCAST_COMPOSITION": "3",
-    "MPIR_CVAR_REDUCE_COMPOSITION": "3",
-    "MPIR_CVAR_SCAN_INTRA_ALGORITHM": "recursive_doubling",
-}
-
-#: For jobs that may grow. MPICH knows on which node a rank is only for the ranks of its own world,
-#: and takes all ranks of a world that was joined later for one node. So ranks of two worlds
-#: disagree about who shares a node, and an operation that works node by node hangs. The algorithms
-#: above help most collectives, but not windows, Ireduce or Comm.Idup (measured with
-#: benchmarks/bench_operations.py). NOLOCAL helps all: every rank is a node of its own. Its price is
-#: that ranks of a node talk through the transport (benchmarks/bench_without_shared_memory.py), so
-#: jobs of one size keep shared memory.
-JOINED_WORLDS = {**FLAT_COLLECTIVES, "MPIR_CVAR_NOLOCAL": "1"}
 
 #: For all jobs with the transport ofi. MPICH 5.0.2 divides by zero (SIGFPE) when it sends a struct
 #: datatype of different basic types over ofi without packing it first.

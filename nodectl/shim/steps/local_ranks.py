@@ -6,11 +6,12 @@ that may leave processes behind.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections.abc import Mapping
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from pliant.nodectl.host import procfs, shared_memory
 from pliant.nodectl.shim import rank_termination
@@ -19,7 +20,7 @@ from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChanne
 from pliant.nodectl.shim.pmi_service import PmiService, abort_reason
 from pliant.nodectl.shim.rank_fork_exec import LaunchSpec, read_failures, start
 from pliant.nodectl.shim.ranks import Rank
-from pliant.nodectl.world_folder import NOT_USABLE, StartRequest
+from pliant.nodectl.world_folder import MALLEABLE_STEP, NOT_USABLE, StartRequest
 
 #: The type of a command that runs on all processors of this node, in a `StartRequest`.
 COMMAND = "command"
@@ -41,6 +42,12 @@ class StepEvents(Protocol):
 
     def on_failure(self, code: int, number: int, reason: str) -> None:
         """Handle that a rank has failed, with its exit code, signal number and reason."""
+
+    def on_control(self, message: Mapping[str, Any]) -> None:
+        """Handle a message that a rank has sent on its control socket."""
+
+    def on_exit(self, rank: int) -> None:
+        """Handle that the process of a rank of a malleable step has ended."""
 
     def on_gone(self) -> None:
         """Handle that all local ranks have ended without leftovers."""
@@ -71,7 +78,9 @@ class LocalRanks:
         self._loop, self._request, self._events = loop, request, events
         self._failures, self._failure_pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._is_ending = self._is_gone = False
-        self._mark = f"PLIANT_STEP={request.environment.get('PLIANT_STEP', '')}".encode()
+        names = ("PLIANT_STEP", "PLIANT_RESIZE")
+        variables = {name: request.environment.get(name, "") for name in names}
+        self._marks = {f"{name}={value}".encode() for name, value in variables.items() if value}
         self._ranks: dict[int, Rank] = {}
         self._pmi = PmiService(request, self._ranks, self)
         for place, (rank, processor) in enumerate(request.ranks):
@@ -109,15 +118,24 @@ class LocalRanks:
         """Release the ranks from a barrier, given the pairs that all nodes have put."""
         self._pmi.release(pairs)
 
+    def control(self, rank: int, message: Mapping[str, Any]) -> None:
+        """Send a message to the control socket of a rank, if it is one of these."""
+        known = self._ranks.get(rank)
+        if known is not None and known.control is not None:
+            known.control.send(json.dumps(message).encode() + b"\n")
+
     # ------------------------------------------------------------------ ranks
 
     def _start(self, place: int, rank: int, processor: int, stdio: tuple[int, int, int]) -> Rank:
         request = self._request
+        pairs: list[tuple[socket.socket, socket.socket]] = []
         try:
-            ours, theirs = socket.socketpair()
+            count = 2 if request.type == MALLEABLE_STEP else 1
+            pairs.extend(socket.socketpair() for _ in range(count))
         except OSError as error:
+            _close(pairs)
             return self._not_started(rank, processor, f"cannot start: {error.strerror}")
-        handle = theirs.fileno()
+        handles = [theirs.fileno() for _, theirs in pairs]
         devices = {kind: every[place] for kind, every in request.devices.items()}
         variables = {
             **request.environment,
@@ -125,12 +143,14 @@ class LocalRanks:
             **rank_processes.device_variables(devices),
         }
         if request.is_mpi:
-            variables |= rank_processes.mpi_variables(request, rank, place, handle)
+            variables |= rank_processes.mpi_variables(request, rank, place, handles[0])
+        if len(handles) > 1:
+            variables["PLIANT_CONTROL_FD"] = str(handles[1])
         cpus = request.cpus[place] if request.cpus else ()
         spec = LaunchSpec(
             request,
             variables,
-            (handle,) if request.is_mpi else (),
+            tuple(handles) if request.is_mpi else (),
             self._failure_pipe,
             () if request.shares_cpus else cpus,
             cpus if request.shares_cpus else (),
@@ -139,13 +159,16 @@ class LocalRanks:
         try:
             started = Rank(rank, processor, start(spec))
         except OSError as error:
-            ours.close()
-            reason = f"cannot start: fork: {error.strerror}"
-            started = self._not_started(rank, processor, reason)
-        else:
-            splitter = LineSplitter(partial(self._pmi.handle, rank))
-            started.pmi = SocketChannel(self._loop, ours, splitter)
-        theirs.close()
+            _close(pairs)
+            return self._not_started(rank, processor, f"cannot start: fork: {error.strerror}")
+        calls = partial(self._pmi.handle, rank), partial(self._on_control, started)
+        channels = [
+            SocketChannel(self._loop, ours, LineSplitter(call))
+            for (ours, _), call in zip(pairs, calls, strict=False)
+        ]
+        started.pmi, started.control = (*channels, None)[:2]
+        for _, theirs in pairs:
+            theirs.close()
         return started
 
     def _not_started(self, rank: int, processor: int, reason: str) -> Rank:
@@ -163,7 +186,25 @@ class LocalRanks:
 
     def on_abort(self, rank: int, code: int, message: str) -> None:
         """End the ranks of the step, because one of them has called MPI_Abort."""
+        control = self._ranks[rank].control
+        if control is not None:
+            control.drain()  # the rank may have sent the reason there
+        message = self._ranks[rank].failure_text or message
         self._fail(code or 1, 0, abort_reason(rank, code, message))
+
+    # ------------------------------------------------------------------ control sockets
+
+    def _on_control(self, rank: Rank, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+        except ValueError:
+            return  # a program that writes there harms only itself
+        if not isinstance(message, dict):
+            return
+        if message.get("op") == "failed":
+            rank.failure_text = rank_processes.one_line(message.get("text"))
+        else:
+            self._events.on_control(message)
 
     # ------------------------------------------------------------------ ends
 
@@ -179,14 +220,15 @@ class LocalRanks:
             rank_termination.kill(rank)
 
     def _on_exit(self, rank: Rank, status: int) -> None:
-        if rank.pmi is not None:
-            rank.pmi.drain()  # its last message may be an abort
+        for channel in (rank.pmi, rank.control):
+            if channel is not None:
+                channel.drain()  # its last message may be an abort, or the outcome of a resize
         verdict = self._pmi.verdict()
         rank.status = status
         rank.close()
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         code = os.WEXITSTATUS(status) if not number else 0
-        reason = ""
+        reason = rank.failure_text if status else ""
         for pid, failed in read_failures(self._failures).items():
             if pid == rank.pid:
                 code, reason = failed
@@ -198,6 +240,8 @@ class LocalRanks:
             # Launchers report themselves that their daemons have failed.
             text = f"{where} {how}" if self._request.is_mpi else ""
             self._fail(code, number, reason or text)
+        if self._request.type == MALLEABLE_STEP:
+            self._events.on_exit(rank.rank)
         self._check()
 
     def _check(self) -> None:
@@ -224,7 +268,13 @@ class LocalRanks:
         return [
             pid
             for pid in procfs.descendants(os.getpid())
-            if self._mark in procfs.environment(pid)
+            if self._marks <= set(procfs.environment(pid))
             and (stat := procfs.read_stat(pid)) is not None
             and stat.state not in procfs.ENDED_STATES
         ]
+
+
+def _close(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
+    for pair in pairs:
+        for each in pair:
+            each.close()

@@ -4,8 +4,11 @@ The shim of the script listens on a socket in the folder of its world. A client 
 together with its own standard input, output and error, which the ranks on this node use directly.
 Then it sends signals and gets one answer. Its disconnection ends the step.
 
-``client -> shim``: ``run`` or ``launch`` (with three descriptors), ``signal``.
-``shim -> client``: ``started``, ``output`` (of ranks on other nodes), ``ended`` or ``refused``.
+``client -> shim``: ``run`` or ``launch`` (with three descriptors), ``signal``, ``resize``.
+``shim -> client``: ``started``, ``output`` (of ranks on other nodes), ``ended``, ``resizing`` or
+``refused``.
+
+A request ``run`` with several sizes starts a malleable step, which `resizer` resizes while it runs.
 
 A client may also request ``launch`` instead of ``run``: a shell command on one node, which uses no
 processor. The launchers of other MPI libraries start their daemons in this way. A daemon that
@@ -18,6 +21,7 @@ requests. They end with the script, because each shim ends all processes below i
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import time
@@ -29,24 +33,18 @@ from typing import Any
 from pliant.nodectl.host.shared_memory import node_of
 from pliant.nodectl.host.stderr_log import write_line
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel
-from pliant.nodectl.shim.non_pmi_mpi import library_without_pmi
 from pliant.nodectl.shim.steps.launch_variables import agent_path, launch_variables
 from pliant.nodectl.shim.steps.local_ranks import COMMAND, LocalRanks
 from pliant.nodectl.shim.steps.remote_ranks import RemoteRanks, RemoteStep, place_on
 from pliant.nodectl.shim.steps.request_socket import RequestSocket
+from pliant.nodectl.shim.steps.resizer import StepResizer
 from pliant.nodectl.shim.steps.shim_messenger import ShimMessenger
-from pliant.nodectl.shim.steps.step import NodeEvents, Step
+from pliant.nodectl.shim.steps.size_policy import next_sizes
+from pliant.nodectl.shim.steps.step import Step
+from pliant.nodectl.shim.steps.step_requests import StepRequests, leader
+from pliant.nodectl.shim.steps.step_world import NodeEvents, StepWorld
 from pliant.nodectl.step_record import MAX_STEPS, StepRecord
-from pliant.nodectl.world_folder import NOT_USABLE, StartRequest, WorldFolder
-
-#: Variables of the script that its steps do not get.
-_NOT_INHERITED = ("PLIANT_STEP_SOCKET", "PLIANT_HOST_FILE")
-
-#: Longest arguments and environment of a step together; other nodes get them in one message.
-_MAX_PROGRAM = 1 << 19
-
-#: Commands that may run on a node at once. Each needs descriptors of its shim, which end at 1024.
-MAX_COMMANDS = 64
+from pliant.nodectl.world_folder import MALLEABLE_STEP, NOT_USABLE, StartRequest, WorldFolder
 
 #: Bytes of output that may wait for a client that does not read.
 _MAX_OUTPUT_BACKLOG = 1 << 20
@@ -77,26 +75,28 @@ class StepManager:
         listed = request.environment.get("PLIANT_PROCESSORS", "")
         #: The processors of the job by rank of its world.
         self._processors = [int(number) for number in listed.split(",") if number]
+        self._requests = StepRequests(spool, request, len(self._processors))
         #: Ranks of the world whose processors no step uses.
         self._free = list(range(len(self._processors)))
         self._waiting: list[Step] = []
         self._running: dict[int, Step] = {}
-        #: Steps of another node's script, by the rank of that node and their number.
-        self._remote: dict[tuple[int, int], RemoteStep] = {}
+        #: Worlds of steps of another node's script, by the rank of that node, step and resize.
+        self._remote: dict[tuple[int, int, int], RemoteStep] = {}
         self._count = 0
         self._ended: list[StepRecord] = []
 
     def launch_variables(self) -> dict[str, str]:
         """Return the variables with which MPI launchers in the script reach all nodes."""
         agent = agent_path()
-        if not agent or self._socket is None or len(self._addresses()) < 2:
+        if not agent or self._socket is None or len(self._requests.addresses()) < 2:
             return {}
         return launch_variables(self._request.environment, agent)
 
     def reap(self, pid: int, status: int) -> None:
         """Handle the end of a child of this process, which may be a rank of a step."""
-        for step in self._running.values():
-            if step.local is not None and step.local.reap(pid, status):
+        worlds = [world for step in self._running.values() for world in step.worlds.values()]
+        for world in worlds:
+            if world.local is not None and world.local.reap(pid, status):
                 return
         any(remote.reap(pid, status) for remote in list(self._remote.values()))
 
@@ -127,11 +127,20 @@ class StepManager:
 
     def _on_request(self, sent: dict[str, Any], stdio: list[int]) -> Callable[..., None]:
         """Read a client's request, and return the function that takes over its connection."""
+        if sent["op"] == "resize":
+            for handle in stdio:
+                os.close(handle)
+            return partial(self._on_resize, int(sent["step"]), int(sent["size"]))
         self._count += 1
         step = Step(self._count, self._request, stdio, self._loop, self._on_step_ended)
         if sent["op"] == "launch":
-            return partial(self._on_client, step, self._read_launch(step, sent))
-        return partial(self._on_client, step, self._read(step, sent))
+            reason = self._requests.read_launch(step, sent, self._running.values())
+            return partial(self._on_client, step, reason)
+        reason = self._requests.read_run(step, sent)
+        if not reason and step.request.type == MALLEABLE_STEP:
+            processor_of = self._processors.__getitem__
+            step.resizer = StepResizer(self._loop, step, step.sizes, processor_of, self)
+        return partial(self._on_client, step, reason)
 
     def _on_client(self, step: Step, reason: str, client: socket.socket) -> None:
         step.client = SocketChannel(
@@ -145,72 +154,10 @@ class StepManager:
             step.close_stdio()
             return
         if step.request.type == COMMAND:
-            self._run(step, self._place_command(step))
+            self._start_world(step, 0, step.places)
             return
         self._waiting.append(step)
         self._start_waiting()
-
-    def _read(self, step: Step, sent: dict[str, Any]) -> str:
-        """Copy the values of a request into a step; return why it is refused, else empty."""
-        ours, most = self._request, len(self._processors)
-        argv = [str(word) for word in sent["argv"]]
-        size = int(sent["size"]) or most
-        if not argv or len(step.stdio) != 3:
-            return "the request is incomplete"
-        if size > most:
-            return f"-n {size} is more than the {most} processors of job {ours.job}"
-        if reason := self._set_program(step, "mpi", argv, sent):
-            return reason
-        step.request.size = size
-        step.request.environment["PLIANT_STEP"] = str(step.number)
-        if size > 1 and (library := library_without_pmi(step.request)) is not None:
-            return f"program {argv[0]} is linked with {library}: start it with its own mpiexec"
-        return ""
-
-    def _read_launch(self, step: Step, sent: dict[str, Any]) -> str:
-        """Copy the values of a request for a command; return why it is refused, else empty."""
-        hosts = [str(host) for host in sent["hosts"]]
-        addresses = self._addresses()
-        node = next((addresses[host] for host in hosts if host in addresses), None)
-        if len(step.stdio) != 3 or not hosts:
-            return "the request is incomplete"
-        if node is None:
-            known = ", ".join(addresses) or "unknown, because several of them have one address"
-            return f"job {self._request.job} has no host {hosts[0]}; its hosts are {known}"
-        step.places = [self._leader(node)]
-        alike = [s for s in self._running.values() if s.request.type == COMMAND]
-        if sum(other.places == step.places for other in alike) >= MAX_COMMANDS:
-            return f"{MAX_COMMANDS} commands run on {hosts[0]} already; wait until one has ended"
-        argv = ["/bin/sh", "-c", str(sent["command"])]
-        return self._set_program(step, COMMAND, argv, sent)
-
-    def _set_program(self, step: Step, kind: str, argv: list[str], sent: dict[str, Any]) -> str:
-        """Copy the program of a request into a step; return why it is refused, else empty."""
-        environment = {str(name): str(value) for name, value in sent["env"].items()}
-        for name in _NOT_INHERITED:
-            environment.pop(name, None)
-        length = sum(map(len, [*argv, *environment, *environment.values()]))
-        if length > _MAX_PROGRAM:
-            return f"arguments and environment have {length} bytes, the limit is {_MAX_PROGRAM}"
-        step.request = replace(
-            self._request,
-            world=f"{self._request.world}.s{step.number}",
-            type=kind,
-            argv=argv,
-            environment=environment,
-            directory=str(sent["cwd"]),
-            umask=int(sent["umask"]),
-            size=1,
-        )
-        return ""
-
-    def _addresses(self) -> dict[str, int]:
-        """Return the job's nodes by address; empty if several of them have one address."""
-        lines = self._spool.nodes.read_text().split()
-        nodes = {node_of(self._request.mapping, rank) for rank in range(len(self._processors))}
-        if len(lines) != len(nodes):
-            return {}
-        return {line.rpartition(":")[0]: node for node, line in enumerate(lines)}
 
     def _on_message(self, step: Step, line: bytes) -> None:
         try:
@@ -224,8 +171,7 @@ class StepManager:
             self._on_client_gone(step)
             step.tell(op="ended", code=0, signal=int(number), reason="it had not started")
             return
-        for part in step.parts.values():
-            part.signal(number)
+        step.signal(number)
 
     def _on_client_gone(self, step: Step) -> None:
         if step in self._waiting:
@@ -238,89 +184,145 @@ class StepManager:
 
     def _start_waiting(self) -> None:
         """Start steps in the order of their requests, as long as enough processors are free."""
-        while self._waiting and self._waiting[0].request.size <= len(self._free):
-            self._start(self._waiting.pop(0))
+        while self._waiting:
+            size = self._waiting[0].sizes.largest_at_most(len(self._free))
+            if not size:
+                break
+            self._start(self._waiting.pop(0), size)
+        self._resize_steps()
 
-    def _start(self, step: Step) -> None:
-        size, ours = step.request.size, self._request
+    def _start(self, step: Step, size: int) -> None:
         step.places, self._free = self._free[:size], self._free[size:]
-        by_node: dict[int, list[tuple[int, int]]] = {}
-        nodes = [node_of(ours.mapping, place) for place in step.places]
-        for rank, (node, place) in enumerate(zip(nodes, step.places, strict=True)):
-            by_node.setdefault(node, []).append((rank, self._processors[place]))
-        processors = [self._processors[place] for place in step.places]
         step.started = time.time()
-        step.request.environment["PLIANT_PROCESSORS"] = ",".join(map(str, processors))
-        self._run(step, by_node)
+        if step.resizer is not None:
+            step.resizer.start()
+        self._start_world(step, 0, step.places)
 
-    def _run(self, step: Step, by_node: dict[int, list[tuple[int, int]]]) -> None:
-        """Start the ranks of a step, which are given as (rank, processor) for each node."""
+    def _start_world(self, step: Step, resize: int, places: list[int]) -> None:
+        """Start a rank of a step on each of the given processors.
+
+        Args:
+            step: the step.
+            resize: the resize for which this is; 0 for the start of the step.
+            places: the ranks of the script's world whose processors are used.
+        """
         ours = self._request
-        step.request.mapping = _mapping([len(ranks) for ranks in by_node.values()])
+        world = step.worlds[resize] = StepWorld(resize, list(places), step)
+        by_node: dict[int, list[tuple[int, int]]] = {}
+        for rank, place in enumerate(places):
+            ranks = by_node.setdefault(node_of(ours.mapping, place), [])
+            ranks.append((rank, self._processors[place]))
+        request = replace(step.request, size=len(places))
+        request.mapping = _mapping([len(ranks) for ranks in by_node.values()])
+        if _is_counted(step):
+            processors = ",".join(str(self._processors[place]) for place in places)
+            request.environment = {**request.environment, "PLIANT_PROCESSORS": processors}
+        if resize:
+            request.world += f".r{resize}"
+            request.environment |= {"PLIANT_ROLE": "join", "PLIANT_RESIZE": str(resize)}
         self._running[step.number] = step
         here = node_of(ours.mapping, self._first)
-        for node in by_node:  # all are known before one of them reports
-            step.expected.add(node)
+        world.expected.update(by_node)  # all are known before one of them reports
         for node, ranks in by_node.items():
+            events = NodeEvents(world, node)
             if node == here:
-                request = place_on(step.request, ours, ranks)
-                source, output, error = step.stdio
-                stdio = (source, output, error)
-                events = step.events_of(node)
                 try:
-                    local = LocalRanks(self._loop, request, stdio, events)
+                    source, output, error = step.stdio
+                    stdio = (-1 if resize else source, output, error)
+                    local = LocalRanks(self._loop, place_on(request, ours, ranks), stdio, events)
                 except OSError as failure:
                     self._loop.after(0, partial(_end_unstarted, events, failure))
                 else:
-                    step.local = step.parts[node] = local
+                    world.local = world.parts[node] = local
             else:
-                request = replace(step.request, ranks=ranks)
-                send = partial(self._order, self._leader(node), step.number)
-                step.parts[node] = RemoteRanks(send, request)
-        step.close_stdio()
-        step.tell(op="started", step=step.number)
-        if step.is_ending:  # a rank failed before the others were ordered
-            step.end(again=True)
+                send = partial(self._order, leader(ours, node), step.number, resize)
+                world.parts[node] = RemoteRanks(send, replace(request, ranks=ranks))
+        if step.resizer is None:  # ranks that join later write to the same outputs
+            step.close_stdio()
+        if not resize:
+            step.tell(op="started", step=step.number)
+        if world.is_ending:  # a rank failed before the others were ordered
+            world.end(again=True)
 
-    def _place_command(self, step: Step) -> dict[int, list[tuple[int, int]]]:
-        (place,) = step.places
-        return {node_of(self._request.mapping, place): [(0, self._processors[place])]}
+    # ------------------------------------------------------------------ malleable steps
 
-    def _leader(self, node: int) -> int:
-        """Return the lowest rank on a node; packets address a shim by this rank."""
-        mapping = self._request.mapping
-        return next(r for r in range(len(self._processors)) if node_of(mapping, r) == node)
+    def start_joining(self, number: int, resize: int, places: list[int]) -> None:
+        """Start the joining ranks of a step; see `ResizerCalls`."""
+        self._start_world(self._running[number], resize, places)
+
+    def free(self, places: list[int]) -> None:
+        """Take back processors that a step does not use any more."""
+        self._free = sorted([*self._free, *places])
+        self._start_waiting()
+
+    def update(self) -> None:
+        """Consider the sizes of all malleable steps again."""
+        self._resize_steps()
+
+    def _resize_steps(self) -> None:
+        """Offer other sizes to malleable steps, as the waiting steps and the free ones require."""
+        resizers = {
+            number: step.resizer
+            for number, step in self._running.items()
+            if step.resizer is not None
+        }
+        states = [state for each in resizers.values() if (state := each.state()) is not None]
+        missing = 0
+        if self._waiting:
+            coming = len(self._free) + sum(each.releasing for each in resizers.values())
+            missing = max(0, self._waiting[0].sizes.min - coming)
+        free = 0 if self._waiting else len(self._free)
+        for number, size in next_sizes(states, free, missing).items():
+            count = max(0, size - len(self._running[number].places))
+            joining, self._free = self._free[:count], self._free[count:]
+            resizers[number].offer(size, joining)
+
+    def _on_resize(self, number: int, size: int, client: socket.socket) -> None:
+        """Set the size of a malleable step as its user demands; answer whether that is possible."""
+        channel = SocketChannel(self._loop, client, LineSplitter(lambda _: None))
+        step = self._running.get(number)
+        if step is None:
+            running = ", ".join(map(str, self._running)) or "none"
+            reason = f"step {number} does not run; running steps: {running}"
+        elif step.resizer is None:
+            reason = f"step {number} is rigid: start it with --size A-B"
+        else:
+            reason = step.resizer.fix(size)
+        answer = {"op": "refused", "reason": reason} if reason else {"op": "resizing"}
+        channel.send(json.dumps(answer).encode() + b"\n")
+        self._resize_steps()
 
     def _on_step_ended(self, step: Step) -> None:
         del self._running[step.number]
+        step.close_stdio()
         if _is_counted(step):
-            self._free = sorted([*self._free, *step.places])
             if len(self._ended) < MAX_STEPS:
                 self._ended.append(step.record(time.time()))
-        self._start_waiting()
+            self.free(step.held_places)
 
     # ------------------------------------------------------------------ other nodes
 
-    def _order(self, rank: int, number: int, order: dict[str, Any]) -> None:
-        self._relay.send(rank, {"step": number, **order})
+    def _order(self, rank: int, number: int, resize: int, order: dict[str, Any]) -> None:
+        self._relay.send(rank, {"step": number, "resize": resize, **order})
 
     def _on_relayed(self, rank: int, message: dict[str, Any]) -> bool:
         """Handle a message of another shim of this world; return False to get it again later."""
-        number = int(message["step"])
+        number, resize = int(message["step"]), int(message.get("resize", 0))
         if "order" in message:
             # Only the node with rank 0 runs the script and gives orders. Packets pass through
             # controllers, which the root helper does not trust to start programs.
             if rank == 0 and self._first != 0:
-                self._carry_out(rank, number, message)
+                self._carry_out((rank, number, resize), message)
             else:
                 write_line(f"refused an order for a step from rank {rank}")
             return True
         step = self._running.get(number)
-        if step is None:
+        world = step.worlds.get(resize) if step is not None else None
+        if step is None or world is None:
             return True
         if message["report"] == "output" and step.backlog > _MAX_OUTPUT_BACKLOG:
             return False
-        events = step.events_of(node_of(self._request.mapping, rank))
+        events = NodeEvents(world, node_of(self._request.mapping, rank))
         match message["report"]:
             case "barrier":
                 events.on_barrier(int(message["sequence"]), message["pairs"])
@@ -328,19 +330,23 @@ class StepManager:
                 events.on_failure(message["code"], message["signal"], str(message["reason"]))
             case "output":
                 step.tell(op="output", kind=message["kind"], data=message["data"])
+            case "control":
+                events.on_control(message["message"])
+            case "exit":
+                events.on_exit(int(message["rank"]))
             case "gone":
                 events.on_gone()
         return True
 
-    def _carry_out(self, rank: int, number: int, order: dict[str, Any]) -> None:
-        key = rank, number
+    def _carry_out(self, key: tuple[int, int, int], order: dict[str, Any]) -> None:
+        rank, number, resize = key
         if order["order"] != "start":
             if (known := self._remote.get(key)) is not None:
                 known.carry_out(order)
             return
 
         def send(report: dict[str, Any]) -> None:
-            self._relay.send(rank, {"step": number, **report})
+            self._relay.send(rank, {"step": number, "resize": resize, **report})
 
         try:
             self._remote[key] = RemoteStep(
@@ -356,7 +362,7 @@ class StepManager:
             send({"report": "failure", "code": NOT_USABLE, "signal": 0, "reason": reason})
             send({"report": "gone"})
 
-    def _forget(self, key: tuple[int, int]) -> None:
+    def _forget(self, key: tuple[int, int, int]) -> None:
         del self._remote[key]
 
     def _on_room(self) -> None:

@@ -2,10 +2,10 @@
 
 The manager of the steps sends orders to the shim there, and gets reports:
 
-``order``:  ``start``, ``signal``, ``end``, ``release``.
-``report``: ``barrier``, ``failure``, ``output``, ``gone``.
+``order``:  ``start``, ``signal``, ``end``, ``release``, ``control``.
+``report``: ``barrier``, ``failure``, ``output``, ``control``, ``exit``, ``gone``.
 
-Each order and each report has the number of the step.
+Each order and each report has the number of the step and, as ``resize``, of its world.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class RemoteRanks:
             request: the ranks, with the processors that they have on that node.
         """
         self._send = send
+        self._ranks = {rank for rank, _ in request.ranks}
         send(
             {
                 "order": "start",
@@ -67,6 +68,11 @@ class RemoteRanks:
     def release(self, pairs: Mapping[str, str]) -> None:
         """Have the ranks released from a barrier, with the pairs that all nodes have put."""
         self._send({"order": "release", "pairs": dict(pairs)})
+
+    def control(self, rank: int, message: Mapping[str, Any]) -> None:
+        """Have a message sent to the control socket of a rank, if it is one of these."""
+        if rank in self._ranks:
+            self._send({"order": "control", "rank": rank, "message": dict(message)})
 
 
 class RemoteStep:
@@ -118,7 +124,7 @@ class RemoteStep:
             loop.selector.register(reader, selectors.EVENT_READ, partial(self._read, reader))
 
     def carry_out(self, order: dict[str, Any]) -> None:
-        """Carry out an order of the manager to ranks that were started: signal, end or release."""
+        """Carry out an order of the manager to ranks that were started."""
         match order["order"]:
             case "signal":
                 self._ranks.signal(int(order["number"]))
@@ -126,6 +132,8 @@ class RemoteStep:
                 self._ranks.end()
             case "release":
                 self._ranks.release(order["pairs"])
+            case "control":
+                self._ranks.control(int(order["rank"]), order["message"])
 
     def reap(self, pid: int, status: int) -> bool:
         """Handle that a process has ended; return whether it was a rank of this step."""
@@ -147,6 +155,14 @@ class RemoteStep:
     def on_failure(self, code: int, number: int, reason: str) -> None:
         """Report to the manager that a rank has failed."""
         self._report({"report": "failure", "code": code, "signal": number, "reason": reason})
+
+    def on_control(self, message: Mapping[str, Any]) -> None:
+        """Report a message of a rank to the manager."""
+        self._report({"report": "control", "message": message})
+
+    def on_exit(self, rank: int) -> None:
+        """Report to the manager that the process of a rank has ended."""
+        self._report({"report": "exit", "rank": rank})
 
     def on_gone(self) -> None:
         """Report to the manager that all ranks have ended, after their last output."""

@@ -123,12 +123,6 @@ def check_sizes(request: JobRequest, processors: int) -> Sizes:
             raise UserRequestError(str(error), field="prefer") from None
     if request.type == "uni" and (sizes.min, sizes.max) != (1, 1):
         raise UserRequestError(f"sizes {sizes}: a job of type uni has one processor", field="sizes")
-    if request.type == "script" and sizes.min != sizes.max:
-        raise UserRequestError(
-            f"sizes {sizes}: a job of type script has a fixed number of processors; name one, as "
-            f"in -n {sizes.min}",
-            field="sizes",
-        )
     if not processors:
         raise UserRequestError("no node has registered yet: try again later", kind="unavailable")
     if sizes.min > processors:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pliant.nodectl.shim.event_loop import EventLoop
-from pliant.nodectl.shim.steps import manager
+from pliant.nodectl.shim.steps import step_requests
 from pliant.nodectl.shim.steps.manager import StepManager
 from pliant.nodectl.world_folder import NODES, STEP_SOCKET, StartRequest, WorldFolder
 
@@ -135,7 +135,7 @@ def test_a_command_is_reported_as_failed_if_there_are_no_descriptors(
 
 
 def test_commands_on_a_node_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manager, "MAX_COMMANDS", 2)
+    monkeypatch.setattr(step_requests, "MAX_COMMANDS", 2)
     monkeypatch.chdir(tmp_path)
     shim = Shim(Path(), 0)
     answers = [shim.request(hosts=["n2"], command="sleep 600") for _ in range(3)]

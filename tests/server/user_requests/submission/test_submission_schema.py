@@ -27,7 +27,6 @@ from pliant.server.user_requests.submission.submission_schema import check_submi
         ({"sizes": "9"}, "sizes", "sizes 9 can never be satisfied: the cluster has 8 processors"),
         ({"sizes": "1-4", "prefer": 7}, "prefer", "preferred size 7"),
         ({"sizes": "2", "type": "uni"}, "sizes", "type uni has one processor"),
-        ({"sizes": "2-4", "type": "script"}, "sizes", "a fixed number of processors"),
         ({"time_limit_s": 0}, "time_limit_s", "more than 0"),
         ({"time_limit_s": float("nan")}, "time_limit_s", "more than 0"),
         ({"estimate_s": float("inf")}, "estimate_s", "more than 0"),

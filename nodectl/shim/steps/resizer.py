@@ -1,0 +1,323 @@
+"""The resizes of one malleable step, from the offer to the outcome.
+
+The resizer takes the part that the server has for jobs. An offer goes to the coordinator of the
+program. If the program accepts a growth, its joining ranks are started as another world. When they
+are ready, or at once for a shrink, the coordinator gets the GO and resizes at its next safe point.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
+from pliant.nodectl.shim.event_loop import EventLoop, ScheduledCall
+from pliant.nodectl.shim.steps.size_policy import ResizableStep
+from pliant.nodectl.shim.steps.step_world import StepWorld
+
+#: Seconds from an offer until the program has begun the resize; later, it is withdrawn.
+BEGIN_TIMEOUT_S = 120.0
+#: Seconds after a refused or failed resize in which the step gets no offer.
+RETRY_S = 5.0
+
+
+class ResizePhase(StrEnum):
+    """How far a resize has come."""
+
+    OFFERED = "offered"
+    #: The joining ranks are being started.
+    STARTING = "starting"
+    #: The coordinator has the GO.
+    ORDERED = "ordered"
+    #: The program carries the resize out.
+    BEGUN = "begun"
+
+
+@dataclass(slots=True)
+class Resize:
+    """A resize that has no outcome yet."""
+
+    number: int
+    size: int
+    #: For a growth, the ranks of the script's world whose processors the joining ranks get.
+    joining: list[int]
+    timeout: ScheduledCall
+    phase: ResizePhase = ResizePhase.OFFERED
+    ready: int = 0
+    secret: str = field(default_factory=lambda: secrets.token_hex(16))
+
+
+class ResizableProgram(Protocol):
+    """The step that is resized."""
+
+    #: By rank, the ranks of the script's world whose processors the step uses.
+    places: list[int]
+    worlds: dict[int, StepWorld]
+    number: int
+    is_ending: bool
+
+    def fail(self, code: int, number: int, reason: str) -> None:
+        """End the step, with its exit code, signal number and reason."""
+
+
+class ResizerCalls(Protocol):
+    """Functions of the step manager."""
+
+    def start_joining(self, number: int, resize: int, places: list[int]) -> None:
+        """Start the joining ranks of a step on the given processors."""
+
+    def free(self, places: list[int]) -> None:
+        """Take back processors that the step does not use any more."""
+
+    def update(self) -> None:
+        """Consider the sizes of all steps again."""
+
+
+class StepResizer:
+    """Resizes one step, one resize at a time."""
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        step: ResizableProgram,
+        sizes: Sizes,
+        processor_of: Callable[[int], int],
+        calls: ResizerCalls,
+    ) -> None:
+        """Prepare for a step that has not started.
+
+        Args:
+            loop: the event loop of the shim.
+            step: the step.
+            sizes: the sizes that the user allows.
+            processor_of: returns the processor of a place, a rank of the script's world.
+            calls: functions of the step manager.
+        """
+        self.sizes = sizes
+        #: The size that the user has set; 0 if none is set.
+        self.fixed = 0
+        #: Each time at which the size has changed, in seconds since the epoch, with the size.
+        self.history: list[tuple[float, int]] = []
+        self._loop, self._step, self._processor_of, self._calls = loop, step, processor_of, calls
+        self._rendezvous = ""
+        self._resize: Resize | None = None
+        self._count = self._epoch = 0
+        self._pause: ScheduledCall | None = None
+        #: Places that the program has left, until their processes have ended; and ended processes.
+        self._left: set[int] = set()
+        self._exited: set[int] = set()
+        #: The first failure of a joining rank of the present resize; None if there is none.
+        self._failure: tuple[int, int, str] | None = None
+        #: The places of joining ranks that are being ended because their resize has failed.
+        self._failed: dict[int, list[int]] = {}
+
+    def state(self) -> ResizableStep | None:
+        """Return the step for the decision about sizes; None if no offer can be made now."""
+        can_resize = self._rendezvous and self._resize is None and self._pause is None
+        if not can_resize or self._step.is_ending:
+            return None
+        return ResizableStep(self._step.number, len(self._step.places), self.sizes, self.fixed)
+
+    @property
+    def releasing(self) -> int:
+        """Return how many processors become free when the present resize and old ranks end."""
+        resize, count = self._resize, len(self._left) + sum(map(len, self._failed.values()))
+        if resize is not None and not resize.joining:
+            count += len(self._step.places) - resize.size
+        return count
+
+    def start(self) -> None:
+        """Note the first size of the step."""
+        self.history.append((time.time(), len(self._step.places)))
+
+    def fix(self, size: int) -> str:
+        """Set the size of the step, or 0 to let it change again; return why not, else empty."""
+        if size and size not in self.sizes:
+            return f"{size} is not one of the sizes {self.sizes} of step {self._step.number}"
+        self.fixed = size
+        if self._pause is not None:
+            self._end_pause()
+        return ""
+
+    def offer(self, size: int, joining: list[int]) -> None:
+        """Offer another size to the program.
+
+        Args:
+            size: the size.
+            joining: for a growth, the places of the joining ranks.
+        """
+        self._count += 1
+        number = self._count
+        timeout = self._loop.after(BEGIN_TIMEOUT_S, self._withdraw)
+        self._resize = Resize(number, size, joining, timeout)
+        self._failure = None
+        self._exited -= set(joining)
+        by_user = self.fixed == size
+        reason = "the user has set this size" if by_user else "processors of the job are free"
+        self._order(
+            op="offer",
+            resize=number,
+            proposed=size,
+            job=0,
+            epoch=self._epoch,
+            reason=reason if joining or by_user else "another step waits for processors",
+            skip_gain_test=by_user,
+        )
+
+    def on_control(self, world: StepWorld, message: Mapping[str, Any]) -> None:
+        """Handle a message of a rank: of the coordinator, or of a joining rank."""
+        resize = self._resize
+        if message.get("op") == "coordinator":
+            self._connect(str(message["sizes"]), str(message["rendezvous"]))
+            return
+        number = world.resize if message.get("op") == "ready" else message.get("resize")
+        if resize is None or number != resize.number:
+            return
+        match message["op"]:
+            case "answer" if resize.phase is ResizePhase.OFFERED:
+                if not message["accepted"]:
+                    self._fail()
+                elif resize.joining:
+                    resize.phase = ResizePhase.STARTING
+                    self._calls.start_joining(self._step.number, number, resize.joining)
+                else:
+                    self._go(resize)
+            case "ready" if resize.phase is ResizePhase.STARTING:
+                resize.ready += 1
+                if resize.ready == len(resize.joining):
+                    self._go(resize)
+            case "begun":
+                resize.phase = ResizePhase.BEGUN
+                resize.timeout.cancel()
+            case "outcome" if message["committed"]:
+                self._commit(resize)
+            case "outcome" | "withdrawn":
+                self._fail()
+
+    def on_joining_failure(self, world: StepWorld, failure: tuple[int, int, str]) -> bool:
+        """Handle that a rank of a later world has failed.
+
+        Returns:
+            Whether only the resize has failed, because the ranks have not joined yet.
+        """
+        if self._resize is not None and self._resize.number == world.resize:
+            self._failure = self._failure or failure
+            world.end()
+            return True
+        return world.resize in self._failed
+
+    def on_exit(self, place: int) -> None:
+        """Note that the process on a place has ended."""
+        self._exited.add(place)
+        self._free_left()
+
+    def on_world_gone(self, world: StepWorld) -> None:
+        """Note that all processes of a joining world have ended."""
+        resize = self._resize
+        if resize is not None and resize.number == world.resize:
+            if resize.phase is ResizePhase.STARTING:
+                self._withdraw()  # the coordinator cannot notice this before the GO
+        elif (places := self._failed.pop(world.resize, None)) is not None:
+            self._calls.free(places)
+
+    def close(self) -> list[int]:
+        """Stop resizing at the end of the step; return the places that it still holds."""
+        held = {*self._step.places, *self._left}
+        held.update(*self._failed.values())
+        if self._resize is not None:
+            self._resize.timeout.cancel()
+            held.update(self._resize.joining)
+        if self._pause is not None:
+            self._pause.cancel()
+        self._resize = self._pause = None
+        return sorted(held)
+
+    # ------------------------------------------------------------------ steps of a resize
+
+    def _connect(self, sizes: str, rendezvous: str) -> None:
+        try:
+            common = self.sizes.intersect(parse_sizes(sizes)) if sizes else self.sizes
+        except SizesError as error:
+            self._step.fail(1, 0, f"the program has invalid sizes: {error}")
+            return
+        if common is None:
+            reason = f"the program runs on {sizes} processors, and --size allows {self.sizes}"
+            self._step.fail(1, 0, reason)
+            return
+        self.sizes, self._rendezvous = common, rendezvous
+        self._calls.update()
+
+    def _go(self, resize: Resize) -> None:
+        resize.phase = ResizePhase.ORDERED
+        joining = [self._processor_of(place) for place in resize.joining]
+        size = len(self._step.places)
+        self._order(
+            op="go",
+            resize=resize.number,
+            epoch=self._epoch + 1,
+            leaving=[] if joining else list(range(resize.size, size)),
+            joining=joining,
+            secret=resize.secret,
+        )
+        for rank in range(len(joining)):
+            self._step.worlds[resize.number].control(
+                rank,
+                op="join",
+                resize=resize.number,
+                address=self._rendezvous,
+                secret=resize.secret,
+            )
+
+    def _commit(self, resize: Resize) -> None:
+        resize.timeout.cancel()
+        self._resize = None
+        self._epoch += 1
+        step = self._step
+        if resize.joining:
+            step.places += resize.joining
+        else:
+            self._left.update(step.places[resize.size :])
+            del step.places[resize.size :]
+        self.history.append((time.time(), len(step.places)))
+        self._free_left()
+        if self._failure is not None:
+            step.fail(*self._failure)
+        self._calls.update()
+
+    def _fail(self) -> None:
+        """End a resize that was refused or has failed; the step continues with its old size."""
+        resize, self._resize = self._resize, None
+        if resize is None or self._step.is_ending:
+            return
+        resize.timeout.cancel()
+        self._pause = self._loop.after(RETRY_S, self._end_pause)
+        world = self._step.worlds.get(resize.number)
+        if world is not None:
+            self._failed[resize.number] = resize.joining
+            world.end()
+        else:
+            self._calls.free(resize.joining)
+
+    def _end_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+        self._pause = None
+        self._calls.update()
+
+    def _withdraw(self) -> None:
+        if self._resize is not None:
+            self._order(op="withdraw", resize=self._resize.number)
+
+    def _free_left(self) -> None:
+        if free := self._left & self._exited:
+            self._left -= free
+            self._exited -= free
+            self._calls.free(sorted(free))
+
+    def _order(self, **message: Any) -> None:
+        """Send an order to the coordinator, which is rank 0 of the first world in all sizes."""
+        self._step.worlds[0].control(0, **message)

@@ -1,0 +1,134 @@
+"""The ranks that a step starts together, on all nodes: an MPI world of its own.
+
+A rigid step has one world. A malleable step has another one for each growth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pliant.nodectl.shim.steps.local_ranks import LocalRanks
+
+
+class StepRanks(Protocol):
+    """The ranks of a world on one node, this or another one."""
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the ranks."""
+
+    def end(self) -> None:
+        """End the ranks: SIGTERM, and SIGKILL after the grace time."""
+
+    def release(self, pairs: Mapping[str, str]) -> None:
+        """Release the ranks from a barrier."""
+
+    def control(self, rank: int, message: Mapping[str, Any]) -> None:
+        """Send a message to the control socket of a rank, if it is one of these."""
+
+
+class WorldEvents(Protocol):
+    """Receives the events of a world."""
+
+    def on_failure(self, world: StepWorld, code: int, number: int, reason: str) -> None:
+        """Handle that a rank has failed, with its exit code, signal number and reason."""
+
+    def on_world_gone(self, world: StepWorld) -> None:
+        """Handle that all ranks of the world have ended."""
+
+    def on_control(self, world: StepWorld, message: Mapping[str, Any]) -> None:
+        """Handle a message that a rank has sent on its control socket."""
+
+    def on_exit(self, world: StepWorld, place: int) -> None:
+        """Handle that the process of a rank has ended.
+
+        Args:
+            world: the world of the rank.
+            place: the rank in the world of the script whose processor the process has used.
+        """
+
+
+@dataclass(slots=True, eq=False)
+class StepWorld:
+    """The ranks of one start on all nodes."""
+
+    #: The resize for which the ranks were started; 0 for the start of the step.
+    resize: int
+    #: By rank, the ranks of the script's world whose processors are used.
+    places: list[int]
+    events: WorldEvents
+    #: The ranks by the number of their node in the world of the script, and those on this node.
+    parts: dict[int, StepRanks] = field(default_factory=dict)
+    local: LocalRanks | None = None
+    #: Nodes whose ranks have not all ended.
+    expected: set[int] = field(default_factory=set)
+    is_ending: bool = False
+    _barriers: dict[int, dict[int, dict[str, str]]] = field(default_factory=dict)
+
+    def end(self, *, again: bool = False) -> None:
+        """End all ranks on all nodes.
+
+        Args:
+            again: repeat this for ranks that were started meanwhile.
+        """
+        if self.is_ending and not again:
+            return
+        self.is_ending = True
+        for part in list(self.parts.values()):
+            part.end()
+
+    def control(self, rank: int, **message: Any) -> None:
+        """Send a message to the control socket of a rank."""
+        for part in self.parts.values():
+            part.control(rank, message)
+
+    def on_barrier(self, node: int, sequence: int, pairs: dict[str, str]) -> None:
+        """Note that the ranks of a node are in a barrier; release all ranks after the last node.
+
+        Args:
+            node: the node.
+            sequence: the number of the barrier.
+            pairs: the key-value pairs that the ranks of this node have put.
+        """
+        parts = self._barriers.setdefault(sequence, {})
+        parts[node] = pairs
+        if len(parts) == len(self.parts):
+            del self._barriers[sequence]
+            merged = {name: value for each in parts.values() for name, value in each.items()}
+            for part in self.parts.values():
+                part.release(merged)
+
+    def on_gone(self, node: int) -> None:
+        """Note that all ranks of a node have ended; report the end of the world after the last."""
+        self.expected.discard(node)
+        if not self.expected:
+            self.events.on_world_gone(self)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvents:
+    """Passes the events of a world's ranks on one node to the world."""
+
+    world: StepWorld
+    node: int
+
+    def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
+        """Tell the world that the ranks of this node are in a barrier; see its `on_barrier`."""
+        self.world.on_barrier(self.node, sequence, pairs)
+
+    def on_failure(self, code: int, number: int, reason: str) -> None:
+        """Report that a rank of this node has failed; see `WorldEvents.on_failure`."""
+        self.world.events.on_failure(self.world, code, number, reason)
+
+    def on_control(self, message: Mapping[str, Any]) -> None:
+        """Report a message of a rank of this node; see `WorldEvents.on_control`."""
+        self.world.events.on_control(self.world, message)
+
+    def on_exit(self, rank: int) -> None:
+        """Report that the process of a rank has ended; see `WorldEvents.on_exit`."""
+        self.world.events.on_exit(self.world, self.world.places[rank])
+
+    def on_gone(self) -> None:
+        """Tell the world that all ranks of this node have ended; see `StepWorld.on_gone`."""
+        self.world.on_gone(self.node)
