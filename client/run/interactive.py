@@ -37,6 +37,8 @@ _REFUSED = {
     "output": _SHOWN,
     "error": _SHOWN,
     "record_load": "the record would be removed with the output; submit the job with `jobsub`",
+    "stage": "it needs a shared directory; submit the job with `jobsub --wait --stage`",
+    "stage_out": "it needs a shared directory; submit the job with `jobsub --wait --stage`",
     "hold": "it waits for the end of the job, and a held job does not start",
     "query": "it submits the job; ask with `jobsub --query`",
     "wait": "it always waits for the end of the job",

@@ -193,7 +193,7 @@ def test_ctrl_c_leaves_a_job_that_jobsub_waits_for(cluster: Cluster, tmp_path: P
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("option", ["--output=x", "--hold", "--json"])
+@pytest.mark.parametrize("option", ["--output=x", "--stage=x", "--hold", "--json"])
 def test_options_without_meaning_are_refused(tmp_path: Path, option: str) -> None:
     said = run_command("pliant", "run", option, "true", cwd=tmp_path)
     assert said.code == 2
