@@ -11,7 +11,7 @@ import signal
 import threading
 from collections.abc import Sequence
 
-from pliant.client.client_errors import NoServerError
+from pliant.client.client_errors import ClientError, NoServerError
 from pliant.client.terminal.output import Parser, print_text, run_command
 
 PROG = "pliant federation"
@@ -78,5 +78,9 @@ def _run(options: argparse.Namespace) -> int:
             if has_server:
                 logging.warning("the grid server does not answer: %s", error)
             has_server, wait_s = False, min(settings.poll_s, 5.0)
+        except ClientError as error:
+            # The federation stays, because its stubs hold processors at the sites.
+            logging.warning("nothing is done in this poll: %s", error)
+            wait_s = settings.poll_s
     manager.stopping()
     return 0

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -78,8 +78,8 @@ class Federation:
         for action in self._planner.plan(self.observe()):
             try:
                 self._carry_out(action)
-            except ClientError as error:
-                # The next poll sees the result, and plans again.
+            except (ClientError, OSError) as error:
+                # Such as files of a grid server that is being restarted. The next poll plans again.
                 log.warning("%s: %s", type(action).__name__, error)
         wait_s = self._settings.poll_s
         return min(1.0, wait_s) if self._planner.has_open_claims else wait_s
@@ -122,7 +122,7 @@ class Federation:
                     node["state"], node["used"], node["reason"], node["connected"]
                 )
                 for node in nodes
-                if node["name"].rpartition("-")[0] in self._settings.sites
+                if is_stub(node, self._settings.sites)
             },
             sites,
             [stub for stubs in self._stubs.values() for stub in stubs],
@@ -218,6 +218,12 @@ def _own_address(run: str) -> str:
     if host in {"", "0.0.0.0", "::"}:
         raise ClientError("address: name the address at which sites reach the grid server")
     return host
+
+
+def is_stub(node: Mapping[str, Any], sites: Container[str]) -> bool:
+    """Return whether a node of the grid server has the name and the cluster of a stub."""
+    site = node["name"].rpartition("-")[0]
+    return site in sites and node["cluster"] == site
 
 
 def _grid_job(job: Mapping[str, Any]) -> GridJob:

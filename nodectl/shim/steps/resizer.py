@@ -23,6 +23,12 @@ from pliant.nodectl.shim.steps.step_world import StepWorld
 BEGIN_TIMEOUT_S = 120.0
 #: Seconds after a refused or failed resize in which the step gets no offer.
 RETRY_S = 5.0
+#: The fields of messages of ranks that are read without a default.
+_FIELDS = {
+    "coordinator": {"sizes", "rendezvous"},
+    "answer": {"accepted"},
+    "outcome": {"committed"},
+}
 
 
 class ResizePhase(StrEnum):
@@ -170,14 +176,18 @@ class StepResizer:
 
     def on_control(self, world: StepWorld, message: Mapping[str, Any]) -> None:
         """Handle a message of a rank: of the coordinator, or of a joining rank."""
-        resize = self._resize
-        if message.get("op") == "coordinator":
+        op, resize = message.get("op"), self._resize
+        if missing := _FIELDS.get(str(op), set()) - message.keys():
+            # The program may write anything here, or have another version of appkit.
+            self._step.fail(1, 0, f"the program sent {op!r} without {', '.join(sorted(missing))}")
+            return
+        if op == "coordinator":
             self._connect(str(message["sizes"]), str(message["rendezvous"]))
             return
-        number = world.resize if message.get("op") == "ready" else message.get("resize")
+        number = world.resize if op == "ready" else message.get("resize")
         if resize is None or number != resize.number:
             return
-        match message["op"]:
+        match op:
             case "answer" if resize.phase is ResizePhase.OFFERED:
                 if not message["accepted"]:
                     self._fail()
