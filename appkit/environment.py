@@ -52,7 +52,7 @@ class Environment:
     checkpoint_key_file: str = ""
     #: File with the roots that the server's certificate must come from; empty without TLS.
     roots_file: str = ""
-    #: Whether the program is a malleable step of a script.
+    #: Whether the program is a step of a script.
     is_step: bool = False
 
     def token(self) -> bytes:

@@ -18,14 +18,16 @@ from pliant.protos.staging.delivery import deliver
 if TYPE_CHECKING:
     from pliant.client.connection import Connection
 
-#: The server says which size it takes.
+#: Archives of any size are packed, because the server knows the limit and refuses larger ones.
 _NO_LIMIT = 1 << 62
 
 
 def stage_job(
     link: Connection, job: dict[str, Any], names: Sequence[str], outputs: Sequence[str]
 ) -> None:
-    """Send the files of ``--stage`` and add them to a job; the lists may have commas.
+    """Send the files of ``--stage``, and add them to the request that submits the job.
+
+    Each element of ``names`` and ``outputs`` may be several names, separated by commas.
 
     Raises:
         UsageError: there are patterns of outputs, but no files.
@@ -53,11 +55,11 @@ def send_files(
         link: the connection to the server.
         job: the job, as `build_job` returns it.
         names: files and folders, relative to the working directory of the job.
-        outputs: patterns of files that come back; empty for all new and changed files.
+        outputs: patterns of files that are returned; empty for all new and changed files.
 
     Raises:
         SubmitError: a file is missing, cannot be read, or cannot be sent.
-        RequestError: the server does not take the files.
+        RequestError: the server refuses the files.
     """
     folder = str(job["cwd"])
     if folder == "/":

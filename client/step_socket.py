@@ -1,4 +1,4 @@
-"""The socket on which the shim of a script takes requests for steps."""
+"""Connections to the socket on which the shim of a script receives requests for steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def connect(path: str) -> socket.socket:
     """
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # By its folder, because the whole path may be longer than a socket address.
+        # Through its open folder, because the whole path may be longer than a socket address.
         folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             link.connect(f"/proc/self/fd/{folder}/{Path(path).name}")

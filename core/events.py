@@ -166,7 +166,7 @@ class NodeRegistered:
     address: str = "127.0.0.1"
     memory_bytes: int = 0
     worlds: tuple[LiveWorld, ...] = ()
-    #: Whether it waits until a node of its cluster is lost, and whether, if new, until a resume.
+    #: Whether it is a spare node; whether it, if new to the server, is drained until it is resumed.
     spare: bool = False
     joins_drained: bool = False
     #: Generic resources with the number of each, in order of name.

@@ -1,7 +1,8 @@
-"""Fetch the staged files of a job, or return its outputs; a process of the job's user.
+"""The process that fetches the staged files of a job, or returns its outputs.
 
-It is started by `pliant.nodectl.shim.staging.staged_folder`. It proves with the token of the run
-that it belongs to the job. The last line on standard error says what failed.
+`pliant.nodectl.shim.staging.staged_folder` starts it with the rights of the job's user. It proves
+with the token of the run that it belongs to the job. If it fails, the last line on standard error
+says why.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 
 #: Bytes of one message; the limit of gRPC messages is a little higher.
 _PART_BYTES = 48 << 10
-#: Outputs of any size are packed; the server says which size it takes.
+#: Outputs of any size are packed, because the server knows the limit and refuses larger ones.
 _NO_LIMIT = 1 << 62
-#: A server that is away may be restarting. Without the files, the job cannot start at all. Outputs
-#: wait as long as the exits of the ranks, which the server needs as well.
+#: Seconds to wait for a server that is away, before the start of the job fails. Outputs wait
+#: without a limit, as do the exits of the ranks, which are reported after them.
 _FETCH_FOR_S = 120.0
 _MIN_WAIT_S, _MAX_WAIT_S = 0.1, 5.0
 
@@ -98,7 +99,7 @@ def _receive(channel: grpc.Channel, file: IO[bytes], size: int) -> None:
         try:
             file.write(order.data)
             file.flush()
-        except OSError as error:  # not of the connection
+        except OSError as error:  # an error of the file, not of the connection
             raise StagingError(f"{file.name}: {(error.strerror or '').lower()}") from None
         if file.tell() > size:
             raise StagingError("the files are larger than announced")
@@ -111,7 +112,7 @@ def _store(folder: str) -> None:
     """Pack what the job has written, send it, and remove the folder."""
     work, before = os.path.join(folder, WORK), os.path.join(folder, BEFORE)
     patterns = [each for each in os.environ.get(STAGE_OUTPUTS, "").split(os.pathsep) if each]
-    if os.path.exists(before):  # else the files were never fetched, so no rank has run
+    if os.path.exists(before):  # otherwise the files were never fetched, so no rank has run
         with open(before, encoding="utf-8") as record:
             names = changed_files(work, json.load(record), patterns)
         if names:

@@ -61,7 +61,7 @@ ADDRESS, ROOTS = "server.address", "roots.pem"
 #: The names of the files with the nodes of the job, in the formats of MPICH and of Open MPI.
 NODES, HOSTS = "nodes", "hosts"
 
-#: The type of a request for a step that can be resized; rigid steps are of type ``mpi``.
+#: The type of a request for a malleable step; rigid steps have the type ``mpi``.
 MALLEABLE_STEP = "malleable"
 #: The name of the socket on which a script starts steps.
 STEP_SOCKET = "steps.sock"
@@ -143,7 +143,7 @@ class StartRequest:
     #: the rank; None if the names have no marks.
     first_rank: int | None = None
 
-    #: Set by the shim of a job with staged files: the variables of a transfer.
+    #: The variables of a transfer of staged files, which the shim sets; empty without such files.
     stage: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -1,7 +1,7 @@
 """The error of messages that cannot be decoded.
 
-It is not in ``codec``, which imports the events of the core: that is two fifths of the imports of a
-node controller, which needs none of them.
+It is not in ``codec``, because ``codec`` imports the events of the core. These would be two fifths
+of the imports of a node controller, which does not need them.
 """
 
 from pliant.core.support.base_error import PliantError

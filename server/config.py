@@ -114,7 +114,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     max_array_size: int = 10_001
     #: Processors that a federation may claim at its sites; jobs up to this size are accepted.
     federated_processors: int = 0
-    #: Most bytes of the staged files of a user that wait here, and of the outputs of a node.
+    #: Limit of a user's uploads that no job uses yet, and of the outputs of a node; bytes.
     staging_limit: int = 4 << 30
     #: Limits for each user (``core/values/user_limits.py``).
     user_limits: dict[str, object] = {}

@@ -11,9 +11,9 @@ each lookahead what earlier promises need. If estimates are exact, no accepted j
 The source has one lookahead and names several as future work. The rule for several is Pliant's: the
 lookaheads are the deadlines of the ``lookaheads`` accepted jobs with the earliest deadlines, and a
 job is put off until the earliest lookahead at which it fits. It fits if its minimum and the minima
-of the other jobs do not exceed the processors at this lookahead and at each later one. At a
-lookahead, jobs count that run or are put off until then, except lookahead jobs whose own deadline
-has come. With one lookahead this is the rule of the source.
+of the other jobs do not exceed the processors at this lookahead and at each later one. The other
+jobs are those that run or are put off until then, without lookahead jobs with no later deadline.
+With one lookahead this is the rule of the source.
 
 Choice where the source is silent: a job whose deadline has passed because its estimate was wrong
 cannot be a lookahead job.
@@ -42,7 +42,7 @@ class LazyCycle(Cycle):
         accepted.sort(key=lambda job: (places.get(job.id, len(places)), job.arrival, job.id))
         #: Accepted jobs that have not been started, in order of acceptance.
         self.put_off = {job.id: (job, value_of(job, view)) for job in accepted}
-        #: The lookahead that each of these jobs is put off to; None if it is to start at once.
+        #: The lookahead that each of these jobs is put off to; None if it should start at once.
         self._until = {job.id: put_off_until.get(job.id) for job in accepted}
 
     def run(self) -> None:
@@ -123,7 +123,7 @@ class LazyCycle(Cycle):
         return total + sum(given)
 
     def _fits(self, job_id: JobId, size: int, start: float) -> bool:
-        """Return whether all promises can be kept if the job has this size from a time on."""
+        """Return whether all promises can be kept if the job has this size from ``start`` on."""
         return all(
             self._needed_by_others(job_id, time) + size <= self.view.total
             for time in self._times()
@@ -161,7 +161,7 @@ class LazyCycle(Cycle):
             self.reasons.setdefault(job.id, self._wait_reason(job.id))
 
     def _wait_reason(self, job_id: JobId) -> WaitReason:
-        """Return that a job starts when the lookahead job of its lookahead ends."""
+        """Return the reason why a job waits: the end of the lookahead job that it is put off to."""
         until = self._until[job_id]
         look = min((other for other, end in self._lookaheads.items() if end == until), default=0)
         return WaitReason(WaitCode.LOOKAHEAD, (("job", look),))
@@ -218,7 +218,7 @@ class ProfitLazy(ProfitDriven):
     Args:
         grace: seconds after its start in which a job may still register as malleable. Until they
             have passed, no other job is rejected because of the processors that this job holds.
-        lookaheads: how many deadlines of other jobs a job may be put off to, the earliest ones.
+        lookaheads: number of lookahead jobs, to whose deadlines a job may be put off.
     """
 
     def __init__(self, *, grace: float = 10.0, lookaheads: int = 1) -> None:

@@ -124,8 +124,9 @@ def _factory(name: str) -> tuple[EntryPoint, Callable[..., Any]]:
 def _points() -> dict[str, EntryPoint]:
     """Return all installed entry points by name. Pliant's own names cannot be replaced.
 
-    The origin of an entry point is asked only if two have one name, because this parses the
-    metadata of a whole distribution: for all names, that took a tenth of the server's start.
+    The origin of an entry point is determined only if another one has the same name, because the
+    metadata of a whole distribution must be parsed. For all names, this took a tenth of the
+    server's start.
     """
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=GROUP):

@@ -1,4 +1,4 @@
-"""The thread that asks the program about proposals, so that its answer delays nothing else."""
+"""The thread that asks the program about proposals."""
 
 import queue
 import threading
@@ -9,7 +9,7 @@ from pliant.core.model.negotiation import Template
 
 
 class AnswerChannel(Protocol):
-    """Sends answers to proposals."""
+    """The connection on which a proposal arrived, and on which its answer is sent."""
 
     def send_answer(self, reply: Template) -> None:
         """Send the answer to a proposal."""
@@ -18,7 +18,7 @@ class AnswerChannel(Protocol):
 class OfferThread:
     """Asks the program about proposals, in a thread of its own.
 
-    So an ``on_offer`` that takes its time, or never returns, delays nothing else on the stream.
+    So an ``on_offer`` that takes long, or never returns, delays no other message of the stream.
     """
 
     def __init__(self, coordinator: Coordinator) -> None:
@@ -37,7 +37,7 @@ class OfferThread:
         self._waiting.put(None)
 
     def put(self, channel: AnswerChannel, template: Template) -> None:
-        """Queue a proposal; its answer goes back on the channel that it came from."""
+        """Queue a proposal; its answer is sent on ``channel``."""
         self._waiting.put((channel, template))
 
     def _run(self) -> None:

@@ -1,7 +1,7 @@
-"""The coordinator of a malleable step, and the step manager that resizes the step.
+"""The messages between the coordinator of a malleable step and the step manager.
 
 The step manager takes the part of the server: it offers processors of the job, and orders the
-resizes. Its messages pass through the shim and the control socket of rank 0, as JSON.
+resizes of the step. Its messages pass through the shim and the control socket of rank 0, as JSON.
 
 ``coordinator -> manager``: ``coordinator`` (sizes and address of the rendezvous), ``answer``,
 ``begun``, ``outcome``, ``withdrawn``.
@@ -55,7 +55,7 @@ class StepStream:
         )
 
     def send(self, report: CoordinatorReport) -> None:
-        """Send a report; the step manager does not need all kinds of them."""
+        """Send a report, unless it is of a kind that the step manager does not need."""
         match report:
             case BegunReport():
                 self._write(op="begun", resize=report.resize)
@@ -108,7 +108,7 @@ class StepStream:
                 self._coordinator.withdraw(order["resize"])
 
     def _on_offer(self, order: dict[str, Any]) -> None:
-        """Have the program answer an offer, which it can only accept or refuse."""
+        """Let the program answer an offer, which it can only accept or refuse."""
         proposed, size = int(order["proposed"]), self._coordinator.size
         direction = Direction.RECEIVE if proposed > size else Direction.RELEASE
         item = Item("processors", abs(proposed - size), direction, sizes=str(proposed))
@@ -129,5 +129,5 @@ class StepStream:
             self.send_answer(reply)
 
     def _write(self, **message: Any) -> None:
-        with self._lock, contextlib.suppress(OSError):  # the shim has ended, and so will this
+        with self._lock, contextlib.suppress(OSError):  # the shim has ended, so this will, too
             self._control.send(**message)

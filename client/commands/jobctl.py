@@ -137,7 +137,7 @@ def _signal(options: argparse.Namespace) -> int:
 
 
 def _job_or_step(text: str) -> Any:
-    """Return the value of an argument: a job, or (job, step)."""
+    """Return the job that an argument names, or the pair (job, step) for a step."""
     job, point, step = text.partition(".")
     return (
         (bounded_int(1, 1 << 31)(job), bounded_int(1, 1 << 31)(step)) if point else job_name(text)

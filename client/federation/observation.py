@@ -1,4 +1,4 @@
-"""What a federation sees at one poll, and what it does: plain values without I/O."""
+"""The observations and actions of a federation at one poll, as plain values without I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Claim:
     """Processors that were claimed together for a job, and are put into use together."""
 
     job: int
-    #: Tells the claims of a job apart.
+    #: Distinguishes the claims of a job.
     serial: int
     #: The number of stubs, at all sites.
     stubs: int
@@ -31,8 +31,8 @@ class Stub:
     claim: Claim
     #: Seconds since the epoch.
     submitted: float
-    #: Whether the site has started it, and when it reaches its time limit.
     has_started: bool = False
+    #: When it reaches its time limit, in seconds since the epoch; None if it has not started.
     ends: float | None = None
 
 
@@ -42,7 +42,7 @@ def stub_name(federation: str, node: str, claim: Claim) -> str:
 
 
 def parse_stub_name(federation: str, name: str) -> tuple[str, Claim] | None:
-    """Return the node and the claim of a stub; None if a job is no stub of this federation."""
+    """Return the node and the claim of a stub; None if the job is not a stub of this federation."""
     kind, _, rest = name.partition(":")
     owner, *words = rest.split(":")
     if kind != "stub" or owner != federation or len(words) != 4:
@@ -63,8 +63,9 @@ class GridJob:
     components: tuple[int, ...]
     processors: int = 0
     nodes: frozenset[str] = frozenset()
-    #: Whether it waits for processors, and whether it runs and could grow.
+    #: Whether it waits for processors.
     waits: bool = False
+    #: Whether it runs and could grow.
     may_grow: bool = False
 
 
@@ -82,7 +83,7 @@ class GridNode:
 class SiteLoad:
     """The load of a site that answered."""
 
-    #: Idle processors, without those for which stubs wait already.
+    #: Idle processors, without those that waiting stubs will use.
     idle: int
     #: Whether jobs of the site's own users wait.
     has_queue: bool = False
@@ -99,13 +100,13 @@ class Observation:
     nodes: Mapping[str, GridNode] = field(default_factory=dict)
     #: Sites that did not answer are missing.
     sites: Mapping[str, SiteLoad] = field(default_factory=dict)
-    #: For a site that did not answer, the stubs of the last answer.
+    #: For a site that did not answer, these are the stubs of its last answer.
     stubs: Sequence[Stub] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SubmitStubs:
-    """Submit stubs at a site, for nodes with these names."""
+    """Submit stubs to a site, one for each of these node names."""
 
     site: str
     nodes: tuple[str, ...]

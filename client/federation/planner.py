@@ -6,8 +6,8 @@ sites report, so a restarted federation continues where the last one stopped.
 ``claimed``: the stubs are jobs of their sites, and wait there or start.
 ``registered``: the nodes of all stubs have registered at the grid server, where they are drained.
 ``in use``: the nodes were resumed together, and the grid server's strategy uses them.
-``given back``: a stub did not register in time, has ended, or is not needed: the stubs are
-cancelled, and their nodes are removed.
+``given back``: the stubs are cancelled and their nodes are removed, because a stub did not register
+in time, has ended, or is not needed.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Planner:
 
     def __init__(self, settings: FederationSettings) -> None:
         self._settings = settings
-        #: Since when a node in use has been idle.
+        #: For each idle node in use, when it became idle.
         self._idle_since: dict[str, float] = {}
-        #: Until when a job that did not use its stubs gets no others.
+        #: For each job that did not use its stubs, until when it gets no others for growth.
         self._no_growth_until: dict[int, float] = {}
         #: Whether a claim is not in use yet, so that the next poll should come soon.
         self.has_open_claims = False
@@ -78,7 +78,7 @@ class Planner:
         return node is not None and (node.state, node.reason) == ("DRAINED", JOINED_DRAINED)
 
     def _is_in_use(self, stubs: Sequence[Stub], seen: Observation) -> bool:
-        """Return whether the nodes of a claim were put into use, all of them."""
+        """Return whether all nodes of a claim were put into use."""
         return all(stub.node in seen.nodes for stub in stubs) and not any(
             self._is_registered(stub, seen) for stub in stubs
         )
@@ -86,7 +86,7 @@ class Planner:
     def _settle(
         self, claim: Claim, stubs: Sequence[Stub], seen: Observation, *, has_job: bool
     ) -> Iterable[Action]:
-        """Put a claim into use if all stubs have registered; give it back if they will not."""
+        """Put a claim into use if all its stubs have registered; give it back if that failed."""
         registered = [stub for stub in stubs if self._is_registered(stub, seen)]
         absent = [stub for stub in stubs if stub.node not in seen.nodes]
         if len(registered) + len(absent) < len(stubs):  # the others were resumed before
@@ -141,8 +141,8 @@ class Planner:
         if any(job.waits for job in seen.jobs):
             return found
         for job in seen.jobs:
-            late = self._no_growth_until.get(job.id, 0.0) <= seen.now
-            if job.may_grow and late and job.id not in open_claims:
+            may_claim = self._no_growth_until.get(job.id, 0.0) <= seen.now
+            if job.may_grow and may_claim and job.id not in open_claims:
                 found += capacity.submit(job, self._grow(job, capacity), seen)
         return found
 
@@ -193,8 +193,9 @@ class _Capacity:
     def __init__(self, settings: FederationSettings, seen: Observation) -> None:
         self._settings, self._seen = settings, seen
         stubs = [stub.site for stub in seen.stubs]
-        #: Idle processors, and how many stubs may be added.
+        #: Idle processors of each site.
         self.idle = {name: load.idle for name, load in seen.sites.items()}
+        #: How many stubs may be added at each site.
         self._quota = {
             name: settings.sites[name].max_stubs - stubs.count(name) for name in seen.sites
         }
@@ -211,7 +212,7 @@ class _Capacity:
         return {name: max(0, min(idle, self._quota[name])) for name, idle in self.idle.items()}
 
     def for_growth(self, site: str) -> int:
-        """Return how many stubs a site can have for growth, which its own users do not notice."""
+        """Return how many more stubs a site can have for growth without delaying its own users."""
         if self._seen.sites[site].has_queue:
             return 0
         idle = self.idle[site] - self._settings.sites[site].threshold

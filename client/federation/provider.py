@@ -1,4 +1,4 @@
-"""Carry out the plans of a federation: look at the servers, submit and cancel stubs."""
+"""Observe the servers of a federation, and carry out the planner's actions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from pliant.protos.address import TcpAddress
 
 log = logging.getLogger("pliant.federation")
 
-#: Limits of a request, seconds, and of one to a site that did not answer the last time.
+#: Time limits of requests, and of requests to a site that did not answer the last time; seconds.
 _REQUEST_S, _SILENT_S = 10.0, 1.0
 #: Reasons for which a waiting job would not start on more processors.
 _OTHER_REASONS = {"dependency", "begin", "resource", "user_limit"}
@@ -53,7 +53,7 @@ _PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR")
 
 
 class Federation:
-    """A grid server and its sites."""
+    """Observes a grid server and its sites, and claims processors of the sites for it."""
 
     def __init__(self, settings: FederationSettings) -> None:
         self._settings = settings
@@ -70,7 +70,7 @@ class Federation:
         self._silent: dict[str, str] = {}
 
     def poll(self) -> float:
-        """Look at all servers, and do what is to be done; return the seconds until the next poll.
+        """Observe all servers and act on it; return the seconds until the next poll.
 
         Raises:
             NoServerError: the grid server does not answer. Nothing is done.
@@ -92,7 +92,7 @@ class Federation:
                 self._carry_out(CancelStub(stub, "the federation ends"))
         return len(seen.stubs)
 
-    # -- look
+    # -- observe
 
     def observe(self) -> Observation:
         """Ask all servers for their jobs and nodes.
@@ -130,7 +130,7 @@ class Federation:
 
     def _observe_site(self, name: str) -> SiteLoad:
         link = self._sites[name]
-        # A silent site must not delay the claims at all others again and again.
+        # A site that does not answer must not delay the claims at all others in each poll.
         limit_s = _SILENT_S if name in self._silent else _REQUEST_S
         nodes = link.request("nodes", limit_s=limit_s)["nodes"]
         answer = link.request("jobs", limit_s=limit_s, ids=None, all=False)

@@ -46,11 +46,11 @@ class FederationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     #: Folders of the grid server.
     run_dir: str = msgspec.field(default_factory=run_dir)
     state_dir: str = msgspec.field(default_factory=state_dir)
-    #: Address of the grid server's host as the nodes of the sites reach it, if they join by token.
+    #: Address of the grid server's host for stubs that join with tokens; empty: where it listens.
     address: str = ""
     #: Whether jobs grow at all sites, or only at those where they run.
     growth: Literal["any-site", "same-site"] = "any-site"
-    #: Seconds between two looks at the sites.
+    #: Seconds between two requests to the sites.
     poll_s: float = 10.0
     #: The stubs of a claim have this long to register; otherwise all of them are given back.
     start_timeout_s: float = 60.0
@@ -58,8 +58,9 @@ class FederationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     idle_s: float = 30.0
     #: A job that did not use the stubs of a growth gets no others for this long.
     retry_s: float = 300.0
-    #: Time limit of stubs as jobs of their sites, and how long before it jobs leave them.
+    #: Time limit of a stub as a job of its site.
     lifetime_s: float = 86400.0
+    #: Jobs leave a stub this long before its time limit.
     leave_before_s: float = 120.0
     #: A stub ends if the grid server cannot be reached for this long.
     orphan_s: float = 60.0
@@ -91,7 +92,7 @@ def load_settings(path: str) -> FederationSettings:
 
 
 def _find_faults(settings: FederationSettings) -> Iterator[str]:
-    """Yield what is wrong in settings whose types are right."""
+    """Yield a message for each wrong value; the types of all values are right."""
     if not settings.sites:
         yield "sites: name at least one site"
     for name in (settings.name, *settings.sites):

@@ -1,4 +1,4 @@
-"""A job that is waited for: it has the input and outputs of this process, and Ctrl-C cancels it."""
+"""Submit a job that has the input and outputs of this process, and wait until it has ended."""
 
 from __future__ import annotations
 
@@ -141,20 +141,20 @@ def _check_terminal_job(job: dict[str, Any]) -> None:
 
 
 def _is_local(address: str) -> bool:
-    """Return whether only processes of this host reach a server at an address."""
+    """Return whether only processes of this host can reach a server at this address."""
     return address.startswith(("unix:", "127.", "localhost:", "[::1]"))
 
 
-#: The input is not a file that the nodes can open, so it is passed on.
+#: Stands for an input that is not a file that the nodes can open, so it is passed on.
 _LIVE = "-"
 
 
 def _find_input() -> str:
-    """Return the path of the file that is this process's standard input.
+    """Return what the standard input of this process is.
 
     Returns:
-        The path of a file; `_LIVE` if it is not one that others can open by its path; empty if
-        there is no input.
+        The path, if it is a file that other processes can open; `_LIVE` if it is anything else;
+        empty if there is no input.
     """
     try:
         status = os.fstat(0)

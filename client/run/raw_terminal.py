@@ -1,4 +1,4 @@
-"""The terminal of this process as that of a program on another host: every key goes to it."""
+"""The terminal of this process in raw mode, so that a program on another host gets every key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def may_read() -> bool:
 class RawTerminal:
     """Standard input as a terminal in raw mode, in which Ctrl-C is a byte like any other.
 
-    Made in the main thread, because it handles signals; all other methods may be called anywhere.
+    It must be created in the main thread, because it handles signals. Its methods may be called in
+    any thread.
     """
 
     def __init__(self) -> None:
@@ -53,19 +54,19 @@ class RawTerminal:
         """
         self._on_resize = on_resize
         on_resize()
-        # In the background, the kernel stops this process, until it is in the foreground.
+        # A process in the background is stopped here by the kernel, until it is in the foreground.
         with self._lock, suppress(termios.error, OSError):
             self._former = termios.tcgetattr(0)
-            # Without a flush: the program gets what was typed before it had started.
+            # TCSADRAIN discards no input, so the program gets what was typed before its start.
             tty.setraw(0, termios.TCSADRAIN)
 
     def restore(self) -> None:
-        """Return to the former mode; does nothing in that mode."""
+        """Return to the former mode; do nothing if the terminal is in this mode already."""
         self._on_resize = lambda: None
         with self._lock, _no_stop(), suppress(termios.error, OSError):
             former, self._former = self._former, None
             if former is not None:
-                # At once: the output may be stopped (Ctrl-S).
+                # TCSANOW does not wait for the output, which may be stopped (Ctrl-S).
                 termios.tcsetattr(0, termios.TCSANOW, former)
 
     def _continue(self, _: int, __: FrameType | None) -> None:

@@ -102,7 +102,7 @@ def _run_step(options: argparse.Namespace) -> int:
 
 
 def _checked(text: str) -> str:
-    """Return the value of --size.
+    """Check the value of --size and return it.
 
     Raises:
         UsageError: it is not in the size grammar.

@@ -1,7 +1,7 @@
-"""The session of an interactive job: its input or terminal comes from this process.
+"""The session of an interactive job, which gets its input or terminal from this process.
 
-A process of the job connects to this one, see `session_address`. It connects again if the job is
-started again; the new run then reads the input that was not read before.
+A process of the job connects to this process, see `session_address`. If the job is started again,
+a process of the new run connects, and reads the input that was not read before.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pliant.client.run.raw_terminal import RawTerminal, may_read
 from pliant.protos.interactive.byte_pump import BytePump, FrameError
 from pliant.protos.interactive.session_address import HOST_NAME, SessionAddress, keep_alive
 
-#: Connections that have not proved yet that they belong to the job.
+#: Maximum number of connections that have not yet proved that they belong to the job.
 _MAX_UNPROVEN = 8
-#: Seconds that the last output may take after the job has ended.
+#: Seconds to wait for the last output after the job has ended.
 _LAST_OUTPUT_S = 5.0
 #: How much the clocks of the nodes may be behind, seconds.
 _MAX_SKEW_S = 86_400.0
@@ -39,7 +39,7 @@ class Session:
             is_local: whether all nodes are on this host, so that no port is needed.
         """
         self._has_terminal = has_terminal
-        #: The output was closed, so that nobody sees what the program writes.
+        #: Whether this process's output was closed, so that nobody sees the program's output.
         self.output_is_closed = False
         self._folder = folder
         self._terminal = RawTerminal() if has_terminal else None
@@ -129,7 +129,7 @@ def _addresses() -> tuple[str, ...]:
 
     On another host, nobody listens there, or the certificate is wrong.
     """
-    import psutil  # here, because a cluster on one host does not need it
+    import psutil  # imported here, because a cluster on one host does not need it
 
     found = {
         each.address

@@ -10,7 +10,8 @@ from pliant.client.terminal.output import Parser, print_error
 
 #: Lines that options of other systems are written in, and the names of these systems.
 _SYSTEMS = {"#SBATCH": "Slurm", "#PBS": "PBS", "#BSUB": "LSF"}
-#: So many lines are named in an error: all of a usual script, so that it is brought over at once.
+#: Maximum number of lines that an error names. Most scripts have fewer, so users can change all of
+#: them at once.
 _MOST_LINES = 12
 #: Lines that look like ``#JOB -n 4``, but are comments.
 _NEAR_MISS = re.compile(r"#[ \t]*JOB[ \t]*[:=]?[ \t]*-", re.IGNORECASE)

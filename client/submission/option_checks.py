@@ -211,7 +211,7 @@ def check_contract(
 
 
 def policy_argument(text: str) -> str:
-    """Check ``--when-cut-off`` as argparse does, which adds the name of the option to errors."""
+    """Return a valid ``--when-cut-off``; argparse adds the name of the option to errors."""
     try:
         return check_policy(text)
     except UsageError as error:
@@ -219,7 +219,7 @@ def policy_argument(text: str) -> str:
 
 
 def speedup_argument(text: str) -> str:
-    """Check ``--speedup`` as argparse does, which adds the name of the option to errors."""
+    """Return a valid ``--speedup``; argparse adds the name of the option to errors."""
     try:
         return check_speedup(text)
     except UsageError as error:

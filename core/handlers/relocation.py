@@ -91,8 +91,8 @@ def _why_not(state: CoreState, job: Job, processors: ProcessorMap) -> str:
 def _can_grow_away(state: CoreState, job: Job) -> bool:
     """Return whether a job can be moved by a growth and a shrink.
 
-    A job with several processors could agree to a part of the growth only. A job whose last growth
-    failed is moved by a checkpoint.
+    A job with several processors might agree only to a part of the growth, so it is not moved in
+    this way. Neither is a job that refused its last growth, or whose last negotiation failed.
     """
     has_failed = job.refused_growths or job.failed_negotiations
     return job.resizable(state.now) and job.size == 1 and 2 in job.sizes and not has_failed

@@ -15,7 +15,7 @@ from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.node_needs import MEMORY
 from pliant.core.values.processors import ProcessorMap, block
 
-#: The reason of a node that takes no work since it joined, because its controller asked for that.
+#: The reason of a node that has been drained since it joined, because its controller asked for it.
 JOINED_DRAINED = "joined drained"
 
 

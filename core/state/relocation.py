@@ -19,7 +19,7 @@ from pliant.core.values.ids import NodeName
 
 
 def note_arrival(state: CoreState, job: Job) -> None:
-    """Note the end of a move and its cost: the processes are up on the new nodes only."""
+    """Note the end of a move and its cost, when the job runs on its new nodes only."""
     move = job.relocation
     if move is None or not job.is_moving:
         return
@@ -45,7 +45,7 @@ def note_arrival(state: CoreState, job: Job) -> None:
 
 
 def _way(job: Job, move: Relocation) -> tuple[str, str, int]:
-    """Return how a job was moved, as a word and as a text for users, and the bytes moved."""
+    """Return how a job was moved, as a word and as a text for users, and how many bytes moved."""
     if move.onto is not None:
         return "growth", "by a growth and a shrink", move.bytes
     if job.checkpoint is not None:

@@ -41,7 +41,8 @@ class ExitCallbacks(NamedTuple):
     on_done: Callable[[], None]
     #: Adds to an exit what only the shim knows, before it is saved.
     complete: Callable[[SpooledExit], None]
-    #: Returns whether the last exits must wait for something; `ExitTracker.update` is called then.
+    #: Returns whether the last exits must not be reported yet. `ExitTracker.update` is called
+    #: again as soon as they can be.
     must_wait: Callable[[list[SpooledExit]], bool]
 
 

@@ -64,7 +64,7 @@ class LaunchError(PliantError):
         return cls(f"{what} {_printable(path)}: {text}", NOT_FOUND if missing else NOT_USABLE)
 
     def on_node(self, request: StartRequest) -> LaunchError:
-        """Return this error with the name of the node and, if something is missing, the remedy."""
+        """Return this error with the name of the node and, if a path does not exist, the remedy."""
         node = f"node {request.node_name}: " if request.node_name else ""
         remedy = ""
         if self.exit_code == NOT_FOUND and not request.stage:
@@ -271,7 +271,7 @@ def _prepare(spec: LaunchSpec) -> None:
 
 
 def _fetch_files(request: StartRequest) -> None:
-    """Have the staged files of the job unpacked here, before the program starts."""
+    """Unpack the staged files of the job, unless another rank has done so."""
     try:
         staged_folder.fetch(request)
     except (StagedFolderError, OSError) as error:
@@ -280,7 +280,7 @@ def _fetch_files(request: StartRequest) -> None:
 
 def _redirect(request: StartRequest, rank: int, session: str) -> None:
     if session:
-        # Here, because few jobs are interactive and all shims would load TLS.
+        # Imported here, because few jobs are interactive, and otherwise all shims would load TLS.
         from pliant.nodectl.shim.interactive.relay import AttachError, attach, take_terminal
 
         try:

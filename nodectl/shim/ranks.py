@@ -97,7 +97,7 @@ def start_ranks(
         The ranks by number; one that could not be forked has ended.
     """
     truncate_outputs(request)
-    # Not for the program: a job that it submits is not a part of this session.
+    # The program does not get the variable, because a job that it submits has another session.
     session = request.environment.pop(VARIABLE, "")
     ranks = {}
     for local, (rank, processor) in enumerate(request.ranks):

@@ -1,7 +1,7 @@
 """Pass bytes between local descriptors and a connection, in both directions, in one thread.
 
-Both ends of the connection of an interactive job do this: ``pliant run`` between its own input and
-terminal and the connection, and the relay between the connection and the program.
+Both ends of the connection of an interactive job do this. ``pliant run`` passes bytes between its
+input or terminal and the connection, and the relay between the connection and the program.
 
 Each frame has a kind (1 byte), the length of its content (4 bytes, big-endian) and the content.
 
@@ -27,7 +27,7 @@ _SIZE = struct.Struct("!HH")
 #: Longest content of a frame. A TLS record has 16 KB at most, so a read of this length leaves
 #: nothing in the TLS layer, which `poll` would not see.
 _MAX_FRAME = 1 << 16
-#: Bytes that wait in each direction.
+#: Maximum number of bytes that wait in each direction.
 _MAX_WAITING = 1 << 18
 #: Milliseconds until a source that may not be read now is looked at again.
 _RETRY_MS = 200
@@ -36,14 +36,14 @@ _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWant
 
 
 class FrameError(ValueError):
-    """The other side sends something that is no frame."""
+    """The other side has sent bytes that are not a frame."""
 
 
 class BytePump:
     """Passes bytes on until the connection or the program ends.
 
-    If source and sink are the same descriptor, it is the terminal of a program: the pump then ends
-    with the program, and without writing its last input if the connection ends first.
+    If source and sink are the same descriptor, it is the terminal of a program. The pump then ends
+    with the program. If the connection ends first, the last input is not written.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class BytePump:
         self._is_terminal = source is not None and source == sink
         self._may_read, self._on_size = may_read, on_size
         self._received, self._incoming, self._outgoing = bytearray(), bytearray(), bytearray()
-        #: The other side sends nothing more; the connection can take nothing more.
+        #: Whether the other side sends no more input, and whether the connection has ended.
         self._input_ended = self._link_ended = False
         self._awake, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._new_size: tuple[int, int] | None = None
@@ -77,15 +77,15 @@ class BytePump:
     def resize(self, rows: int, columns: int) -> None:
         """Send the size of the terminal; a signal handler may call this while the pump runs."""
         self._new_size = rows, columns
-        with suppress(OSError):  # it is full, so the pump wakes up anyway
+        with suppress(OSError):  # the pipe is full, so the pump wakes up anyway
             os.write(self._waker, b"x")
 
     def run(self) -> None:
         """Pass bytes on until one side has ended and its last bytes were passed on.
 
         Raises:
-            FrameError: the other side sends something that is no frame.
-            OSError: the sink does not take what is written.
+            FrameError: the other side has sent bytes that are not a frame.
+            OSError: the sink cannot be written.
         """
         try:
             while not self._is_done():
@@ -106,7 +106,7 @@ class BytePump:
         may_read = reads and not self._link_ended and self._may_read()
         masks = {self._awake: select.POLLIN}
         if not self._link_ended:
-            takes = len(self._incoming) < _MAX_WAITING  # also the end of the connection
+            takes = len(self._incoming) < _MAX_WAITING  # POLLIN also reports the end
             masks[self._link.fileno()] = takes * select.POLLIN | (
                 bool(self._outgoing) * select.POLLOUT
             )

@@ -1,4 +1,4 @@
-"""How a process of an interactive job finds ``pliant run``, and proves that it belongs to the job.
+"""The address at which an interactive job reaches ``pliant run``, and the proof of both sides.
 
 ``pliant run`` writes a file into a folder of its own, which only its user can read, and which all
 nodes share. A process on the same host connects to a unix socket in this folder. On other hosts,
@@ -27,7 +27,7 @@ VARIABLE = "PLIANT_INTERACTIVE"
 HOST_NAME = "pliant-run"
 
 _FILE, _SOCKET = "session.json", "socket"
-#: Seconds until one address must have answered.
+#: Time limit for the answer of one address, in seconds.
 _CONNECT_S = 5.0
 #: Seconds between two attempts to reach all addresses, and the number of attempts.
 _PAUSE_S, _ATTEMPTS = 0.5, 2
@@ -42,7 +42,8 @@ class SessionAddress:
     #: The first size of the terminal.
     rows: int = 24
     columns: int = 80
-    #: Addresses and port of the host; without addresses, the unix socket in the folder is used.
+    #: Addresses and port of the host; if there are no addresses, the unix socket in the folder is
+    #: used.
     addresses: tuple[str, ...] = ()
     port: int = 0
     #: Key and certificate of both sides, in PEM form.
@@ -83,7 +84,7 @@ class SessionAddress:
         """Return a connection after the other side has proved that it belongs to the session.
 
         Raises:
-            OSError: it has not.
+            OSError: the other side has not proved it.
         """
         link.settimeout(_CONNECT_S)
         if not self.addresses:
@@ -148,7 +149,7 @@ def _checked(link: socket.socket) -> socket.socket:
 
 @contextmanager
 def _short_path(folder: Path) -> Iterator[str]:
-    """Yield the path of the socket by its open folder: the full one may be too long."""
+    """Yield a path of the socket through its open folder, because the full path may be too long."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{handle}/{_SOCKET}"

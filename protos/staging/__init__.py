@@ -1,4 +1,4 @@
-"""Staged files: what a job brings to nodes without a shared folder, and what it brings back.
+"""Staged files: the files that are sent with a job, and the outputs that are returned.
 
-Clients, nodes and the server pack and unpack them with the same code. It never trusts an archive.
+Clients, nodes and the server pack and unpack them with this code. It never trusts an archive.
 """

@@ -20,7 +20,7 @@ from pliant.core.support.base_error import PliantError
 
 #: Bytes that are read from a file or written to it at once.
 BLOCK_BYTES = 1 << 20
-#: More files would take too long to list, on the node as well as in the submission folder.
+#: Maximum number of files in an archive. It would take too long to list more.
 MAX_FILES = 1_000_000
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -31,14 +31,14 @@ FileState = tuple[int, int]
 
 
 class StagingError(PliantError):
-    """Files of a job cannot be sent along or returned; the text is for the user."""
+    """Files of a job cannot be sent or returned; the text is for the user."""
 
 
 def relative_name(name: str, folder: str) -> str:
     """Return the path of a file or folder relative to ``folder``, which must contain it.
 
     Raises:
-        StagingError: it is outside.
+        StagingError: the file is outside the folder.
     """
     path = os.path.relpath(os.path.join(folder, name), folder)
     if path == os.pardir or path.startswith(os.pardir + os.sep):
@@ -56,8 +56,8 @@ def pack(folder: str, names: Iterable[str], target: IO[bytes], limit: int) -> No
         limit: the largest size of the archive in bytes.
 
     Raises:
-        StagingError: a file is missing, cannot be read, is neither file, folder nor link inside the
-            folder, or there is too much.
+        StagingError: a name does not exist, cannot be read, is neither a file nor a folder nor a
+            link inside the folder, or the archive is larger than the limit.
     """
     files = {path: None for name in names for path in walk(folder, relative_name(name, folder))}
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
@@ -116,7 +116,7 @@ def _check_link(path: str, target: str) -> None:
 def unpack(source: IO[bytes], folder: str, limit: int) -> list[str]:
     """Unpack an archive into a folder, and return the names of its files and links.
 
-    Nothing is written outside the folder, also if the folder contains links. Only files, folders,
+    Nothing is written outside the folder, even if the folder contains links. Only files, folders,
     and links that stay inside are permitted. Owners in the archive are ignored.
 
     Raises:
@@ -189,7 +189,7 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, name: str, base: int
 
 
 def _enter(folder: int, name: str) -> int:
-    """Open a folder in another one, which is closed; create it if it does not exist."""
+    """Open the folder ``name`` in another one, create it if necessary, and close the outer one."""
     try:
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=folder)
@@ -246,7 +246,7 @@ def check_space(folder: str, needed: int, reserve: int = 0) -> None:
     """Check that a file system has space for new files.
 
     Raises:
-        StagingError: it has not; names the folder.
+        StagingError: there is too little space; the text names the folder.
     """
     found = os.statvfs(folder)
     free = found.f_bavail * found.f_frsize - reserve

@@ -1,6 +1,6 @@
-"""Put the outputs of a job into its submission folder, from an archive of each node.
+"""Unpack the outputs of a job, one archive from each node, into the submission folder.
 
-Files of standard output and error are appended, because every host of the job, and every run, has
+Files of standard output and error are appended, because every host and every run of the job has
 written a part. Other files replace those of the same name. If two hosts have written a file of the
 same name, the second gets the name of its node as a suffix, so that neither is lost.
 """
@@ -36,7 +36,7 @@ def deliver(  # noqa: PLR0913 - the caller knows what was delivered before
         streams: names of the files of standard output and error, relative to the folder.
         truncates: whether the job replaces existing files of standard output and error.
         earlier: files that the job has delivered before.
-        taken: those of them that other nodes have delivered in this run.
+        taken: the files among ``earlier`` that other nodes have delivered in this run.
         limit: the most bytes that the archive may hold.
 
     Returns:

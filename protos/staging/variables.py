@@ -7,5 +7,5 @@ from __future__ import annotations
 
 #: ``SIZE:SHA256`` of the archive of the job's files.
 STAGE_ARCHIVE = "PLIANT_STAGE_ARCHIVE"
-#: Patterns of files that come back, separated by colons; empty for all that are new or changed.
+#: Patterns of outputs to return, separated by colons; empty for all new and changed files.
 STAGE_OUTPUTS = "PLIANT_STAGE_OUTPUTS"

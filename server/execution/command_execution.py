@@ -111,7 +111,7 @@ class CommandDispatcher:
             self._status.node_map,
             self._tokens.token(command.job, command.run),
             self.settings,
-            # The ranks of a malleable step get these variables from the shim of the script.
+            # Scripts do not need the variables of jobs that may grow; shims give them to steps.
             may_grow=entry.info["class"] != "rigid" and entry.info["type"] == "mpi",
         )
         stop_after_s = parse_isolation_policy(entry.info["when_cut_off"])

@@ -35,7 +35,7 @@ from pliant.server.registry.job_program import Program
 
 #: Space that stays free on the server's file system, for the job database.
 RESERVE_BYTES = 256 << 20
-#: Uploads that became no job, and outputs that nobody fetches, are removed after this time.
+#: Uploads that no job uses, and outputs that nobody fetches, are removed after this time.
 UPLOAD_KEPT_S, OUTPUT_KEPT_S = 3600.0, 14 * 86400.0
 
 #: Threads that wait for the disk, for all users together.
@@ -72,14 +72,14 @@ def node_of(outputs: Path) -> str:
 
 
 class StagedFiles:
-    """Stores archives. Its methods wait for the disk, and may be called in any thread."""
+    """Stores archives. Methods wait for the disk, except `in_thread`; any thread may call them."""
 
     def __init__(self, state: Path, limit: int, own_uid: int) -> None:
         """Use the folder ``staged`` below the state folder.
 
         Args:
             state: the state folder.
-            limit: the most bytes of one archive, and of all that the server has of one user.
+            limit: the most bytes of one archive, and of all uploads of a user that no job uses yet.
             own_uid: the user id of this process.
         """
         self.folder, self.limit, self._own_uid = state / "staged", limit, own_uid
@@ -91,7 +91,7 @@ class StagedFiles:
         return await loop.run_in_executor(self._threads, call, *arguments)
 
     def close(self) -> None:
-        """End the threads, when nobody asks for transfers any more."""
+        """End the threads; called when no transfers can be requested any more."""
         self._threads.shutdown()
 
     # ---------------------------------------------------------------- uploads
@@ -211,7 +211,8 @@ class StagedFiles:
             raise StagingError("the outputs were damaged on their way to the server")
         whole = draft.with_suffix(".out")
         os.replace(draft, whole)
-        # Of another user: the server may not write there. Submitted elsewhere: there is no folder.
+        # The server may not write to folders of other users. If the job was submitted on another
+        # host, the folder may not exist here.
         if to.uid == self._own_uid and os.path.isdir(to.folder):
             self._deliver(whole, to)
 
@@ -277,7 +278,7 @@ class StagedFiles:
             self.archive(job).unlink(missing_ok=True)
 
     def sweep(self, open_jobs: Iterable[int]) -> None:
-        """Remove what is left of jobs that ended while the server was away, and old files."""
+        """Remove the files of jobs that ended while the server was away, and old files."""
         if not self.folder.exists():
             return
         self._remove_old("upload.*", UPLOAD_KEPT_S)

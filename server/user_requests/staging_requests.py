@@ -26,7 +26,7 @@ class StagingRequests:
     async def stage(self, request: Request, peer: RequestingUser) -> Answer:
         """Add the part ``data`` (base64) to ``upload``, or begin one; answer its id and size.
 
-        The next part is sent after the answer, so a user never has more than one in memory here.
+        A client sends the next part after the answer, so only one of its parts is in memory here.
         """
         try:
             data = base64.b64decode(_text(request, "data"), validate=True)

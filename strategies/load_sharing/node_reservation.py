@@ -83,7 +83,7 @@ class Reservations:
 def _flag(entry: object) -> tuple[NodeName, ReservationState, float] | None:
     match entry:
         case [str() as name, ("reserving" | "reserved") as state, int() | float() as since]:
-            # A comparison, because each pass reads all entries, and a look-up in the class is slow.
+            # Each pass reads all entries, and a comparison is faster than a look-up in the class.
             return NodeName(name), RESERVING if state == "reserving" else RESERVED, float(since)
     return None
 

@@ -3,7 +3,8 @@
 ``start`` is called over SSH and returns when the controller runs. ``serve`` is a task of Slurm,
 which stays until its standard input ends, or Slurm ends it. Both read start messages from standard
 input, because command lines can be seen by other users. Answers are JSON lines on standard output.
-``stub`` is a job of another Pliant server, and reads its start message from the environment.
+``stub`` runs as a job of another Pliant server, a site of a federation. It reads its start message
+from the environment.
 """
 
 from __future__ import annotations
@@ -42,11 +43,12 @@ _MARK = "private-node"
 GRACE_S = 20.0
 _POLL_S = 0.5
 _MAX_MESSAGES = 1 << 24
-#: The variable with the start message of a stub. A job's environment is private, a command is not.
+#: The variable with the start message of a stub. The environment of a job is private, but its
+#: command line is not.
 START_VARIABLE = "STUB_START_MESSAGE"
-#: Variables of the job that a stub is, which must not reach the jobs that run on the stub.
+#: Variables of a stub's own job, which must not reach the jobs that run on the stub.
 _JOB_PREFIXES = ("PLIANT_", "PMI", "MPI", "HYDRA", "FI_", "UCX_", "OMPI_", "PRTE_")
-#: Between two looks at the server of a stub, and the limit of a look; seconds.
+#: Seconds between two attempts of a stub to connect to its server, and the limit of an attempt.
 _PROBE_S = 2.0
 
 
@@ -265,7 +267,10 @@ def _wait(name: str, daemon: Daemon, wakeup: _SignalPipe) -> int:
 
 
 def _be_stub(orphan_s: float) -> int:
-    """Be a node of the grid server until a signal, or its silence; return the exit code."""
+    """Run a node of the grid server; return the exit code.
+
+    The node ends after a signal, or when the grid server was away for ``orphan_s`` seconds.
+    """
     text = os.environ.pop(START_VARIABLE, "")
     for name in list(os.environ):
         if name.startswith(_JOB_PREFIXES):  # they describe this job to MPI and to appkit
@@ -278,8 +283,8 @@ def _be_stub(orphan_s: float) -> int:
         _answer(node=message.name, event="started")
         reason = _wait_as_stub(message, daemon, wakeup, orphan_s)
         _answer(node=message.name, event="ending", reason=reason)
-        # First, so that it does not report the ends of processes as failures of their jobs: for
-        # the grid server this node is lost.
+        # The controller ends first. Otherwise it would report the ends of processes as failures of
+        # their jobs, but for the grid server this node is lost.
         daemon.end(STOP_TIMEOUT_S)
     finally:
         left = take_down(message.folder)
@@ -305,7 +310,7 @@ def _wait_as_stub(
 
 
 def _server_address(message: NodeStartMessage) -> str:
-    """Return where a node reaches its server; empty if the file of the address is gone."""
+    """Return the address of a node's server; empty if the file with the address is gone."""
     if not message.address_file:
         return message.server
     try:

@@ -30,8 +30,8 @@ class NodeStartMessage:
     options: tuple[str, ...] = ()
     #: Folder in which the node's folder is made; empty for that of temporary files.
     node_dir: str = ""
-    #: Files with the address and the secret of a server on this host or file system, for a node
-    #: that joins without a token.
+    #: Files with the address and the secret of the server, for a node that joins without a token
+    #: and shares these files with the server.
     address_file: str = ""
     secret_file: str = ""
 

@@ -1,9 +1,9 @@
 """Connect a rank's input, or its terminal, with the ``pliant run`` that submitted the job.
 
-The process that will execute the program calls `attach`. It connects first, so a program without
-its input never starts. Then it leaves the connection to a process of its own, the relay. The relay
-is no child of the program, which may wait for all its children. It becomes a child of the shim,
-which ends it with all other processes of the job.
+The process that will execute the program calls `attach`. It connects first, so a program never
+starts without its input. Then it leaves the connection to a separate process, the relay. The relay
+must not be a child of the program, which may wait for all its children. The shim adopts the relay,
+and ends it with all other processes of the job.
 
 The relay holds the other end of the program's pipe or terminal. So if ``pliant run`` ends, the
 program reads the end of its input, or gets SIGHUP because its terminal is closed.
@@ -43,10 +43,10 @@ def attach(folder: str, cpus: Iterable[int]) -> tuple[int, bool]:
         cpus: the CPUs on which the relay may run.
 
     Returns:
-        The input or terminal of this process, and whether it is a terminal.
+        The descriptor of the program's input or terminal, and whether it is a terminal.
 
     Raises:
-        AttachError: ``pliant run`` cannot be reached, or there is no process or terminal left.
+        AttachError: ``pliant run`` cannot be reached, or no pipe, terminal or process can be made.
     """
     try:
         address = SessionAddress.read(Path(folder))
@@ -71,7 +71,10 @@ def attach(folder: str, cpus: Iterable[int]) -> tuple[int, bool]:
 
 
 def take_terminal(handle: int) -> None:
-    """Make a terminal that of this process, which leads its session: Ctrl-C then reaches it."""
+    """Make a terminal the controlling one of this process, so that Ctrl-C reaches it.
+
+    The process must lead its session.
+    """
     fcntl.ioctl(handle, termios.TIOCSCTTY, 0)
 
 
@@ -87,15 +90,15 @@ def _pipe() -> tuple[int, int]:
 
 
 def _run_relay(link: socket.socket, ours: int, is_terminal: bool, cpus: Iterable[int]) -> NoReturn:
-    """Become a process of its own, which no program has as its child, and pass bytes on."""
+    """Fork again, so that the relay is not a child of the program, and pass bytes on."""
     try:
         if os.fork():
             os._exit(0)  # the shim adopts the relay
         os.setsid()
         _close_others({link.fileno(), ours})
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-            # It ends with the program, after the last output. Until then the shim waits, and kills
-            # it if that takes too long.
+            # The relay ends with the program, after the last output. The shim waits for this, and
+            # kills the relay if it takes too long.
             signal.signal(number, signal.SIG_IGN)
         with suppress(OSError):
             os.sched_setaffinity(0, cpus)
@@ -116,7 +119,7 @@ def _run_relay(link: socket.socket, ours: int, is_terminal: bool, cpus: Iterable
 
 
 def _close_others(kept: set[int]) -> None:
-    """Close all descriptors of the shim in this process, above all those on which it waits."""
+    """Close all descriptors except ``kept``, because the shim waits until some are closed."""
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(null, number)
@@ -129,7 +132,7 @@ def _close_others(kept: set[int]) -> None:
 def _finish(link: socket.socket) -> None:
     """Close the connection when the other side has read everything.
 
-    A connection that is closed while bytes from the other side wait in it loses its own last bytes.
+    If a connection is closed while received bytes are unread, the last sent bytes are lost.
     """
     link.settimeout(_FLUSH_S)
     with suppress(OSError):

@@ -1,1 +1,1 @@
-"""The staged files of a job on the side of a shim."""
+"""The staged files of a job on a node."""

@@ -1,9 +1,9 @@
-"""The folder of a job with staged files on a host: filled before its start, returned at its end.
+"""The folder on a host in which a job with staged files runs.
 
 All worlds of a run on a host share the folder, so that a growth and the nodes of one host find the
 same files. Each shim holds a shared lock on it. The first rank unpacks the files while the others
-wait, and the last shim sends the outputs back. Both are done by `pliant.nodectl.staged_transfer`, a
-process of its own, because a shim must not load gRPC.
+wait, and the last shim returns the outputs. A separate process, `pliant.nodectl.staged_transfer`,
+carries out both transfers, because a shim must not load gRPC.
 
 The folder is always below ``/tmp``, where only root and the user can rename it. If the controller
 chose the place, it could exchange the programs that run as the user.
@@ -34,7 +34,7 @@ from pliant.protos.staging.variables import STAGE_ARCHIVE
 
 #: Names in the folder.
 LOCK, FETCH, BEFORE, WORK = "lock", "fetch", "before", "work"
-#: Set for the transfer: the folder.
+#: The variable that tells a transfer the path of the folder.
 STAGE_FOLDER = "PLIANT_STAGE_FOLDER"
 _TRANSFER = "pliant.nodectl.staged_transfer"
 _MAX_PROBLEM = 1000
@@ -45,7 +45,7 @@ class StagedFolderError(PliantError):
 
 
 def use_staged_folder(request: StartRequest) -> StartRequest:
-    """Return a request that runs in the folder of its staged files, if it has some.
+    """Return a request that runs in the folder of staged files, if the job has such files.
 
     Arguments and files that are paths in the working directory are changed, too.
     """
@@ -75,20 +75,20 @@ def _names(environment: Mapping[str, str]) -> list[str]:
 
 
 class StagedFolder:
-    """The folder of staged files as a shim uses it."""
+    """The folder of staged files, which a shim creates or shares, and returns at the end."""
 
     def __init__(self, request: StartRequest) -> None:
         """Create the folder, or share it with other shims of the run.
 
         Raises:
-            StagedFolderError: it belongs to somebody else, or its outputs are being returned.
+            StagedFolderError: it belongs to another user, or its outputs are being returned.
             OSError: it cannot be created.
         """
         self._stage = request.stage
         self._path = request.stage[STAGE_FOLDER]
         _make_private(os.path.dirname(self._path))
         self._lock = self._hold()
-        #: Of the process that returns the outputs; 0 if none runs.
+        #: Id of the process that returns the outputs; 0 if none runs.
         self.returning = 0
         self._errors = -1
         self._is_done = False
@@ -115,14 +115,15 @@ class StagedFolder:
             os.close(handle)
 
     def begin_return(self) -> bool:
-        """Return whether a process returns the outputs; start it if this is the last shim.
+        """Return whether a process is returning the outputs; start it if this is the last shim.
 
         Called when no process of this world is left, and again when the transfer has ended.
         """
         if self.returning or self._is_done:
             return bool(self.returning)
         self._is_done = True
-        # Two shims that release their locks at the same time do not keep each other from this one.
+        # Otherwise two shims that end at the same time would each find the lock of the other, and
+        # neither would return the outputs.
         fcntl.flock(self._lock, fcntl.LOCK_UN)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -143,13 +144,13 @@ class StagedFolder:
         return _problem(self._errors, status, f"outputs stay in {self._path}/{WORK}")
 
     def stop(self) -> None:
-        """End a transfer, because no server will take the outputs; they stay here."""
+        """End a transfer, because no server will take the outputs; they stay in the folder."""
         if self.returning:
             os.kill(self.returning, signal.SIGTERM)
 
 
 def fetch(request: StartRequest) -> None:
-    """Unpack the staged files, unless another rank has done that; called by each rank itself.
+    """Unpack the staged files, unless another rank has done so; called in each rank before exec.
 
     Raises:
         StagedFolderError: they cannot be fetched or unpacked.
@@ -205,7 +206,7 @@ def _problem(errors: int, status: int, more: str) -> str:
 
 
 def _make_private(path: str) -> None:
-    """Make a folder that only this user can use, or check that an existing one is such a folder."""
+    """Make a folder that only this user can use, or check that an existing folder is like this."""
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:

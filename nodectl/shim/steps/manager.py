@@ -203,7 +203,7 @@ class StepManager:
 
         Args:
             step: the step.
-            resize: the resize for which this is; 0 for the start of the step.
+            resize: the resize for which the ranks are started; 0 for the start of the step.
             places: the ranks of the script's world whose processors are used.
         """
         ours = self._request
@@ -278,7 +278,7 @@ class StepManager:
             resizers[number].offer(size, joining)
 
     def _on_resize(self, number: int, size: int, client: socket.socket) -> None:
-        """Set the size of a malleable step as its user demands; answer whether that is possible."""
+        """Set the size of a malleable step for a client, and answer whether this is possible."""
         channel = SocketChannel(self._loop, client, LineSplitter(lambda _: None))
         step = self._running.get(number)
         if step is None:

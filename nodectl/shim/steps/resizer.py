@@ -71,7 +71,7 @@ class ResizableProgram(Protocol):
 
 
 class ResizerCalls(Protocol):
-    """Functions of the step manager."""
+    """The functions of the step manager that a resizer calls."""
 
     def start_joining(self, number: int, resize: int, places: list[int]) -> None:
         """Start the joining ranks of a step on the given processors."""
@@ -113,8 +113,9 @@ class StepResizer:
         self._resize: Resize | None = None
         self._count = self._epoch = 0
         self._pause: ScheduledCall | None = None
-        #: Places that the program has left, until their processes have ended; and ended processes.
+        #: Places that the program has left and whose processes may still run.
         self._left: set[int] = set()
+        #: Places whose processes have ended.
         self._exited: set[int] = set()
         #: The first failure of a joining rank of the present resize; None if there is none.
         self._failure: tuple[int, int, str] | None = None
@@ -130,7 +131,7 @@ class StepResizer:
 
     @property
     def releasing(self) -> int:
-        """Return how many processors become free when the present resize and old ranks end."""
+        """Return how many processors the present shrink and the exits of old ranks will free."""
         resize, count = self._resize, len(self._left) + sum(map(len, self._failed.values()))
         if resize is not None and not resize.joining:
             count += len(self._step.places) - resize.size
@@ -141,7 +142,14 @@ class StepResizer:
         self.history.append((time.time(), len(self._step.places)))
 
     def fix(self, size: int) -> str:
-        """Set the size of the step, or 0 to let it change again; return why not, else empty."""
+        """Set the size of the step, or let it change again.
+
+        Args:
+            size: the size; 0 to let the step grow and shrink again.
+
+        Returns:
+            Why the size is refused; empty if it is set.
+        """
         if size and size not in self.sizes:
             return f"{size} is not one of the sizes {self.sizes} of step {self._step.number}"
         self.fixed = size

@@ -47,7 +47,7 @@ class Step:
         self.resizer: StepResizer | None = None
         #: By rank, the ranks of the script's world whose processors it uses.
         self.places: list[int] = []
-        #: Its worlds by the resize for which they were started; the first one has 0.
+        #: Its worlds by the resize for which they were started; 0 for the first world.
         self.worlds: dict[int, StepWorld] = {}
         self.is_ending = False
         #: When its ranks were started, in seconds since the epoch.
@@ -62,7 +62,7 @@ class Step:
 
     @property
     def held_places(self) -> list[int]:
-        """Return the places of all processes of the step."""
+        """Stop resizing, and return the places of all processes of the step; called at its end."""
         return self.places if self.resizer is None else self.resizer.close()
 
     def record(self, end: float) -> StepRecord:

@@ -1,4 +1,4 @@
-"""Requests for steps and commands: read, check, and copy into a step that can be started."""
+"""Read and check requests for steps and commands, and copy them into steps."""
 
 from __future__ import annotations
 

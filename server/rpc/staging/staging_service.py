@@ -1,7 +1,8 @@
 """The streams on which nodes fetch the staged files of a job and send back its outputs.
 
-They are streams of their own, so that a large file delays no other message. gRPC stops the sender
-while the receiver is busy. A node proves that it knows the token of the run, as applications do.
+Each transfer has its own stream, so that a large file delays no other message. gRPC stops the
+sender while the receiver is busy. A node proves that it knows the token of the run, as applications
+do.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class StagingService(app_pb2_grpc.StagingServiceServicer):
     async def _store(
         self, job: JobId, sent: app_pb2.StoreOutputs, reports: Any
     ) -> AsyncIterator[app_pb2.StageOrder]:
-        """Receive outputs from a node; yield ``ready`` if they are wanted, and ``done``."""
+        """Receive outputs from a node; yield ``ready`` if they are not here yet, then ``done``."""
         draft = await self._files.in_thread(
             self._files.begin_outputs, job, sent.world, sent.node, sent.size
         )

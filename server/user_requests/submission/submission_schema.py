@@ -71,13 +71,13 @@ DEFAULT_OUTPUT = ("pliant-%j.out", "pliant-%A_%a.out")
 
 
 class StageRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The files that a job takes to its nodes, which the client has sent before."""
+    """The staged files of a job, which the client has sent to the server before."""
 
     upload: str
     size: int
     #: Hexadecimal.
     sha256: str
-    #: Patterns of outputs that come back; empty for all new and changed files.
+    #: Patterns of outputs to return; empty for all new and changed files.
     out: list[str] = []
 
 

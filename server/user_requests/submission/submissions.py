@@ -84,7 +84,7 @@ class Submissions:
         self._storing: asyncio.Task[None] | None = None
 
     def configure(self, shares: Shares, max_array_size: int, federated_processors: int) -> None:
-        """Use these accounts, this limit of the numbers of tasks, and this size from now on."""
+        """Use these settings for all later submissions."""
         self.shares, self.max_array_size = shares, max_array_size
         self.federated_processors = federated_processors
 
@@ -198,7 +198,7 @@ class Submissions:
         """Check that the files of a job have arrived.
 
         Raises:
-            UserRequestError: they have not, or are damaged.
+            UserRequestError: the files are missing or damaged.
         """
         assert self.staging is not None
         try:

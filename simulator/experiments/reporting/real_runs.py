@@ -40,8 +40,8 @@ class RealRun:
     scale: float
     #: The load average of the machine at the end of the run.
     load_average: float
-    #: The metrics of the run, of a simulation of the same jobs without costs, and of a simulation
-    #: with the costs that were measured in the run.
+    #: The metrics of the run (`real`), of a simulation of the same jobs without costs
+    #: (`simulated`), and of a simulation with the costs that were measured (`with_costs`).
     real: Values
     simulated: Values
     with_costs: Values

@@ -1,4 +1,4 @@
-"""Many runs in parallel, each in a process of its own, so that runs share nothing."""
+"""Run many simulations in parallel, each in its own process, so that runs share no state."""
 
 import json
 import os

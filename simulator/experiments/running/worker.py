@@ -1,7 +1,7 @@
-"""The process that runs tasks: each is a line of JSON on stdin, and gets a line of JSON on stdout.
+"""The process that reads tasks from stdin and writes their results to stdout, as lines of JSON.
 
 Each task runs in a fork of this process, so that runs share nothing but the imported modules.
-Their import takes longer than many runs.
+Importing these modules takes longer than many runs.
 """
 
 import json
