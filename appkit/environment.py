@@ -120,9 +120,10 @@ def read_environment(environ: Mapping[str, str] = os.environ) -> Environment | N
 
 
 def checkpoint_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the folder for checkpoints of a program that runs without Pliant; None if none is set.
+    """Return the folder for checkpoints of a program that runs without Pliant.
 
-    Inside a job, the folder belongs to the job and not to the programs that it starts.
+    Returns None if no folder is set, or inside a job (``PLIANT_JOB``). There, the folder belongs to
+    the job and not to the programs that it starts.
     """
     folder = "" if environ.get("PLIANT_JOB") else environ.get(CHECKPOINT, "")
     return Path(folder) if folder else None

@@ -131,7 +131,7 @@ class MalleableEasyPolicy(Resizing):
         return 0
 
     def _rules(self, job: WaitingJob, ledger: PlannedShrinks) -> Iterator[tuple[int, DonorLimits]]:
-        """Yield sizes for a waiting job, each with the limits of donors for it, best first."""
+        """Yield, best first, a size to try for a job and how far donors may shrink for it."""
         yield job.sizes.min, ledger.minima
 
     @abstractmethod

@@ -67,7 +67,11 @@ def climb_to_sizes(climbers: list[Climber], left: int, min_gain: float = 0.0) ->
 
 
 def _step(climber: Climber, size: int, place_: int) -> tuple[float, bool, int, int] | None:
-    """Return the next step of a job as a heap entry; None if it is at its maximum."""
+    """Return the next step of a job as a heap entry; None if it is at its maximum.
+
+    The entry is (-gain per processor, whether the new size exceeds the present one, place of the
+    job, new size), so the heap yields the steepest step first.
+    """
     above = climber.sizes.smallest_above(size)
     if not above:
         return None

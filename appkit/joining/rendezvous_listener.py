@@ -115,9 +115,10 @@ class Listener:
     def _oldest_idle(self) -> Peer | None:
         """Return the connection to close if there are too many; None if all may be joining ranks.
 
-        That is the oldest one that has sent nothing or asks for another resize. If there is none,
-        it is the oldest one that has not answered the application's proof: any process can send a
-        correct first message, but a joining rank answers the proof at once.
+        First come connections that have sent no request or name another resize, then connections
+        that have not answered the application's proof; the oldest of them is returned. A missing
+        answer is suspicious because any process can send a correct first message, but a joining
+        rank answers the proof at once.
         """
         for peer in self.unauthenticated():
             request = peer.request

@@ -104,9 +104,9 @@ def cuts_by_weight(
     """Return the borders between parts of equal weight that fall among this process's objects.
 
     Each border is put between the two objects that are nearest to it, so that no part exceeds the
-    mean weight by more than the heaviest object. If a border has objects of weight 0 on both sides,
-    it is put behind them. The borders of integer weights are then the same however the objects are
-    distributed.
+    mean weight by more than the heaviest object. If a border lies in a run of objects of weight
+    0, it is put at the end of the run. The borders of integer weights are then the same however the
+    objects are distributed.
 
     Args:
         weights: The weight of each object of this process, in order, >= 0.

@@ -140,7 +140,7 @@ class CombinedPlan(TransferPlan):
 
     @property
     def bytes_moved(self) -> int:
-        """Sum of the plans: bytes that are sent to another process."""
+        """Bytes that all plans together send from one process to another."""
         return sum(plan.bytes_moved for plan in self.plans)
 
     @property

@@ -24,7 +24,7 @@ class PrivateFolder:
     """An open folder that only this user can write to; names in it are never paths."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
-        """Take over a folder's descriptor that `open` has checked."""
+        """Take ownership of the descriptor of a folder that `open` has checked."""
         self.path = path
         self._descriptor = descriptor
 

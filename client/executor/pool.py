@@ -52,7 +52,7 @@ class Task:
         return self.has_begun
 
     def fail(self, error: BaseException) -> None:
-        """Set the exception of a future that waits, runs or was cancelled."""
+        """Fail the future, unless it was cancelled."""
         if self.begin():
             self.future.set_exception(error)
 

@@ -104,10 +104,11 @@ def jump_option(jumps: Sequence[SshTarget]) -> str:
 
 
 def complete_target(target: SshTarget, config: str = "~/.ssh/config") -> SshTarget:
-    """Return a target with its empty fields filled in; those of files may stay empty.
+    """Return a target whose empty fields are filled in from the user's configuration of SSH.
 
-    Of the user's configuration of SSH, HostName, User, Port, IdentityFile, UserKnownHostsFile and
-    ProxyJump are used.
+    HostName, User, Port, IdentityFile, UserKnownHostsFile and ProxyJump are used. Without an entry,
+    the user is the present one and the port is that of SSH; key file, file of known hosts and jump
+    hosts stay empty.
 
     Raises:
         UsageError: the configuration of SSH cannot be read.

@@ -199,7 +199,11 @@ def _saved(state: CoreState, job: Job, event: SaveReported) -> None:
 
 
 def on_suspension_held(state: CoreState, event: SuspensionHeld) -> None:
-    """Repeat orders that a newly connected coordinator may have missed."""
+    """Compare the suspension that a newly connected coordinator knows with the open one.
+
+    Orders that it may have missed are repeated. If the application has lost a suspension that it
+    had begun, the suspension has failed.
+    """
     job = suspend.find_live_job(state, event.job, event.run)
     if job is None:
         return

@@ -249,7 +249,11 @@ def _report_late_exit(state: CoreState, job: Job, exit: Exit) -> None:
 
 
 def _leaving_rank_gone(state: CoreState, job: Job, resize: Resize, exit: Exit) -> bool:
-    """Record the exit of a leaving rank; return False if it was killed instead of leaving."""
+    """Record the exit of a leaving rank; return False if it must be handled like any other exit.
+
+    While the processors are being released, every exit of a leaving rank is expected. From GO to
+    the commit, only a clean exit is, and before GO none.
+    """
     if isinstance(resize.stage, Releasing):
         if not exit.clean:
             place = state.slot_name(exit.processor)

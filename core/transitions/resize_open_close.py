@@ -261,14 +261,14 @@ def _withhold(state: CoreState, job: Job, released: ProcessorMap) -> None:
 
 
 def on_withheld_timeout(state: CoreState, timer: Timer) -> None:
-    """Wait no longer for the other ranks of an ending job."""
+    """Release the withheld processors of an ending job whose last ranks exit too late."""
     job = state.job_of(timer)
     if job is not None:
         use_withheld(state, job)
 
 
 def use_withheld(state: CoreState, job: Job) -> None:
-    """Let strategies use the processors of an ending job of which some ranks still run."""
+    """Stop withholding the free processors of an ending job, so that strategies can use them."""
     if state.ledger.stop_withholding(job.id):
         state.rows.stale[job.id] = None
         state.plan_due = True

@@ -75,7 +75,7 @@ def _free_bytes(folder: str) -> int:
 
 
 def _interfaces() -> dict[str, str]:
-    """Return the IPv4 address of each interface; empty if it has none."""
+    """Map each interface to its IPv4 address, or to an empty text if it has none."""
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probing:
         for _number, name in socket.if_nameindex():

@@ -57,7 +57,11 @@ class CertificateRenewal:
         self._asked_at = float("-inf")
 
     def ask_if_due(self) -> None:
-        """Send a signing request for a new key if half of the certificate's life has passed."""
+        """Send a signing request for a new key if a renewal is due.
+
+        It is due when half of the certificate's life has passed, or when the server has demanded
+        it. After a request, none is sent for ``RETRY_S`` seconds.
+        """
         now = self._clock()
         if now < self._due_at or now < self._asked_at + RETRY_S:
             return

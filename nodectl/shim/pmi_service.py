@@ -18,7 +18,7 @@ from pliant.nodectl.world_folder import StartRequest
 
 
 class PmiEvents(Protocol):
-    """Receives what the ranks report through PMI and what is not answered locally."""
+    """Receives the PMI events that the owner of the ranks must handle: barrier, finalize, abort."""
 
     def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
         """Handle that all local ranks have entered a barrier.

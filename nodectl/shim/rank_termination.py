@@ -1,4 +1,7 @@
-"""End ranks: SIGTERM first, then SIGKILL, also for the processes that ranks have started.
+"""Signals that end ranks and the processes that they have started: SIGTERM, SIGSTOP, SIGKILL.
+
+The grace time between SIGTERM and SIGKILL is kept elsewhere: for ranks by `shim`, for leftovers of
+ranks that have ended by `rank_exits`.
 
 Processes that a rank leaves behind become children of the shim, which ends them, too.
 """

@@ -148,16 +148,16 @@ def _check(
     forbidden: int,
     owners: Collection[int] | None = None,
 ) -> None:
-    """Check that no other account owns a file or may use it; root may own it.
+    """Check that a file belongs to a permitted account, and that its mode forbids what it must.
 
     Args:
         path: the path of the file, for errors.
         found: its owner and mode.
         forbidden: the bits that its mode must not have.
-        owners: user ids of which one must own it; None for this account and root.
+        owners: the user ids that may own it; None for this account and root.
 
     Raises:
-        UntrustedPathError: the owner or the mode is another one.
+        UntrustedPathError: another account owns the file, or its mode has a forbidden bit.
     """
     if found.st_uid not in ((os.geteuid(), 0) if owners is None else owners):
         raise UntrustedPathError(

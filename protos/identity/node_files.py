@@ -205,7 +205,8 @@ def replace_certificate(
         now: the present time, in seconds since the epoch.
 
     Raises:
-        CertificateError: the new certificate is not one of these roots, or has another name.
+        CertificateError: the new certificate was not issued under one of these roots, is not valid
+            at present, or has another name.
         StoredIdentityError: the key does not belong to it.
         UntrustedPathError, OSError: the files cannot be used.
     """

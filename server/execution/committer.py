@@ -2,7 +2,8 @@
 
 Rows that no other process relies on (a proposal, an answer to one, a reason) need not delay the
 next round. They are committed without waiting. The writer keeps the order, so a later commit that
-is waited for also makes all earlier ones durable.
+is waited for also makes all earlier ones durable. `core_loop` decides which commits it waits for
+before it carries out the commands of the core.
 """
 
 from __future__ import annotations

@@ -154,10 +154,10 @@ def info_of_pending_task(info: Info, number: JobId) -> Info | None:
 
 
 def lines_of_table(info: Info, *, with_ended: bool) -> list[Info]:
-    """Return the lines of a table for a job: of an array, its tasks that are not jobs.
+    """Return the table lines of a job: the job itself, or up to two lines for an array.
 
-    There is one line for the pending tasks and, with ``with_ended``, one for those that were
-    cancelled before they became jobs.
+    An array has one line for its pending tasks and, with ``with_ended``, one for the tasks that
+    were cancelled before they became jobs.
     """
     array = info.get("array")
     if array is None:

@@ -124,7 +124,7 @@ class GridState:
             self.metrics.released(run)
 
     def committed(self) -> dict[str, int]:
-        """Return how many processors of each cluster are kept for jobs that do not hold them."""
+        """Return how many processors of each cluster are assigned to jobs but not yet held."""
         kept, held = NONE, NONE
         for run in self.active.values():
             kept |= run.bits

@@ -1,4 +1,8 @@
-"""Plan which running jobs give processors to waiting ones, before anything is offered."""
+"""Plan which running jobs give processors to waiting ones, before anything is offered.
+
+The ``easy-*`` strategies use all of this. ``max-fit`` and the plan for size requests of programs
+only use `donors_of`. ``equipartition`` plans without this module.
+"""
 
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush

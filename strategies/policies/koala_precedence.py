@@ -47,7 +47,7 @@ GROWING = WaitReason(WaitCode.GROWTH)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of placement, of initial sizes and of growth."""
+    """Settings that restrict where jobs are placed, their initial sizes and their growth."""
 
     #: How many processors of each cluster growth leaves idle.
     threshold: int = 0

@@ -89,7 +89,7 @@ def value_of(job: WaitingJob, view: View) -> JobValue:
 def _running(job: RunningJob, now: float) -> JobValue:
     """Return a running job as it enters the plan: at its present size.
 
-    A job to which nothing can be offered keeps its processors.
+    A job that cannot be offered anything counts at the processors that it holds.
     """
     value = JobValue(
         job.id, job.arrival, job.started, job.sizes, job.speedup, job.contract, job.remaining(now)
