@@ -23,7 +23,6 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +31,7 @@ from typing import TypeVar
 from pliant.protos.staging.archive import StagingError, check_space, digest
 from pliant.protos.staging.delivery import deliver
 from pliant.server.registry.job_program import Program
+from pliant.server.support.threads import thread_pool
 
 #: Space that stays free on the server's file system, for the job database.
 RESERVE_BYTES = 256 << 20
@@ -83,7 +83,7 @@ class StagedFiles:
             own_uid: the user id of this process.
         """
         self.folder, self.limit, self._own_uid = state / "staged", limit, own_uid
-        self._threads = ThreadPoolExecutor(_THREADS, "staging")
+        self._threads = thread_pool("staging", _THREADS)
 
     async def in_thread(self, call: Callable[..., T], *arguments: object) -> T:
         """Return what a function that waits for the disk returns, without blocking the loop."""
