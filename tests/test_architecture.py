@@ -72,8 +72,8 @@ ORDER = {
         cli
     """,
     "protos": """
-        channel codec_error daemons generate hmac_handshake joined_worlds sanitize_text staging
-        versions
+        channel codec_error daemons generate hmac_handshake sanitize_text staging
+        joined_world_variables versions
         address codec
         checkpoint_codec report_chunking identity interactive
         node_joining signed_orders

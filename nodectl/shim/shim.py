@@ -29,7 +29,7 @@ from pliant.nodectl.shim.event_loop import (
     SocketChannel,
 )
 from pliant.nodectl.shim.lease_enforcement import Lease
-from pliant.nodectl.shim.load_record import LoadRecorder
+from pliant.nodectl.shim.load_record_file import LoadRecorder
 from pliant.nodectl.shim.non_pmi_mpi import ForeignMpiError, use_own_launcher
 from pliant.nodectl.shim.pmi_service import PmiService, abort_reason
 from pliant.nodectl.shim.rank_exits import ExitCallbacks, ExitTracker

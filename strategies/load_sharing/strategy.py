@@ -16,7 +16,7 @@ from pliant.strategies.load_sharing.node_reservation import (
 )
 from pliant.strategies.load_sharing.node_table import Flags, NodeTable
 from pliant.strategies.load_sharing.overload import FAULT_THRESHOLD, Blocked, Thresholds, relieve
-from pliant.strategies.load_sharing.submissions import start_waiting
+from pliant.strategies.load_sharing.waiting_job_placement import start_waiting
 from pliant.strategies.policies.availability_estimate import now_or_later, too_few
 
 #: Seconds between two passes while nodes report loads.

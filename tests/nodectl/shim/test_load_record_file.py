@@ -13,7 +13,7 @@ import pytest
 
 from nodekit import FakeServer, Node, World
 from pliant.nodectl.shim.event_loop import EventLoop
-from pliant.nodectl.shim.load_record import COLUMNS, LoadRecorder, record_path
+from pliant.nodectl.shim.load_record_file import COLUMNS, LoadRecorder, record_path
 from pliant.nodectl.world_folder import StartRequest
 from testkit import wait_until
 
