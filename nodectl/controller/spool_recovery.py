@@ -207,18 +207,19 @@ async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list
         await wait_for_last_process(world)
         world.spool.remove_secrets()
         return world.add_exits(saved)
-    reason, out_of_memory = SHIM_UNKNOWN, ""
+    # A job whose shim is not known may still run somewhere, and must not run twice.
+    reason, shim_lost = SHIM_UNKNOWN, False
     if world.shim_unknown:
         logger.error("there is no record of the shim of %s; ending what is left of it", world.name)
     else:
         out_of_memory = _out_of_memory_reason(world)
-        reason = out_of_memory or SHIM_KILLED
+        reason, shim_lost = out_of_memory or SHIM_KILLED, not out_of_memory
         logger.error("the shim of %s was killed; ending what is left of it", world.name)
     if world.helper is not None:
         await wait_for_last_process(world, 0.0)
     else:
         await _remove_leftovers(world)
-    new = add_missing_exits(world, reason, shim_lost=not out_of_memory)
+    new = add_missing_exits(world, reason, shim_lost=shim_lost)
     world.spool.remove_secrets()
     return new
 
