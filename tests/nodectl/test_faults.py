@@ -412,6 +412,7 @@ def test_what_a_killed_shim_without_a_record_has_left_is_ended_and_not_started_a
     node.start()
     (end,) = world.ends(server)
     assert (end.code, end.reason) == (1, "the record of its shim was lost")
+    assert not end.shim_lost, "the job may still run, so it must not run again"
     assert not rank.alive()
     assert (tmp_path / "starts").read_text() == "start\n"
     wait_until(lambda: node.worlds() == [])
