@@ -273,6 +273,7 @@ class Shim:
         """
         if self._staged is None or self._staged.begin_return():
             return self._staged is not None
+        self._not_returned = self._not_returned or self._staged.problem
         if self._not_returned:
             # A job must not count as completed if its results are missing.
             last[0].reason = "; ".join(filter(None, (last[0].reason, self._not_returned)))
@@ -437,5 +438,7 @@ class Shim:
             self._controller.finish(_FLUSH_TIMEOUT_S)
         if self._steps is not None:
             self._steps.close()
+        if self._staged is not None:
+            self._staged.close()
         self._loop.close()
         self._tracker.close()

@@ -21,6 +21,7 @@ import json
 import os
 import re
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -28,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from pliant.protos.daemons.atomic_files import sync_folder, write_whole
 from pliant.protos.staging.archive import StagingError, check_space, digest
 from pliant.protos.staging.delivery import deliver
 from pliant.server.registry.job_program import Program
@@ -36,7 +38,7 @@ from pliant.server.support.threads import thread_pool
 #: Space that stays free on the server's file system, for the job database.
 RESERVE_BYTES = 256 << 20
 #: Uploads that no job uses, and outputs that nobody fetches, are removed after this time.
-UPLOAD_KEPT_S, OUTPUT_KEPT_S = 3600.0, 14 * 86400.0
+UPLOAD_KEPT_S, OUTPUT_KEPT_S = 600.0, 14 * 86400.0
 
 #: Threads that wait for the disk, for all users together.
 _THREADS = 2
@@ -71,6 +73,24 @@ def node_of(outputs: Path) -> str:
     return outputs.stem.rpartition("@")[2]
 
 
+def _run_of(outputs: Path) -> str:
+    """Return the name of the run, which is that of the world without its last part."""
+    return outputs.stem.rpartition("@")[0].rpartition(".w")[0]
+
+
+def _sync(folder: str, names: Iterable[str]) -> None:
+    """Write delivered files to the disk, because their node removes its copies next."""
+    for name in names:
+        with suppress(OSError):  # a link, or a file that was removed since
+            descriptor = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+    with suppress(OSError):
+        sync_folder(Path(folder))
+
+
 class StagedFiles:
     """Stores archives. Methods wait for the disk, except `in_thread`; any thread may call them."""
 
@@ -84,6 +104,8 @@ class StagedFiles:
         """
         self.folder, self.limit, self._own_uid = state / "staged", limit, own_uid
         self._threads = thread_pool("staging", _THREADS)
+        # Hosts of a job that end together must see what the other one has delivered.
+        self._delivering = threading.Lock()
 
     async def in_thread(self, call: Callable[..., T], *arguments: object) -> T:
         """Return what a function that waits for the disk returns, without blocking the loop."""
@@ -120,7 +142,12 @@ class StagedFiles:
             raise StagingError("this upload is unknown or too old: submit the job again") from None
         if size != offset:
             raise StagingError(f"a part for byte {offset} came after byte {size}")
-        self._check_space(uid, len(data))
+        try:
+            self._check_space(uid, len(data))
+        except StagingError:
+            # The client gives up, and the parts would count towards the limit of its user.
+            path.unlink(missing_ok=True)
+            raise
         with open(path, "ab") as file:
             file.write(data)
         return name, size + len(data)
@@ -211,12 +238,26 @@ class StagedFiles:
             raise StagingError("the outputs were damaged on their way to the server")
         whole = draft.with_suffix(".out")
         os.replace(draft, whole)
-        # The server may not write to folders of other users. If the job was submitted on another
-        # host, the folder may not exist here.
-        if to.uid == self._own_uid and os.path.isdir(to.folder):
-            self._deliver(whole, to)
+        self._deliver(whole, to)
+
+    def finish_delivery(self, job: int, world: str, node: str, to: JobFolder) -> None:
+        """Deliver outputs that are complete here, but whose delivery was interrupted.
+
+        Raises:
+            StagingError: they cannot be written into the submission folder.
+        """
+        self._deliver(self.folder / f"{job}.{world}@{node}.out", to)
 
     def _deliver(self, whole: Path, to: JobFolder) -> None:
+        # The server may not write to folders of other users. If the job was submitted on another
+        # host, the folder may not exist here.
+        if to.uid != self._own_uid or not os.path.isdir(to.folder):
+            return
+        with self._delivering:
+            if whole.exists():
+                self._deliver_locked(whole, to)
+
+    def _deliver_locked(self, whole: Path, to: JobFolder) -> None:
         earlier, taken = self.delivered(whole)
         try:
             with open(whole, "rb") as file:
@@ -236,11 +277,12 @@ class StagedFiles:
                 f"{where}: {(error.strerror or str(error)).lower()}; `jobctl fetch {job}` fetches "
                 "the outputs again"
             ) from None
+        _sync(to.folder, names)
         self.mark_delivered(whole, names)
 
     def mark_delivered(self, whole: Path, names: list[str]) -> None:
         """Remember the names of outputs that are in the submission folder, and remove them."""
-        whole.with_suffix(".done").write_text(json.dumps(names), encoding="utf-8")
+        write_whole(whole.with_suffix(".done"), json.dumps(names))
         whole.unlink(missing_ok=True)
 
     def outputs(self, job: int) -> list[Path]:
@@ -253,12 +295,12 @@ class StagedFiles:
         Returns:
             All files, and those that other nodes have delivered in the same run.
         """
-        job, run = whole.name.partition(".")[0], whole.stem.rpartition(".w")[0]
+        job, run = whole.name.partition(".")[0], _run_of(whole)
         earlier, taken = set[str](), set[str]()
         for done in self.folder.glob(f"{job}.*.done"):
             names = json.loads(done.read_bytes())
             earlier.update(names)
-            if done.stem.rpartition(".w")[0] == run and node_of(done) != node_of(whole):
+            if _run_of(done) == run and node_of(done) != node_of(whole):
                 taken.update(names)
         return earlier, taken
 

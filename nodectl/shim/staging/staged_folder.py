@@ -90,6 +90,8 @@ class StagedFolder:
         self._lock = self._hold()
         #: Id of the process that returns the outputs; 0 if none runs.
         self.returning = 0
+        #: Why the return could not begin; empty if it could.
+        self.problem = ""
         self._errors = -1
         self._is_done = False
 
@@ -112,6 +114,9 @@ class StagedFolder:
                 raise StagedFolderError(
                     "files of earlier processes of this job are still being returned from here"
                 ) from None
+            except OSError:
+                os.close(handle)
+                raise
             os.close(handle)
 
     def begin_return(self) -> bool:
@@ -122,6 +127,14 @@ class StagedFolder:
         if self.returning or self._is_done:
             return bool(self.returning)
         self._is_done = True
+        try:
+            return self._start_return()
+        except (OSError, ValueError) as error:
+            # The job has ended, so its exits must be reported in any case.
+            self.problem = f"staged files cannot be returned: {error}; they stay in {self._path}"
+            return False
+
+    def _start_return(self) -> bool:
         # Otherwise two shims that end at the same time would each find the lock of the other, and
         # neither would return the outputs.
         fcntl.flock(self._lock, fcntl.LOCK_UN)
@@ -142,6 +155,12 @@ class StagedFolder:
         """Note that the transfer has ended; return why outputs were not returned, or empty."""
         self.returning = 0
         return _problem(self._errors, status, f"outputs stay in {self._path}/{WORK}")
+
+    def close(self) -> None:
+        """Let go of the folder; the process of the shim may serve other jobs next."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     def stop(self) -> None:
         """End a transfer, because no server will take the outputs; they stay in the folder."""

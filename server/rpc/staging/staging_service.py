@@ -104,7 +104,10 @@ class StagingService(app_pb2_grpc.StagingServiceServicer):
         draft = await self._files.in_thread(
             self._files.begin_outputs, job, sent.world, sent.node, sent.size
         )
-        if draft is not None:
+        to = await self._files.in_thread(self._folder_of, job)
+        if draft is None:
+            await self._files.in_thread(self._files.finish_delivery, job, sent.world, sent.node, to)
+        else:
             yield app_pb2.StageOrder(ready=True)
             with open(draft, "wb") as file:
                 received = 0
@@ -120,7 +123,6 @@ class StagingService(app_pb2_grpc.StagingServiceServicer):
                         if not part or received > sent.size:
                             raise StagingError("the outputs are damaged: wrong size")
                     await self._files.in_thread(file.write, block)
-            to = await self._files.in_thread(self._folder_of, job)
             await self._files.in_thread(self._files.add_outputs, draft, sent.sha256, to)
         yield app_pb2.StageOrder(done=True)
 

@@ -105,6 +105,38 @@ def test_outputs_of_others_wait_until_they_are_fetched(files: StagedFiles, tmp_p
     assert files.outputs(1) == []
 
 
+def test_outputs_of_nodes_with_dots_in_their_names_do_not_replace_each_other(
+    files: StagedFiles, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    to = JobFolder(ME, str(target), (), True)
+    for node in ("a.wisc.edu", "b.wisc.edu"):
+        arrive(files, to, tmp_path, node, node)
+    assert sorted(path.read_text() for path in target.iterdir()) == ["a.wisc.edu", "b.wisc.edu"]
+
+
+def test_an_interrupted_delivery_is_finished_when_the_node_asks_again(
+    files: StagedFiles, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    to = JobFolder(ME, str(target), (), True)
+    arrive(files, to, tmp_path, "n1", "1")  # as if the server had been killed before the delivery
+    target.mkdir()
+    assert files.begin_outputs(1, "c.j1.r1.w0", "n1", 10) is None
+    files.finish_delivery(1, "c.j1.r1.w0", "n1", to)
+    files.finish_delivery(1, "c.j1.r1.w0", "n1", to)
+    assert (target / "out").read_text() == "1"
+    assert files.outputs(1) == []
+
+
+def test_a_refused_upload_does_not_count_towards_the_limit(files: StagedFiles) -> None:
+    name, size = files.upload(ME, "", 0, b"a")
+    with pytest.raises(StagingError, match="staging_limit"):
+        files.upload(ME, name, size, b"b" * LIMIT)
+    assert files.upload(ME, "", 0, b"a" * LIMIT)[1] == LIMIT
+
+
 def test_damaged_outputs_are_refused(files: StagedFiles, tmp_path: Path) -> None:
     draft = files.begin_outputs(1, "c.j1.r1.w0", "n1", 3)
     assert draft is not None
