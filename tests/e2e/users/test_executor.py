@@ -126,7 +126,8 @@ def test_the_cause_of_an_exception_is_its_remote_traceback_and_no_job_is_left(
         (job, node), *_ = executor.workers.items()
         assert isinstance(error, ValueError)
         assert f"in job {job.partition('_')[0]}_" in str(error.__cause__)
-        assert 'lambda: int("x")' in str(error.__cause__)
+        # cloudpickle may leave out the name of the file, and so the text of the line.
+        assert "in <lambda>" in str(error.__cause__)
         assert node in {"n1", "n2"}
         unusable: BaseException | None = executor.submit(lambda: (x for x in "ab")).exception(
             LONG_S
