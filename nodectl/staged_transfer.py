@@ -158,7 +158,11 @@ class _Stream:
         self._call: Any = StagingServiceStub(channel).Transfer(
             self._reports(), metadata=shaking.metadata
         )
-        proof = shaking.proof(self._call.initial_metadata())
+        try:
+            proof = shaking.proof(self._call.initial_metadata())
+        except BaseException:
+            self.send(None)
+            raise
         self.send(app_pb2.StageReport(proof=proof))
 
     def send(self, report: app_pb2.StageReport | None) -> None:
@@ -175,10 +179,13 @@ class _Stream:
         Raises:
             StagingError: the server refuses the transfer.
         """
-        for order in self._call:
-            if order.problem:
-                raise StagingError(order.problem)
-            yield order
+        try:
+            for order in self._call:
+                if order.problem:
+                    raise StagingError(order.problem)
+                yield order
+        finally:
+            self.send(None)  # ends the thread in which gRPC waits for messages to send
 
     def _reports(self) -> Iterator[app_pb2.StageReport]:
         from pliant.protos import app_pb2
@@ -212,7 +219,10 @@ def _with_server(transfer: Callable[[grpc.Channel], None], give_up_s: float | No
                 transfer(channel)
                 return
         except grpc.RpcError as error:
-            if getattr(error, "code", lambda: None)() is grpc.StatusCode.UNAUTHENTICATED:
+            code = getattr(error, "code", lambda: None)()
+            if code is grpc.StatusCode.UNIMPLEMENTED:
+                raise StagingError("the server is too old to transfer staged files") from None
+            if code is grpc.StatusCode.UNAUTHENTICATED:
                 why = "the server does not accept the token of this run"
             else:
                 why = "the server cannot be reached"

@@ -254,7 +254,9 @@ class StagedFiles:
         if to.uid != self._own_uid or not os.path.isdir(to.folder):
             return
         with self._delivering:
-            if whole.exists():
+            if whole.with_suffix(".done").exists():
+                whole.unlink(missing_ok=True)  # the server was killed just before this
+            elif whole.exists():
                 self._deliver_locked(whole, to)
 
     def _deliver_locked(self, whole: Path, to: JobFolder) -> None:
@@ -298,7 +300,10 @@ class StagedFiles:
         job, run = whole.name.partition(".")[0], _run_of(whole)
         earlier, taken = set[str](), set[str]()
         for done in self.folder.glob(f"{job}.*.done"):
-            names = json.loads(done.read_bytes())
+            try:
+                names = json.loads(done.read_bytes())
+            except ValueError:
+                continue  # damaged: its files are treated as those of the submission folder
             earlier.update(names)
             if _run_of(done) == run and node_of(done) != node_of(whole):
                 taken.update(names)

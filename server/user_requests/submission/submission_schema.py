@@ -334,7 +334,12 @@ def _check_program(request: JobRequest) -> None:
         "stdin": [request.stdin],
         "stdout": [request.stdout],
         "stderr": [request.stderr],
+        "stage": [*_stage_variables(request.stage).values()],
     }
+    if request.stage is not None and any(os.pathsep in each for each in request.stage.out):
+        raise UserRequestError(
+            f"stage: a pattern of outputs must not hold {os.pathsep!r}", field="stage"
+        )
     total = sum(_check_texts(field, strings) for field, strings in texts.items())
     if total > MAX_TOTAL_BYTES:
         raise UserRequestError(

@@ -5,6 +5,8 @@ import pytest
 from pliant.server.support.user_request_error import UserRequestError
 from pliant.server.user_requests.submission.submission_schema import check_submission
 
+STAGE = {"upload": "0" * 32, "size": 1, "sha256": "0" * 64}
+
 
 @pytest.mark.case(55)
 @pytest.mark.parametrize(
@@ -35,6 +37,8 @@ from pliant.server.user_requests.submission.submission_schema import check_submi
         ({"resources": ["gpu=1"]}, "resources", "no resource 'gpu' (it has lic)"),
         ({"resources": ["lic=4"]}, "resources", "the cluster has 3; ask for at most 3"),
         ({"resources": ["lic=1", "lic=1"]}, "resources", "named twice"),
+        ({"stage": {**STAGE, "out": ["a:b"]}}, "stage", "must not hold ':'"),
+        ({"stage": {**STAGE, "out": ["a\0"]}}, "stage", "zero byte"),
         ({"nonsense": 1}, "nonsense", "unknown field"),
     ],
 )
