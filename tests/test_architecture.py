@@ -72,8 +72,8 @@ ORDER = {
         cli
     """,
     "protos": """
-        channel codec_error daemons generate hmac_handshake sanitize_text staging
-        joined_world_variables versions
+        channel codec_error daemons generate hmac_handshake sanitize_text
+        joined_world_variables staging versions
         address codec
         checkpoint_codec report_chunking identity interactive
         node_joining signed_orders

@@ -11,8 +11,11 @@ import os
 import shutil
 import tempfile
 from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
 from typing import IO
 
+from pliant.protos.daemons.atomic_files import sync_folder
 from pliant.protos.staging.archive import unpack
 
 
@@ -56,8 +59,16 @@ def deliver(  # noqa: PLR0913 - the caller knows what was delivered before
             if appends and os.path.exists(target):
                 with open(source, "rb") as text, open(target, "ab") as file:
                     shutil.copyfileobj(text, file)
-            elif name in taken and name not in streams:
-                os.replace(source, f"{target}.{node}")
-            else:
-                os.replace(source, target)
+                    file.flush()
+                    os.fsync(file.fileno())
+                continue
+            if not os.path.islink(source):
+                with open(source, "rb") as file:
+                    os.fsync(file.fileno())
+            is_taken = name in taken and name not in streams
+            os.replace(source, f"{target}.{node}" if is_taken else target)
+    # The caller removes the archive next, so the files must survive a power failure.
+    for changed in {Path(folder, parent) for name in names for parent in Path(name).parents}:
+        with suppress(OSError):  # some network file systems cannot do this
+            sync_folder(changed)
     return names

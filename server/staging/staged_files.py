@@ -1,14 +1,14 @@
 """The folder ``staged`` of the server: files on their way to nodes, outputs on their way back.
 
-====================  ==========================================================================
-file                  content
-====================  ==========================================================================
-upload.UID.ID         an archive that a user is sending, or has sent and not yet used for a job
-JOB.in                the archive of a job, until the job has ended
-JOB.WORLD@NODE.part   outputs that a node is sending
-JOB.WORLD@NODE.out    outputs that wait until their user fetches them
-JOB.WORLD@NODE.done   the names of outputs that are in the submission folder
-====================  ==========================================================================
+======================  ========================================================================
+file                    content
+======================  ========================================================================
+upload.UID.ID           an archive that a user is sending, or has sent and not yet used for a job
+JOB.in                  the archive of a job, until the job has ended
+JOB.WORLD@NODE.ID.part  outputs that a node is sending; each stream has its own file
+JOB.WORLD@NODE.out      outputs that wait until their user fetches them
+JOB.WORLD@NODE.done     the names of outputs that are in the submission folder
+======================  ========================================================================
 
 If the server runs as the user of a job, it puts the outputs into the submission folder itself.
 Otherwise it has no rights there, and keeps them for ``jobctl fetch``.
@@ -78,17 +78,13 @@ def _run_of(outputs: Path) -> str:
     return outputs.stem.rpartition("@")[0].rpartition(".w")[0]
 
 
-def _sync(folder: str, names: Iterable[str]) -> None:
-    """Write delivered files to the disk, because their node removes its copies next."""
-    for name in names:
-        with suppress(OSError):  # a link, or a file that was removed since
-            descriptor = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-    with suppress(OSError):
-        sync_folder(Path(folder))
+def _delivered_names(done: Path) -> list[str] | None:
+    """Return the names in a file ``.done``; None if there is no such file, or it is damaged."""
+    try:
+        names = json.loads(done.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    return names if isinstance(names, list) else None
 
 
 class StagedFiles:
@@ -104,8 +100,9 @@ class StagedFiles:
         """
         self.folder, self.limit, self._own_uid = state / "staged", limit, own_uid
         self._threads = thread_pool("staging", _THREADS)
-        # Hosts of a job that end together must see what the other one has delivered.
-        self._delivering = threading.Lock()
+        # Hosts of a job that end together must see what the other one has delivered, and outputs
+        # that their user has fetched must not be delivered a second time.
+        self._delivering = threading.RLock()
 
     async def in_thread(self, call: Callable[..., T], *arguments: object) -> T:
         """Return what a function that waits for the disk returns, without blocking the loop."""
@@ -201,7 +198,9 @@ class StagedFiles:
         return self.folder / f"{job}.in"
 
     def begin_outputs(self, job: int, world: str, node: str, size: int) -> Path | None:
-        """Return the file into which a node's outputs are written; None if they are here already.
+        """Return a new file for a node's outputs; None if they are here already.
+
+        The caller removes the file if it does not pass it to `add_outputs`.
 
         Raises:
             StagingError: they are too large, or there is no space for them.
@@ -209,15 +208,15 @@ class StagedFiles:
         if not (_NAME.fullmatch(world) and _NAME.fullmatch(node)):
             raise StagingError("the names of the world and of the node are damaged")
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        base = self.folder / f"{job}.{world}@{node}.part"
-        if any(base.with_suffix(kind).exists() for kind in (".out", ".done")):
+        whole = self.folder / f"{job}.{world}@{node}.out"
+        if whole.exists() or whole.with_suffix(".done").exists():
             return None
         if size > self.limit:
             raise StagingError(
                 f"the outputs have {size} bytes, and the server takes {self.limit} (staging_limit)"
             )
         check_space(str(self.folder), size, RESERVE_BYTES)
-        return base
+        return whole.with_suffix(f".{secrets.token_hex(8)}.part")
 
     def add_outputs(self, draft: Path, sha256: str, to: JobFolder) -> None:
         """Take over complete outputs of a node, and deliver them if that is possible.
@@ -236,9 +235,14 @@ class StagedFiles:
         if found != sha256:
             draft.unlink()
             raise StagingError("the outputs were damaged on their way to the server")
-        whole = draft.with_suffix(".out")
-        os.replace(draft, whole)
-        self._deliver(whole, to)
+        whole = draft.with_suffix("").with_suffix(".out")
+        with self._delivering:
+            if _delivered_names(whole.with_suffix(".done")) is not None:
+                draft.unlink()  # another stream of this node was faster
+                return
+            os.replace(draft, whole)
+            sync_folder(self.folder)
+            self._deliver(whole, to)
 
     def finish_delivery(self, job: int, world: str, node: str, to: JobFolder) -> None:
         """Deliver outputs that are complete here, but whose delivery was interrupted.
@@ -254,7 +258,7 @@ class StagedFiles:
         if to.uid != self._own_uid or not os.path.isdir(to.folder):
             return
         with self._delivering:
-            if whole.with_suffix(".done").exists():
+            if _delivered_names(whole.with_suffix(".done")) is not None:
                 whole.unlink(missing_ok=True)  # the server was killed just before this
             elif whole.exists():
                 self._deliver_locked(whole, to)
@@ -279,13 +283,13 @@ class StagedFiles:
                 f"{where}: {(error.strerror or str(error)).lower()}; `jobctl fetch {job}` fetches "
                 "the outputs again"
             ) from None
-        _sync(to.folder, names)
         self.mark_delivered(whole, names)
 
     def mark_delivered(self, whole: Path, names: list[str]) -> None:
         """Remember the names of outputs that are in the submission folder, and remove them."""
-        write_whole(whole.with_suffix(".done"), json.dumps(names))
-        whole.unlink(missing_ok=True)
+        with self._delivering:
+            write_whole(whole.with_suffix(".done"), json.dumps(names))
+            whole.unlink(missing_ok=True)
 
     def outputs(self, job: int) -> list[Path]:
         """Return the outputs of a job that wait to be fetched, oldest first."""
@@ -300,10 +304,8 @@ class StagedFiles:
         job, run = whole.name.partition(".")[0], _run_of(whole)
         earlier, taken = set[str](), set[str]()
         for done in self.folder.glob(f"{job}.*.done"):
-            try:
-                names = json.loads(done.read_bytes())
-            except ValueError:
-                continue  # damaged: its files are treated as those of the submission folder
+            # Files of a damaged list are treated as those of the submission folder.
+            names = _delivered_names(done) or []
             earlier.update(names)
             if _run_of(done) == run and node_of(done) != node_of(whole):
                 taken.update(names)

@@ -147,6 +147,9 @@ class StagedFolder:
         self._errors, theirs = os.pipe2(os.O_CLOEXEC)
         try:
             self.returning = _spawn("store", self._stage, theirs)
+        except (OSError, ValueError):
+            os.close(self._errors)
+            raise
         finally:
             os.close(theirs)
         return True

@@ -107,7 +107,9 @@ class StagingService(app_pb2_grpc.StagingServiceServicer):
         to = await self._files.in_thread(self._folder_of, job)
         if draft is None:
             await self._files.in_thread(self._files.finish_delivery, job, sent.world, sent.node, to)
-        else:
+            yield app_pb2.StageOrder(done=True)
+            return
+        try:
             yield app_pb2.StageOrder(ready=True)
             with open(draft, "wb") as file:
                 received = 0
@@ -124,6 +126,8 @@ class StagingService(app_pb2_grpc.StagingServiceServicer):
                             raise StagingError("the outputs are damaged: wrong size")
                     await self._files.in_thread(file.write, block)
             await self._files.in_thread(self._files.add_outputs, draft, sent.sha256, to)
+        finally:
+            draft.unlink(missing_ok=True)
         yield app_pb2.StageOrder(done=True)
 
     def _folder_of(self, job: JobId) -> JobFolder:

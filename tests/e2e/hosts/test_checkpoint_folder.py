@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,16 +10,6 @@ from helperkit import Site, needs_root
 from testkit import wait_until
 
 pytestmark = [needs_root, pytest.mark.cluster, pytest.mark.timeout(300)]
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    made = Site()
-    try:
-        made.up()
-        yield made
-    finally:
-        made.close()
 
 
 def checkpoints(site: Site) -> str:

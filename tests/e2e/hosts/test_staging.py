@@ -110,16 +110,6 @@ def test_a_growth_brings_the_files_to_another_host(
     assert not any(list(folder.iterdir()) for folder in folders)
 
 
-@pytest.fixture
-def site() -> Iterator[Site]:
-    made = Site()
-    try:
-        made.up()
-        yield made
-    finally:
-        made.close()
-
-
 def test_files_of_a_user_are_written_as_the_user(site: Site) -> None:
     work = site.output / "alice"
     work.mkdir(mode=0o700)

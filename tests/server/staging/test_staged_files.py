@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -111,8 +112,11 @@ def test_outputs_of_nodes_with_dots_in_their_names_do_not_replace_each_other(
     target = tmp_path / "target"
     target.mkdir()
     to = JobFolder(ME, str(target), (), True)
-    for node in ("a.wisc.edu", "b.wisc.edu"):
-        arrive(files, to, tmp_path, node, node)
+    nodes = ("a.wisc.edu", "b.wisc.edu")
+    for node in nodes:
+        (tmp_path / node).mkdir()
+    with ThreadPoolExecutor(2) as pool:  # hosts that end together
+        list(pool.map(lambda node: arrive(files, to, tmp_path / node, node, node), nodes))
     assert sorted(path.read_text() for path in target.iterdir()) == ["a.wisc.edu", "b.wisc.edu"]
 
 
@@ -123,11 +127,27 @@ def test_an_interrupted_delivery_is_finished_when_the_node_asks_again(
     to = JobFolder(ME, str(target), (), True)
     arrive(files, to, tmp_path, "n1", "1")  # as if the server had been killed before the delivery
     target.mkdir()
+    (waiting,) = files.outputs(1)
+    waiting.with_suffix(".done").touch()  # damaged, so it does not say what was delivered
     assert files.begin_outputs(1, "c.j1.r1.w0", "n1", 10) is None
     files.finish_delivery(1, "c.j1.r1.w0", "n1", to)
     files.finish_delivery(1, "c.j1.r1.w0", "n1", to)
     assert (target / "out").read_text() == "1"
     assert files.outputs(1) == []
+
+
+def test_of_two_streams_of_a_node_only_the_first_delivers(
+    files: StagedFiles, tmp_path: Path
+) -> None:
+    slow = files.begin_outputs(1, "c.j1.r1.w0", "n1", 3)
+    assert slow is not None
+    slow.write_bytes(b"abc")
+    to = JobFolder(OTHER, str(tmp_path), ("out",), True)
+    arrive(files, to, tmp_path, "n1", "1")
+    (waiting,) = files.outputs(1)
+    files.mark_delivered(waiting, ["out"])
+    files.add_outputs(slow, sha256(b"abc"), to)
+    assert (files.outputs(1), slow.exists()) == ([], False)
 
 
 def test_a_refused_upload_does_not_count_towards_the_limit(files: StagedFiles) -> None:
