@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pliant.charts.axes import Scale
-from pliant.charts.bands import Band
 from pliant.charts.drawing import Text, fitting
+from pliant.charts.job_bands import Band
 from pliant.charts.layout import Piece
 
 #: Smallest room for a name, pixels.

@@ -11,8 +11,8 @@ from math import cos, pi, sin
 
 from pliant.charts import layout
 from pliant.charts.axes import Scale
-from pliant.charts.bands import SHOWN_MARKS, Band
 from pliant.charts.drawing import Drawing, Key, Shape
+from pliant.charts.job_bands import SHOWN_MARKS, Band
 from pliant.charts.layout import Piece
 
 _COLOURS = {"refused": "bad", "counter": "warn"}

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NoReturn
 
-from pliant.faults.failpoint_orders import FailpointOrderError, Order, parse_orders
+from pliant.faults.failpoints_variable import FailpointOrderError, Order, parse_orders
 
 #: Variables of a rank by the keys with which orders select processes.
 _RANK_VARIABLES = {

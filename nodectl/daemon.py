@@ -217,9 +217,9 @@ def _with_lock(
 
 
 async def _end_jobs(settings: ControllerSettings, state: Path, _run: Path) -> int:
-    from pliant.nodectl.controller.local_world import spool_folder
     from pliant.nodectl.controller.spool_recovery import end_all_worlds
     from pliant.nodectl.controller.users.user_worlds import find_helper
+    from pliant.nodectl.controller.world_state import spool_folder
 
     folder = spool_folder(state)
     try:

@@ -160,7 +160,7 @@ def _diff(options: argparse.Namespace) -> int:
 
     first = load_config(options.file)
     if options.running:
-        from pliant.server.running_config import read_running_config
+        from pliant.server.running_server_config import read_running_config
 
         if options.new is not None:
             raise ConfigError("--running compares one file with the server: name one file")

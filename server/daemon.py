@@ -216,7 +216,7 @@ def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
     _raise_descriptor_limit()
     with imports_without_gc():
         from pliant.server.reload import Reload
-        from pliant.server.running_config import remove_running_config, write_running_config
+        from pliant.server.running_server_config import remove_running_config, write_running_config
         from pliant.server.server import Server
 
     try:

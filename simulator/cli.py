@@ -22,7 +22,7 @@ from pliant.simulator.inputs.simulation_errors import SettingsError, SimulationE
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pliant.charts.recording import Recording
+    from pliant.charts.history_timeline import Recording
     from pliant.core.commands import Note
     from pliant.simulator.inputs.settings import Settings
     from pliant.simulator.inputs.workload import Workload
@@ -71,7 +71,7 @@ def _fail(error: Exception, code: int) -> int:
 
 
 def _run(options: Namespace) -> None:
-    from pliant.charts.recording import Recording
+    from pliant.charts.history_timeline import Recording
 
     settings = make_settings(options)
     _refuse_one_file_twice(options)

@@ -12,7 +12,7 @@ from pliant.core.support.base_error import PliantError
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.interface.options import OptionError, StrategyOption, convert, describe
 from pliant.strategies.policies.size_requests import WithSizeRequests
-from pliant.strategies.with_queue_order import WithQueueOrder
+from pliant.strategies.queue_order_option import WithQueueOrder
 
 GROUP = "pliant.strategies"
 #: Wrappers of every strategy, with the option that each of them handles. So every strategy has

@@ -50,19 +50,19 @@ ORDER = {
         interface
         multicluster nodes
         policies
-        with_queue_order
+        queue_order_option
         queueing equipartition start_forecast koala load_sharing profit registry steepest_ascent
         malleable_easy max_fit queueing_presets profit_lazy
     """,
     "charts": """
         colours drawing job_tracks usable_processors
-        bands output
+        job_bands output
         layout
         axes
         labels negotiation_marks
         processor_gantt legend
         timeline
-        recording
+        history_timeline
     """,
     "simulator": """
         confidence inputs
@@ -80,7 +80,7 @@ ORDER = {
     """,
     "faults": """
         registry
-        failpoint_orders
+        failpoints_variable
         failpoint_actions
         failpoint_calls
     """,
@@ -134,7 +134,7 @@ ORDER = {
         checkpoints registry
         authorisation staging
         config database
-        backup reload running_config
+        backup reload running_server_config
         config_command execution
         login_hosts notifications watch
         rpc user_requests

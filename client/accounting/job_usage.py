@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pliant.client.listing.job_titles import TITLE_FIELDS
+from pliant.client.listing.displayed_job_ids import TITLE_FIELDS
 from pliant.core.values.speedup import parse_speedup
 
 Record = dict[str, Any]

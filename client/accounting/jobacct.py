@@ -15,7 +15,7 @@ from typing import Any
 
 from pliant.client.accounting.job_usage import accounted, job_records, sizes_text, sums, swf_lines
 from pliant.client.connection import Connection
-from pliant.client.listing.job_titles import TITLE_FIELDS, job_title
+from pliant.client.listing.displayed_job_ids import TITLE_FIELDS, job_title
 from pliant.client.listing.selection import (
     add_selection_options,
     moment_before,

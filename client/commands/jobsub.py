@@ -16,15 +16,15 @@ from typing import Any
 from pliant.client.client_errors import UsageError
 from pliant.client.connection import Connection
 from pliant.client.reconnecting import send_job, wait_for_end
-from pliant.client.submission.answer_options import (
+from pliant.client.submission.build_job import build_job
+from pliant.client.submission.file_checks import output_path
+from pliant.client.submission.help_texts import DESCRIPTION, EPILOG
+from pliant.client.submission.jobsub_output_options import (
     add_answer_options,
     add_message_options,
     add_staging_options,
     print_number,
 )
-from pliant.client.submission.build_job import build_job
-from pliant.client.submission.file_checks import output_path
-from pliant.client.submission.help_texts import DESCRIPTION, EPILOG
 from pliant.client.submission.option_checks import (
     BIND,
     GROW_IF,
@@ -417,13 +417,13 @@ def job_of(options: argparse.Namespace) -> dict[str, Any]:
 def _submit(options: argparse.Namespace) -> int:
     job = job_of(options)
     if options.query or options.what_if:
-        from pliant.client.forecasts.submission_questions import answer_question
+        from pliant.client.forecasts.jobsub_queries import answer_question
 
         return answer_question(options, job)
     bids: dict[str, Any] = {}
     run = None
     if options.bid:
-        from pliant.client.forecasts.submission_questions import choose_server
+        from pliant.client.forecasts.jobsub_queries import choose_server
 
         run, bids = choose_server(options, job)
     with Connection(run) as link:

@@ -17,8 +17,8 @@ import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+from pliant.charts.history_timeline import Recording
 from pliant.charts.output.files import encoded, missing_for
-from pliant.charts.recording import Recording
 from pliant.charts.timeline import draw_timeline
 from pliant.client.client_errors import ClientError, NoServerError, RequestError
 from pliant.client.cluster import process_table

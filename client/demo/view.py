@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pliant.charts.recording import node_rows
+from pliant.charts.history_timeline import node_rows
 
 if TYPE_CHECKING:
     from rich.live import Live

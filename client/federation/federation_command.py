@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     import logging
 
-    from pliant.client.federation.provider import Federation
+    from pliant.client.federation.federation_loop import Federation
     from pliant.client.federation.settings import load_settings
     from pliant.core.support.plural import plural
     from pliant.protos.daemons.log_handlers import make_log_handler

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pliant.charts.bands import Band, band_of
+from pliant.charts.history_timeline import node_rows, with_unknown
+from pliant.charts.job_bands import Band, band_of
 from pliant.charts.job_tracks import JobTracks
 from pliant.charts.layout import SHORTEST_S, Window
 from pliant.charts.processor_gantt import Lanes
-from pliant.charts.recording import node_rows, with_unknown
 from pliant.charts.timeline import Timeline
 from pliant.charts.usable_processors import UsableProcessors
 from pliant.client.client_errors import ClientError

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from pliant.charts.recording import MAX_TIME_S, Recording, RecordingError
+from pliant.charts.history_timeline import MAX_TIME_S, Recording, RecordingError
 from pliant.charts.timeline import Timeline
 from pliant.client.client_errors import ClientError, UsageError
 from pliant.client.terminal.durations import parse_span

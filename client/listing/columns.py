@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pliant.client.client_errors import UsageError
-from pliant.client.listing.job_titles import TITLE_FIELDS, shortened, title_of
+from pliant.client.listing.displayed_job_ids import TITLE_FIELDS, shortened, title_of
 from pliant.client.terminal.durations import format_bytes, format_duration, format_time
 from pliant.client.terminal.tables import shorten, table_of_columns
 

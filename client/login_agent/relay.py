@@ -19,9 +19,9 @@ from pliant.client.login_agent.server_link import (
     ServerLinks,
     ServerUnreachableError,
 )
+from pliant.protos.daemons.login_agent_user import UserAssertion, UserAssertionError, check_uid
 from pliant.protos.daemons.peer_credentials import peer_uid
 from pliant.protos.daemons.sockets import take_connections
-from pliant.protos.daemons.user_assertion import UserAssertion, UserAssertionError, check_uid
 from pliant.protos.daemons.user_socket_limits import PeerLimitError, PeerTable, default_limits
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pliant.core.support.base_error import PliantError
 from pliant.protos.address import TcpAddress, parse_address
+from pliant.protos.daemons.login_agent_user import UserAssertion
 from pliant.protos.daemons.tls import client_context
-from pliant.protos.daemons.user_assertion import UserAssertion
 from pliant.protos.identity import node_files
 from pliant.protos.identity.certificate_names import SERVER_DNS_NAME, Role
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from pliant.charts.axes import Scale
+from pliant.charts.history_timeline import Recording
 from pliant.charts.layout import Window
 from pliant.charts.output.svg import to_svg
-from pliant.charts.recording import Recording
 from pliant.charts.timeline import draw_timeline
 
 #: Recorded seconds in a second of the animation.

@@ -16,10 +16,6 @@ from typing import TYPE_CHECKING
 
 from pliant.faults import failpoint
 from pliant.nodectl.controller.launcher_client import LauncherCallbacks, LauncherClient
-from pliant.nodectl.controller.local_world import (
-    send_signal,
-    spool_folder,
-)
 from pliant.nodectl.controller.memory_load import LoadMeter
 from pliant.nodectl.controller.node_worlds import NodeWorlds, WorldCallbacks
 from pliant.nodectl.controller.server_connection import confirmed_heartbeat
@@ -46,6 +42,10 @@ from pliant.nodectl.controller.start_order import (
 )
 from pliant.nodectl.controller.start_self_test import StartSelfTest
 from pliant.nodectl.controller.usage import MemoryLimits, job_usage, over_process_limit
+from pliant.nodectl.controller.world_state import (
+    send_signal,
+    spool_folder,
+)
 from pliant.nodectl.host import cgroup
 from pliant.nodectl.host.containment import SlotCpus, describe, find_cgroup_controllers
 from pliant.nodectl.settings import ControllerSettings, reload

@@ -14,8 +14,8 @@ import signal
 from collections.abc import Collection
 from contextlib import suppress
 
-from pliant.nodectl.controller.local_world import LocalWorld
 from pliant.nodectl.controller.users.helper_client import HelperRefusedError, HelperUnavailableError
+from pliant.nodectl.controller.world_state import LocalWorld
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.procfs import ProcessIdentity
 

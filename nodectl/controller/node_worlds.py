@@ -19,7 +19,12 @@ from typing import Any, NamedTuple, NoReturn
 
 from pliant.faults import message
 from pliant.nodectl.controller.kill_orders import KillWatcher
-from pliant.nodectl.controller.local_world import (
+from pliant.nodectl.controller.server_connection import confirmed_heartbeat
+from pliant.nodectl.controller.shim_listener import ShimListener
+from pliant.nodectl.controller.spool_recovery import clean_up, read_worlds
+from pliant.nodectl.controller.start_order import CANNOT_START
+from pliant.nodectl.controller.users.user_worlds import UserWorldCallbacks, make_user_worlds
+from pliant.nodectl.controller.world_state import (
     LocalWorld,
     add_missing_exits,
     of_job,
@@ -27,11 +32,6 @@ from pliant.nodectl.controller.local_world import (
     spool_folder,
     watch_process,
 )
-from pliant.nodectl.controller.server_connection import confirmed_heartbeat
-from pliant.nodectl.controller.shim_listener import ShimListener
-from pliant.nodectl.controller.spool_recovery import clean_up, read_worlds
-from pliant.nodectl.controller.start_order import CANNOT_START
-from pliant.nodectl.controller.users.user_worlds import UserWorldCallbacks, make_user_worlds
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.containment import SlotCpus
 from pliant.nodectl.settings import ControllerSettings

@@ -15,12 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from pliant.nodectl.controller.copied_state_folder_check import own_world_folders
-from pliant.nodectl.controller.local_world import LocalWorld, add_missing_exits
 from pliant.nodectl.controller.users.helper_client import (
     HelperClient,
     HelperRefusedError,
     HelperUnavailableError,
 )
+from pliant.nodectl.controller.world_state import LocalWorld, add_missing_exits
 from pliant.nodectl.host import cgroup, memory_limit, procfs, shared_memory
 from pliant.nodectl.host.oom import reason_of_group
 from pliant.nodectl.host.procfs import ProcessIdentity

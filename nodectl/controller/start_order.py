@@ -14,9 +14,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pliant.nodectl.controller.local_world import LocalWorld, refusal_report
 from pliant.nodectl.controller.server_connection.confirmed_heartbeat import expired_order
 from pliant.nodectl.controller.users.user_worlds import UserWorlds
+from pliant.nodectl.controller.world_state import LocalWorld, refusal_report
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.containment import SlotCpus
 from pliant.nodectl.host.process_limit import task_limit

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from pliant.nodectl.controller.local_world import LocalWorld
+from pliant.nodectl.controller.world_state import LocalWorld
 from pliant.nodectl.host import memory_limit, procfs
 from pliant.nodectl.host.oom import out_of_memory
 from pliant.protos import node_pb2 as wire

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from pliant.protos.daemons.user_assertion import FORM, UserAssertionError
+from pliant.protos.daemons.login_agent_user import FORM, UserAssertionError
 
 
 @dataclass(frozen=True, slots=True)

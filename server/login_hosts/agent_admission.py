@@ -13,8 +13,8 @@ from cryptography import x509
 
 from pliant.core.support.base_error import PliantError
 from pliant.protos.daemons.agent_renewal_messages import RenewalAnswer
+from pliant.protos.daemons.login_agent_user import UserAssertion, UserAssertionError
 from pliant.protos.daemons.tls import server_context
-from pliant.protos.daemons.user_assertion import UserAssertion, UserAssertionError
 from pliant.protos.identity import authority
 from pliant.protos.identity.admitted_nodes import AGENTS_FILE, AdmittedNodes, serial_of
 from pliant.protos.identity.certificate_names import Identity, Role

@@ -18,7 +18,7 @@ from typing import NoReturn
 from pliant.core.support.base_error import PliantError
 from pliant.protos.address import TcpAddress
 from pliant.protos.daemons.agent_renewal_messages import decode_renewal
-from pliant.protos.daemons.user_assertion import (
+from pliant.protos.daemons.login_agent_user import (
     MAX_LINE_BYTES,
     UserAssertionError,
     decode_assertion,

@@ -5,20 +5,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pliant.simulator.confidence import Interval, interval
-from pliant.simulator.experiments.axis_comparisons import (
-    Peaked,
-    Read,
-    Subtracted,
-    interpolate,
-    peaks,
-    subtract,
-)
 from pliant.simulator.experiments.curves import MeasuredCurves, measure_curves
 from pliant.simulator.experiments.definition.definitions import (
     Cell,
     CellClaim,
     Experiment,
     name_of,
+)
+from pliant.simulator.experiments.peaks_and_differences import (
+    Peaked,
+    Read,
+    Subtracted,
+    interpolate,
+    peaks,
+    subtract,
 )
 from pliant.simulator.experiments.queueing_theory import theory_value
 from pliant.simulator.experiments.running.measuring import FULL_SIZE, Measured, Scale

@@ -12,10 +12,10 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.values.ids import JobId
 from pliant.simulator.inputs.simulation_errors import NoProgressError
 from pliant.simulator.inputs.workload import WorkloadError
-from pliant.simulator.multicluster.adaptations import Adaptations
 from pliant.simulator.multicluster.claims import Claims
 from pliant.simulator.multicluster.grid_jobs import GridJob, GridRun, Stage
 from pliant.simulator.multicluster.grid_state import GridState
+from pliant.simulator.multicluster.growth_and_shrinking import Adaptations
 from pliant.simulator.multicluster.settings import LocalJob, MulticlusterSettings, Outage
 from pliant.simulator.multicluster.simulated_cluster import SimulatedCluster, local_jobs
 from pliant.simulator.run.event_queue import ARRIVAL, OTHER

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from pliant.charts import layout
-from pliant.charts.bands import Band, Hold
 from pliant.charts.colours import palette
+from pliant.charts.job_bands import Band, Hold
 from pliant.charts.layout import Window
 from testkit import ROOT
 

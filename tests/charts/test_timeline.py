@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.charts.bands import Band, Hold, Mark
+from pliant.charts.history_timeline import Recording, node_rows, with_unknown
+from pliant.charts.job_bands import Band, Hold, Mark
 from pliant.charts.layout import MAX_BANDS, Window
 from pliant.charts.output.svg import SvgTheme, to_svg
-from pliant.charts.recording import Recording, node_rows, with_unknown
 from pliant.charts.timeline import Timeline, draw_timeline
 
 SVG = "{http://www.w3.org/2000/svg}"

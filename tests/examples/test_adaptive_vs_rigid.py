@@ -17,8 +17,8 @@ import pytest
 from pliant.client.api import Event
 from pliant.examples.experiments.adaptive_vs_rigid import __main__ as command
 from pliant.examples.experiments.adaptive_vs_rigid.cluster import results_folder
+from pliant.examples.experiments.adaptive_vs_rigid.experiment_rows import Row, select_rows
 from pliant.examples.experiments.adaptive_vs_rigid.recording import metrics, refusals, resizes
-from pliant.examples.experiments.adaptive_vs_rigid.rows import Row, select_rows
 from pliant.examples.experiments.adaptive_vs_rigid.validation import validate
 from pliant.examples.experiments.adaptive_vs_rigid.validation_report import write_validation
 from pliant.simulator.experiments.definition.definitions import ExperimentError

@@ -9,7 +9,7 @@ import pytest
 
 from pliant.server.config import Config
 from pliant.server.config_command import main
-from pliant.server.running_config import remove_running_config, write_running_config
+from pliant.server.running_server_config import remove_running_config, write_running_config
 
 Capture = pytest.CaptureFixture[str]
 

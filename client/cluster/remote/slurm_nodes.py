@@ -27,7 +27,7 @@ from pliant.client.cluster.remote import allocation
 from pliant.client.cluster.remote.host_admission import HostAdmission, joining_port
 from pliant.client.cluster.remote.node_agent import MODULE as AGENT
 from pliant.client.cluster.remote.node_start_message import NodeStartMessage, encode_start_messages
-from pliant.client.cluster.remote.save_jobs import save_jobs
+from pliant.client.cluster.remote.save_jobs_before_end import save_jobs
 from pliant.client.connection import Connection
 from pliant.client.paths import run_dir, state_dir
 from pliant.core.support.plural import plural

@@ -13,12 +13,12 @@ from pliant.client import ClientError
 from pliant.core.support.command_line import CommandParser
 from pliant.examples.experiments.adaptive_vs_rigid.cluster import results_folder
 from pliant.examples.experiments.adaptive_vs_rigid.cost_report import write_cost
+from pliant.examples.experiments.adaptive_vs_rigid.experiment_rows import SCALES, select_rows
 from pliant.examples.experiments.adaptive_vs_rigid.recording import read_results
 from pliant.examples.experiments.adaptive_vs_rigid.resize_cost import (
     PUBLISHED_EDGE,
     measure_cost,
 )
-from pliant.examples.experiments.adaptive_vs_rigid.rows import SCALES, select_rows
 from pliant.examples.experiments.adaptive_vs_rigid.running import run_rows
 from pliant.examples.experiments.adaptive_vs_rigid.table import results_table
 from pliant.examples.experiments.adaptive_vs_rigid.validation import validate

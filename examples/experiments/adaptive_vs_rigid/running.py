@@ -12,16 +12,16 @@ from pathlib import Path
 
 from pliant.client import Client, ClientError
 from pliant.examples.experiments.adaptive_vs_rigid.cluster import cluster
+from pliant.examples.experiments.adaptive_vs_rigid.experiment_rows import (
+    PROCESSORS,
+    Row,
+    simulate_without_costs,
+)
 from pliant.examples.experiments.adaptive_vs_rigid.recording import (
     Tree,
     job_record,
     metrics,
     refusals,
-)
-from pliant.examples.experiments.adaptive_vs_rigid.rows import (
-    PROCESSORS,
-    Row,
-    simulate_without_costs,
 )
 from pliant.simulator.experiments.definition.definitions import ExperimentError
 from pliant.simulator.experiments.running.measuring import duration
@@ -29,7 +29,7 @@ from pliant.simulator.inputs.workload import SimJob
 
 #: The shortest iteration of a job on its largest size, in wall-clock seconds.
 ITERATION_S = 0.2
-_PROGRAM = "pliant.examples.experiments.adaptive_vs_rigid.paced"
+_PROGRAM = "pliant.examples.experiments.adaptive_vs_rigid.synthetic_job"
 #: A job that has not ended after this many times the expected time of the row has failed.
 _PATIENCE, _MARGIN_S = 10.0, 900.0
 

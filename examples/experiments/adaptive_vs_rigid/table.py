@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pliant.examples.experiments.adaptive_vs_rigid.rows import Row, simulate_without_costs
+from pliant.examples.experiments.adaptive_vs_rigid.experiment_rows import (
+    Row,
+    simulate_without_costs,
+)
 from pliant.simulator.experiments.definition.definitions import name_of
 
 

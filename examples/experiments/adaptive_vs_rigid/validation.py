@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pliant.examples.experiments.adaptive_vs_rigid.experiment_rows import simulate_without_costs
 from pliant.examples.experiments.adaptive_vs_rigid.recording import Tree
-from pliant.examples.experiments.adaptive_vs_rigid.rows import simulate_without_costs
 from pliant.simulator.experiments.reporting.real_runs import RealRun
 from pliant.simulator.experiments.running.tasks import workload_of
 from pliant.simulator.inputs.settings import Settings

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pliant.examples.experiments.adaptive_vs_rigid.rows import slug
+from pliant.examples.experiments.adaptive_vs_rigid.experiment_rows import slug
 from pliant.examples.experiments.adaptive_vs_rigid.table import number
 from pliant.examples.experiments.adaptive_vs_rigid.validation import Validation
 from pliant.simulator.experiments.definition.definitions import name_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from pliant.nodectl.controller.local_world import LocalWorld
+from pliant.nodectl.controller.world_state import LocalWorld
 from pliant.nodectl.lease_expiry import expiry_reason
 from pliant.protos import node_pb2 as wire
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pliant.core.values.node_needs import parse_memory
-from pliant.nodectl.controller.local_world import LocalWorld
 from pliant.nodectl.controller.server_connection.last_server_generation import ServerStart
+from pliant.nodectl.controller.world_state import LocalWorld
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.containment import Description
 from pliant.nodectl.host.node_memory import usable_memory

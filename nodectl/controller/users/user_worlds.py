@@ -19,7 +19,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pliant.nodectl.controller.local_world import LocalWorld
 from pliant.nodectl.controller.shim_listener import ShimListener
 from pliant.nodectl.controller.users.helper_client import (
     HelperClient,
@@ -27,6 +26,7 @@ from pliant.nodectl.controller.users.helper_client import (
     HelperUnavailableError,
     encode_content,
 )
+from pliant.nodectl.controller.world_state import LocalWorld
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.settings import ControllerSettings
 from pliant.nodectl.step_record import read_steps

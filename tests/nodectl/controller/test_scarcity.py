@@ -19,9 +19,9 @@ from pliant.nodectl.controller import controller as controller_module
 from pliant.nodectl.controller import spool_recovery
 from pliant.nodectl.controller.controller import Controller
 from pliant.nodectl.controller.launcher_client import LauncherCallbacks
-from pliant.nodectl.controller.local_world import LocalWorld, add_missing_exits
 from pliant.nodectl.controller.server_connection.server_links import SecretLink, server_finder
 from pliant.nodectl.controller.spool_recovery import SHIM_KILLED, kill_orphans
+from pliant.nodectl.controller.world_state import LocalWorld, add_missing_exits
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.launcher import Launcher

@@ -15,10 +15,10 @@ from typing import Any, cast
 import pytest
 
 from pliant.nodectl.controller import shim_listener
-from pliant.nodectl.controller.local_world import LocalWorld
 from pliant.nodectl.controller.shim_listener import ShimListener
 from pliant.nodectl.controller.users.helper_client import HelperClient
 from pliant.nodectl.controller.users.user_worlds import SOCKET_NAME, UserWorldCallbacks, UserWorlds
+from pliant.nodectl.controller.world_state import LocalWorld
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.world_folder import StartRequest, WorldFolder
 

@@ -22,8 +22,8 @@ import pytest
 
 from pliant.client.login_agent.renewal import is_due, renew
 from pliant.client.login_agent.server_link import ServerLinks
+from pliant.protos.daemons.login_agent_user import UserAssertion, UserAssertionError
 from pliant.protos.daemons.tls import client_context
-from pliant.protos.daemons.user_assertion import UserAssertion, UserAssertionError
 from pliant.protos.identity import node_files
 from pliant.protos.identity.admitted_nodes import AGENTS_FILE, AdmittedNodes
 from pliant.protos.identity.certificate_names import Identity, Role

@@ -36,8 +36,8 @@ CHANGES = (
      "contact_lease_s=order.lease_s"),
     ("nodectl/shim/lease_enforcement.py", "request.lease_s", "request.contact_lease_s"),
     ("nodectl/world_folder.py", "    node_fault: bool = False\n", "    unfit: bool = False\n"),
-    ("nodectl/controller/local_world.py", "end.node_fault", "end.unfit"),
-    ("nodectl/controller/local_world.py", "time.time(),\n            node_fault=node_fault,",
+    ("nodectl/controller/world_state.py", "end.node_fault", "end.unfit"),
+    ("nodectl/controller/world_state.py", "time.time(),\n            node_fault=node_fault,",
      "time.time(),\n            unfit=node_fault,"),
     # Jobs in the database.
     ("core/state/json_records.py", '"done": job.done', '"work": job.done'),

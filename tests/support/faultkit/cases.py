@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pliant.faults.failpoint_orders import RESTRICTED
+from pliant.faults.failpoints_variable import RESTRICTED
 from pliant.faults.registry import POINTS, Point
 
 #: Seconds that a delayed step takes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pliant.client.client_errors import UsageError
-from pliant.client.cluster.node_sites import parse_sites, site_of_each_node
+from pliant.client.cluster.sites_option import parse_sites, site_of_each_node
 
 
 def test_nodes_are_counted_in_order() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.faults.failpoint_orders import FailpointOrderError, Order, parse_orders
+from pliant.faults.failpoints_variable import FailpointOrderError, Order, parse_orders
 
 
 def test_an_order_with_everything() -> None:

@@ -136,7 +136,7 @@ def test_an_empty_list_of_servers(capsys: Capture) -> None:
 def test_bids_survive_a_silent_server(
     tmp_path: Path, make_server: MakeServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pliant.client.forecasts.bids.ANSWER_S", 0.3)
+    monkeypatch.setattr("pliant.client.forecasts.server_bids.ANSWER_S", 0.3)
     make_server("good")
     with closing(FakeUserSocket(folder(tmp_path / "mute"))) as mute:
         mute.answers["query"] = {"raw": b"no line yet"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.client.federation import provider
+from pliant.client.federation import federation_loop
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from pliant.client.federation import provider
 def test_a_node_with_the_name_of_a_stub_alone_is_none(
     name: str, cluster: str, *, is_stub: bool
 ) -> None:
-    assert provider.is_stub({"name": name, "cluster": cluster}, {"lab"}) is is_stub
+    assert federation_loop.is_stub({"name": name, "cluster": cluster}, {"lab"}) is is_stub

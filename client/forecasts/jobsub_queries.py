@@ -42,16 +42,16 @@ def choose_server(options: argparse.Namespace, job: Job) -> tuple[str, Job]:
         NoServerError: no server answered.
         ClientError: no server would accept the job.
     """
-    from pliant.client.forecasts import bids
+    from pliant.client.forecasts import server_bids
 
-    found = bids.collect_bids(job, bids.parse_servers(options.bid))
-    best = bids.best_bid(found, options.bid_by)
+    found = server_bids.collect_bids(job, server_bids.parse_servers(options.bid))
+    best = server_bids.best_bid(found, options.bid_by)
     if not options.json:
         # Not to standard output, which has the number of the job only, unless nothing is submitted.
-        print(bids.bids_table(found, best), file=sys.stdout if options.query else sys.stderr)
+        print(server_bids.bids_table(found, best), file=sys.stdout if options.query else sys.stderr)
     if best is None:
-        raise bids.no_bid(found)
-    return best.run, {"server": best.server, "bids": list(map(bids.bid_record, found))}
+        raise server_bids.no_bid(found)
+    return best.run, {"server": best.server, "bids": list(map(server_bids.bid_record, found))}
 
 
 def _what_if(options: argparse.Namespace, job: Job) -> int:

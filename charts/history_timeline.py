@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from pliant.charts.bands import Band, band_of
+from pliant.charts.job_bands import Band, band_of
 from pliant.charts.job_tracks import JobTracks
 from pliant.charts.layout import SHORTEST_S, Window
 from pliant.charts.processor_gantt import Lanes, Node
