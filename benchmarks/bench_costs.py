@@ -1,8 +1,9 @@
 """Costs that grow with the work: start of commands, registration of nodes, long lists of jobs.
 
 *commands*: processor time (user and system, of the whole process) of each command minus that of a
-bare interpreter, and the wall time. Both are the smallest of ``RUNS``. ``jobsub`` and ``jobstat``
-send a request to a server.
+bare interpreter, and the wall time. Both are the smallest of ``RUNS``. ``jobsub``, ``jobstat`` and
+``jobctl`` send a request to a server; they take turns with the bare interpreter, so that other work
+on the machine affects all of them, and the ratio to the bare interpreter is that of the medians.
 
 *nodes*: the time from the start of a process that speaks the protocol of many controllers
 (`apps/many_controllers.py`) to the last welcome, and the processor time of the server in this
@@ -25,6 +26,7 @@ import itertools
 import math
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import threading
@@ -38,6 +40,7 @@ from benchkit.many_nodes import controllers, server, used
 from pliant.client.connection import Connection
 
 RUNS = 15
+PAIRED_RUNS = 40
 NODES = (250, 500, 1000, 2000)
 NODE_RUNS = 3
 #: Beats of the nodes that are there already would grow with the time that the others take.
@@ -67,6 +70,17 @@ def cost(words: Sequence[str], runs: int = RUNS) -> tuple[float, float]:
     return best[0], best[1]
 
 
+def _paired(commands: Sequence[Sequence[str]]) -> list[tuple[list[float], list[float]]]:
+    """Run commands in turn; return the sorted processor and wall times of each, in ms."""
+    times: list[tuple[list[float], list[float]]] = [([], []) for _ in commands]
+    for _ in range(PAIRED_RUNS):
+        for words, (cpu, wall) in zip(commands, times, strict=True):
+            one_cpu, one_wall = cost(words, runs=1)
+            cpu.append(one_cpu)
+            wall.append(one_wall)
+    return [(sorted(cpu), sorted(wall)) for cpu, wall in times]
+
+
 def _spent() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
@@ -84,12 +98,18 @@ def commands() -> None:
         )
     with folders() as base, server(base), controllers(base, 1) as nodes:
         nodes.registered()
-        for words, budget in (
-            (["jobsub", "--hold", "true"], 45),
-            (["jobstat"], 40),
-        ):
-            cpu, wall = cost([str(BIN / words[0]), *words[1:]])
-            print(f"{words[0]:8}: {cpu:4.0f} ms processor time; {wall:4.0f} ms (budget {budget})")
+        cost([str(BIN / "jobsub"), "--hold", "true"], runs=1)  # so that there is a job 1
+        asked = (("jobsub --hold true", 45), ("jobstat 1", 40), ("jobctl history 1", 40))
+        lines = [[str(BIN / words.split()[0]), *words.split()[1:]] for words, _ in asked]
+        bare, *found = _paired([[sys.executable, "-c", "pass"], *lines])
+        for (words, budget), (cpus, walls) in zip(asked, found, strict=True):
+            print(
+                f"{words:18}: processor time {cpus[0]:4.1f} ms at least, median "
+                f"{statistics.median(cpus):4.1f}; wall {walls[0]:4.1f} ms at least, median "
+                f"{statistics.median(walls):4.1f} (budget {budget}); of the bare interpreter: "
+                f"{statistics.median(cpus) / statistics.median(bare[0]):.2f} times the processor "
+                f"time, {statistics.median(walls) / statistics.median(bare[1]):.2f} the wall time"
+            )
 
 
 def registered() -> None:

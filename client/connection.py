@@ -6,12 +6,16 @@ import contextlib
 import socket
 import time
 from collections.abc import Iterator
-from typing import Any
 
 from pliant.client import server_socket
 from pliant.client.client_errors import ClientError
 from pliant.client.paths import server_dir
 from pliant.client.server_socket import SILENCE_S, TIMEOUT_S, UNLIMITED, Answer
+
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Connection:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from pliant.client.client_errors import (
     ClientError,
@@ -16,8 +15,15 @@ from pliant.client.client_errors import (
     WaitTimeoutError,
 )
 from pliant.client.connection import Connection
-from pliant.client.sans_io_operations import Ask, Pause, Steps, run
+from pliant.client.sans_io_operations import Ask, Pause, run
 from pliant.client.server_socket import UNLIMITED
+
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pliant.client.sans_io_operations import Steps
 
 #: States of a job that has ended.
 FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "REJECTED"})

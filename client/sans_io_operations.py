@@ -10,37 +10,55 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, TypeVar
 
 from pliant.client.client_errors import ClientError
 from pliant.client.connection import Connection
 
-Result = TypeVar("Result")
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    Result = TypeVar("Result")
+    Steps = Generator["Step", Any, Result]
 
 
-class Ask(NamedTuple):
+class Ask:
     """Send a request to the server, and get its answer."""
 
-    op: str
-    fields: dict[str, Any]
-    #: Seconds to wait for the answer: ``UNLIMITED``, or None for that of the connection.
-    limit_s: float | None = None
+    __match_args__ = ("op", "fields", "limit_s")
+
+    def __init__(self, op: str, fields: dict[str, Any], limit_s: float | None = None) -> None:
+        """Describe a request.
+
+        Args:
+            op: the operation.
+            fields: the other fields of the request.
+            limit_s: seconds to wait for the answer: ``UNLIMITED``, or None for that of the
+                connection.
+        """
+        self.op, self.fields, self.limit_s = op, fields, limit_s
 
 
-class Pause(NamedTuple):
+class Pause:
     """Wait for some seconds."""
 
-    seconds: float
+    __match_args__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
 
 
-class Call(NamedTuple):
+class Call:
     """Call a function that may block, such as one that reads a file; get what it returns."""
 
-    function: Callable[[], Any]
+    __match_args__ = ("function",)
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
 
 
 Step = Ask | Pause | Call
-Steps = Generator[Step, Any, Result]
 
 
 def run(

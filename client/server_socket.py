@@ -9,7 +9,6 @@ import json
 import math
 import os
 import socket
-from typing import Any
 
 from pliant.client.client_errors import (
     LostServerError,
@@ -23,6 +22,11 @@ from pliant.client.site_settings import ACCOUNT_VARIABLE, SITE_FILE, trusted_acc
 from pliant.core.support.input_limits import MAX_REQUEST_BYTES
 from pliant.protos.daemons.peer_credentials import peer_uid
 from pliant.protos.daemons.private_paths import UntrustedPathError, private_socket
+
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Seconds to wait for the answer to an ordinary request.
 TIMEOUT_S = 30.0
@@ -49,7 +53,7 @@ _TRUST = (
     f"write `server_user: ACCOUNT` into {SITE_FILE}"
 )
 
-Answer = dict[str, Any]
+Answer = dict[str, "Any"]
 
 
 def socket_path(directory: str) -> str:

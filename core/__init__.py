@@ -7,9 +7,9 @@ so the daemon and the simulator run the very same behaviour.
 May import: the standard library only (and of that, nothing that talks to the outside).
 """
 
-from typing import TYPE_CHECKING
-
 from pliant.core.support.lazy_imports import lazy_names
+
+TYPE_CHECKING = False  # as in `pliant`
 
 if TYPE_CHECKING:
     from pliant.core.state.invariants import InvariantError

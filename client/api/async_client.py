@@ -13,13 +13,14 @@ from pliant.client.api.async_connection import AsyncConnection, closed_error
 from pliant.client.api.records import Availability, Event, Job, Node, Usage, Why
 from pliant.client.client_errors import ClientError, NoServerError
 from pliant.client.reconnecting import Subscription
-from pliant.client.sans_io_operations import Ask, Call, Pause, Step, Steps
+from pliant.client.sans_io_operations import Ask, Call, Pause
 from pliant.client.server_socket import TIMEOUT_S
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from pliant.client.api.submit_options import SubmitOptions
+    from pliant.client.sans_io_operations import Step, Steps
 
 Result = TypeVar("Result")
 

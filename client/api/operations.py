@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pliant.client.api import argument_checks as checks
 from pliant.client.api.output_files import read_output
 from pliant.client.api.records import Availability, Event, Job, Node, Phase, Usage, Why, to_record
 from pliant.client.client_errors import RequestError, UsageError
 from pliant.client.reconnecting import Subscription, end_of_job, submission
-from pliant.client.sans_io_operations import Ask, Call, Steps
+from pliant.client.sans_io_operations import Ask, Call
 from pliant.client.submission.build_job import build_job
+
+if TYPE_CHECKING:
+    from pliant.client.sans_io_operations import Steps
 
 
 def submit(argv: Sequence[Any], sizes: Any, options: Mapping[str, Any]) -> Steps[int]:

@@ -10,13 +10,17 @@ import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from pliant.client.client_errors import UsageError
 from pliant.client.connection import Connection
 from pliant.client.terminal.number_arguments import bounded_int, job_name, priority_number
 from pliant.client.terminal.output import Parser, print_json, print_text, run_command
 from pliant.client.terminal.tables import clean
+
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import Any
 
 PROG = "jobctl"
 

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from pliant.client.client_errors import ClientError, UsageError
 from pliant.client.connection import Connection
@@ -25,7 +24,6 @@ from pliant.client.listing.columns import (
     NARROW,
     USUAL,
     WIDE,
-    Columns,
     Shown,
     columns_of,
     fields_of,
@@ -57,6 +55,13 @@ from pliant.client.terminal.output import (
     with_keys_first,
 )
 from pliant.client.terminal.tables import shorten
+
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pliant.client.listing.columns import Columns
 
 PROG = "jobstat"
 

@@ -11,7 +11,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from pliant.client.client_errors import UsageError
 from pliant.client.connection import Connection
@@ -41,6 +40,11 @@ from pliant.client.terminal.output import (
     print_json,
     run_command,
 )
+
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import Any
 
 PROG = "jobsub"
 

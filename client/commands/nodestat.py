@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from pliant.client.connection import Connection
 from pliant.client.terminal.durations import format_bytes, format_time
@@ -30,6 +29,11 @@ from pliant.client.terminal.output import (
     with_keys_first,
 )
 from pliant.client.terminal.tables import shorten, table
+
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import Any
 
 PROG = "nodestat"
 

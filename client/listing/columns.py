@@ -6,38 +6,50 @@ Cells are made column by column, which takes half of the time of making them row
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
 
 from pliant.client.client_errors import UsageError
 from pliant.client.listing.displayed_job_ids import TITLE_FIELDS, shortened, title_of
 from pliant.client.terminal.durations import format_bytes, format_duration, format_time
 from pliant.client.terminal.tables import shorten, table_of_columns
 
-#: The values of jobs by name; the values of a job are at the same place in all.
-Columns = Mapping[str, Sequence[Any]]
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    #: The values of jobs by name; the values of a job are at the same place in all.
+    Columns = Mapping[str, Sequence[Any]]
 
 #: Names of jobs have at most this many characters in the usual table.
 NAME_LIMIT = 32
 
 
-class Column(NamedTuple):
+class Column:
     """A column of a list of jobs: its meaning, the values it needs, and how to write its cells."""
 
-    #: What it shows, for the help.
-    about: str
-    #: The values of the server that it needs.
-    fields: tuple[str, ...]
-    #: Makes the cells of the jobs, at a time of the server's clock.
-    cells: Callable[[Columns, float], Sequence[object]]
-    right: bool = False
+    def __init__(
+        self,
+        about: str,
+        fields: tuple[str, ...],
+        cells: Callable[[Columns, float], Sequence[object]],
+        right: bool = False,
+    ) -> None:
+        """Describe a column.
+
+        Args:
+            about: what it shows, for the help.
+            fields: the values of the server that it needs.
+            cells: makes the cells of the jobs, at a time of the server's clock.
+            right: whether the cells are right-aligned.
+        """
+        self.about, self.fields, self.cells, self.right = about, fields, cells, right
 
 
-class Shown(NamedTuple):
-    """A column to show, and its width."""
+class Shown:
+    """A column to show, and its width in characters: 0 for as wide as needed."""
 
-    name: str
-    #: Its width in characters; 0 for as wide as needed.
-    width: int = 0
+    def __init__(self, name: str, width: int = 0) -> None:
+        self.name, self.width = name, width
 
 
 def elapsed(

@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pliant.client.client_errors import UsageError
 from pliant.client.reconnecting import FINAL_STATES
 from pliant.client.terminal.output import Parser
+
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import Any
 
 #: The states, and the letters by which users of Slurm know some of them.
 STATES = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pliant.client.submission.file_checks import (
     check_directory,
@@ -28,6 +27,11 @@ from pliant.client.submission.option_checks import (
     check_speedup,
 )
 from pliant.client.submission.script_text import check_conditions, program_of
+
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import Any
 
 #: The output file of a job that names none: of a single job, and of each task of an array.
 _OUTPUT = ("pliant-%j.out", "pliant-%A_%a.out")

@@ -6,10 +6,14 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from typing import NamedTuple, NoReturn
 
 from pliant.client.client_errors import UsageError
 from pliant.client.terminal.output import Parser
+
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 MARK = "#JOB"
 #: Options for all users of this host.
@@ -18,12 +22,11 @@ SITE_DEFAULTS = "/etc/pliant/jobsub"
 _HEAD_BYTES = 1 << 16
 
 
-class Directive(NamedTuple):
+class Directive:
     """A line ``#JOB ...`` of a script: its number, its text, and the options in it."""
 
-    line: int
-    text: str
-    words: list[str]
+    def __init__(self, line: int, text: str, words: list[str]) -> None:
+        self.line, self.text, self.words = line, text, words
 
 
 def read_head(path: str) -> str:

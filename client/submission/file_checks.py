@@ -10,24 +10,28 @@ import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pliant.client.client_errors import SubmitError, UsageError
 from pliant.core.support.input_limits import MAX_ARGUMENT_BYTES
 
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import Any
+
 #: Bytes that the controller's own variables may need, of the limit of all arguments.
 _RESERVED_BYTES = 16 * 1024
 
-_INTERPRETER = re.compile(r"(python|pypy)[0-9.]*|(ba|da|k|z)?sh|perl|ruby|julia")
+_INTERPRETER = r"(python|pypy)[0-9.]*|(ba|da|k|z)?sh|perl|ruby|julia"
 
 #: Options of interpreters that take a value.
 _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs", "-o", "+o"})
 
 #: ``-m MODULE``, also behind other letters.
-_MODULE = re.compile(r"-[A-Za-z]*?m(.*)")
+_MODULE = r"-[A-Za-z]*?m(.*)"
 
 #: What may be meant as a pattern in the name of a file, also with a width such as ``%4j``.
-_PATTERN = re.compile(r"%(?:%|[0-9]*[A-Za-z])", re.ASCII)
+_PATTERN = r"(?a)%(?:%|[0-9]*[A-Za-z])"
 
 #: The patterns in names of files that the server and the nodes replace, and ``%%`` for a percent.
 _KNOWN_PATTERNS = ("%j", "%A", "%a", "%x", "%u", "%N", "%n", "%t")
@@ -201,7 +205,7 @@ def check_patterns(field: str, path: str) -> None:
     Raises:
         SubmitError: it has another pattern.
     """
-    for found in _PATTERN.findall(path):
+    for found in re.findall(_PATTERN, path):
         if found not in {"%%", *_KNOWN_PATTERNS}:
             raise SubmitError(
                 field,
@@ -247,7 +251,7 @@ def default_name(program: str, arguments: Sequence[str]) -> str:
     If an interpreter runs, the script or module among its arguments gives the name.
     """
     name = os.path.basename(program)
-    if not _INTERPRETER.fullmatch(name):
+    if not re.fullmatch(_INTERPRETER, name):
         return name
     words = iter(arguments)
     for word in words:
@@ -257,7 +261,7 @@ def default_name(program: str, arguments: Sequence[str]) -> str:
             return os.path.basename(word) or name
         elif word.startswith("--"):
             continue
-        elif name.startswith("py") and (module := _MODULE.fullmatch(word)):
+        elif name.startswith("py") and (module := re.fullmatch(_MODULE, word)):
             found = module[1] or next(words, "")
             if found not in _RUNNERS:
                 return found or name
@@ -297,7 +301,7 @@ def check_limits(argv: Sequence[str], env: Mapping[str, str]) -> None:
 
 def current_umask() -> int:
     """Return the umask of this process without changing it, as other threads share it."""
-    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+    with open("/proc/self/status", encoding="utf-8", errors="replace") as status:
         for line in status:
             if line.startswith("Umask:"):
                 return int(line.split()[1], 8)

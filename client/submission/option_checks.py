@@ -9,12 +9,16 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from pliant.client.client_errors import UsageError
 
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import Any
+
 #: A number without a unit.
-_BARE = re.compile(r"\d+(\.\d+)?", re.ASCII)
+_BARE = r"(?a)\d+(\.\d+)?"
 
 TYPES = ("mpi", "uni", "script")
 
@@ -87,7 +91,7 @@ def check_policy(text: str) -> str:
     from pliant.core.values.lost_contact_policy import isolation_policy, parse_isolation_policy
 
     name, equals, time = text.partition("=")
-    bare = not equals or _BARE.fullmatch(time) or time != time.strip()
+    bare = not equals or re.fullmatch(_BARE, time) or time != time.strip()
     try:
         policy = text if bare else f"{name}={parse_span(time):.15g}"
         return isolation_policy(parse_isolation_policy(policy))

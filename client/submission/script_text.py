@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pliant.client.client_errors import SubmitError, UsageError
 
-_SHELL = re.compile(r"(ba|da|k|z)?sh")
+_SHELL = r"(ba|da|k|z)?sh"
 
 
 def script_words(text: str, arguments: Sequence[str]) -> list[str]:
@@ -24,7 +24,7 @@ def script_words(text: str, arguments: Sequence[str]) -> list[str]:
     if len(words) > 1 and os.path.basename(words[0]) == "env":
         words = words[1].split()
     name = os.path.basename(words[0]) if words else ""
-    if _SHELL.fullmatch(name):
+    if re.fullmatch(_SHELL, name):
         return [*words, "-c", text, "script", *arguments]
     if name.startswith(("python", "pypy")):
         return [*words, "-c", text, *arguments]

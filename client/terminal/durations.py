@@ -8,10 +8,10 @@ import time
 from pliant.core.support.input_limits import MAX_DAYS, MAX_DURATION_S
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_PARTS = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+", re.ASCII)
-_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])", re.ASCII)
-_INTERVAL = re.compile(r"(\d+(?:\.\d+)?)(ms|s)", re.ASCII)
-_CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+(?:\.\d+)?))?", re.ASCII)
+_PARTS = r"(?a)(?:\d+(?:\.\d+)?[smhd])+"
+_PART = r"(?a)(\d+(?:\.\d+)?)([smhd])"
+_INTERVAL = r"(?a)(\d+(?:\.\d+)?)(ms|s)"
+_CLOCK = r"(?a)(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+(?:\.\d+)?))?"
 
 
 #: How a span is written, for messages.
@@ -39,8 +39,8 @@ def parse_span(text: str) -> float:
         ValueError: the text is no span.
     """
     compact = text.strip().lower()
-    if _PARTS.fullmatch(compact):
-        return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(compact))
+    if re.fullmatch(_PARTS, compact):
+        return sum(float(number) * _UNITS[unit] for number, unit in re.findall(_PART, compact))
     return _parse_clock(text, compact)
 
 
@@ -50,7 +50,7 @@ def parse_interval(text: str) -> float:
     Raises:
         ValueError: the text is no interval.
     """
-    match = _INTERVAL.fullmatch(text.strip().lower())
+    match = re.fullmatch(_INTERVAL, text.strip().lower())
     if match is None:
         raise ValueError(f"{text!r} is not an interval; write it with a unit, as in 50ms or 1s")
     return float(match[1]) / (1000 if match[2] == "ms" else 1)
@@ -58,11 +58,11 @@ def parse_interval(text: str) -> float:
 
 def is_compact_span(text: str) -> bool:
     """Return whether a text is a span that is written with units, such as ``1h30m``."""
-    return _PARTS.fullmatch(text) is not None
+    return re.fullmatch(_PARTS, text) is not None
 
 
 def _parse_clock(text: str, compact: str) -> float:
-    match = _CLOCK.fullmatch(compact)
+    match = re.fullmatch(_CLOCK, compact)
     if match is None:
         raise ValueError(f"{text!r} is not a span of time; {SPAN_FORMS}")
     days, first, second, third = match.groups()

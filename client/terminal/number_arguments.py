@@ -7,11 +7,11 @@ import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 
-_SIGNED = re.compile(r"[+-]?[0-9]{1,18}")
-_DIGITS = re.compile(r"[0-9]{1,18}")
-_TASK = re.compile(r"[0-9]{1,18}(_[0-9]{1,9})?")
-_TASKS = re.compile(r"[0-9]{1,18}_\[[0-9,:-]+\]")
-_DECIMAL = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
+_SIGNED = r"[+-]?[0-9]{1,18}"
+_DIGITS = r"[0-9]{1,18}"
+_TASK = r"[0-9]{1,18}(_[0-9]{1,9})?"
+_TASKS = r"[0-9]{1,18}_\[[0-9,:-]+\]"
+_DECIMAL = r"[0-9]+(\.[0-9]*)?|\.[0-9]+"
 #: The longest wait, which the kernel can sleep in one call.
 _MAX_WAIT_S = 86400.0
 
@@ -20,7 +20,7 @@ def bounded_int(least: int, most: int) -> Callable[[str], int]:
     """Return an argparse type for whole numbers from ``least`` to ``most``."""
 
     def read(text: str) -> int:
-        number = int(text) if _DIGITS.fullmatch(text) else -1
+        number = int(text) if re.fullmatch(_DIGITS, text) else -1
         if not least <= number <= most:
             raise ArgumentTypeError(f"{text!r}: write a number from {least} to {most}")
         return number
@@ -30,14 +30,14 @@ def bounded_int(least: int, most: int) -> Callable[[str], int]:
 
 def job_number(text: str) -> int:
     """Read the number of a job, for argparse."""
-    if not _DIGITS.fullmatch(text):
+    if not re.fullmatch(_DIGITS, text):
         raise ArgumentTypeError(f"{text!r} is not the number of a job; write one as in 12")
     return int(text)
 
 
 def job_name(text: str) -> int | str:
     """Read a job, for argparse: its number, or one task of an array such as ``17_3``."""
-    if not _TASK.fullmatch(text):
+    if not re.fullmatch(_TASK, text):
         raise ArgumentTypeError(
             f"{text!r} is not the number of a job; write one as in 12, or a task as in 17_3"
         )
@@ -46,7 +46,7 @@ def job_name(text: str) -> int | str:
 
 def job_names(text: str) -> int | str:
     """Read a job or tasks of an array, for argparse: ``17``, ``17_3`` or ``17_[5-10]``."""
-    if not (_TASK.fullmatch(text) or _TASKS.fullmatch(text)):
+    if not (re.fullmatch(_TASK, text) or re.fullmatch(_TASKS, text)):
         raise ArgumentTypeError(
             f"{text!r} is not the number of a job; write one as in 12, or tasks as in 17_3 or "
             "17_[5-10]"
@@ -69,7 +69,7 @@ def priority_number(text: str) -> int:
     """Read a priority, for argparse."""
     from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY
 
-    number = int(text) if _SIGNED.fullmatch(text) else MAX_PRIORITY + 1
+    number = int(text) if re.fullmatch(_SIGNED, text) else MAX_PRIORITY + 1
     if not MIN_PRIORITY <= number <= MAX_PRIORITY:
         raise ArgumentTypeError(
             f"{text!r}: write a whole number from {MIN_PRIORITY} to {MAX_PRIORITY}"
@@ -79,7 +79,7 @@ def priority_number(text: str) -> int:
 
 def seconds(text: str) -> float:
     """Read how many seconds to wait, for argparse."""
-    number = float(text) if _DECIMAL.fullmatch(text) else 0.0
+    number = float(text) if re.fullmatch(_DECIMAL, text) else 0.0
     if not 0 < number <= _MAX_WAIT_S:
         raise ArgumentTypeError(f"{text!r}: write a number of seconds above 0, a day at most")
     return number

@@ -7,16 +7,25 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn
 
 from pliant.client.client_errors import ClientError, NoServerError
 from pliant.client.terminal.number_arguments import seconds
 from pliant.core.support.command_line import CommandParser
 
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
 #: Exit code of a command that Ctrl-C ended.
 INTERRUPTED = 130
 #: Exit code of a command whose reader left, as shells report SIGPIPE.
 BROKEN_PIPE = 141
+
+
+# argparse looks for translations of its words in each parser, which Python does not have. This
+# imports ``locale`` and looks into several folders: 1.5 ms of every command.
+argparse._ = str  # type: ignore[attr-defined]
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):

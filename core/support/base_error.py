@@ -1,7 +1,11 @@
 """The base class of all errors that Pliant raises on purpose, and their stable codes."""
 
-import re
-from typing import Any, ClassVar
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 
 class PliantError(Exception):
@@ -17,8 +21,7 @@ class PliantError(Exception):
     def __init_subclass__(cls, code: str = "", **more: object) -> None:
         """Set the code: as given, or made from the class name (``NoServerError``: "no-server")."""
         super().__init_subclass__(**more)
-        words = re.findall("[A-Z]+(?![a-z])|[A-Z][a-z0-9]*", cls.__name__.removesuffix("Error"))
-        cls.code = code or "-".join(words).lower()
+        cls.code = code or _with_hyphens(cls.__name__.strip("_").removesuffix("Error"))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let errors with several constructor arguments be copied and pickled.
@@ -26,6 +29,19 @@ class PliantError(Exception):
         By default Python would call the constructor again, with the finished text.
         """
         return _remake, (type(self), self.args, self.__dict__)
+
+
+def _with_hyphens(name: str) -> str:
+    """Return the words of a class name in lower case: ``NoMPILibrary`` is ``no-mpi-library``.
+
+    A regular expression would take as long as the import of all errors of the client.
+    """
+    letters = [name[:1]]
+    for before, letter, after in zip(name, name[1:], name[2:] + "A", strict=False):
+        if letter.isupper() and (not before.isupper() or after.islower()):
+            letters.append("-")
+        letters.append(letter)
+    return "".join(letters).lower()
 
 
 def _remake(kind: type[PliantError], args: tuple[Any, ...], state: dict[str, Any]) -> PliantError:

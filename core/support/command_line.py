@@ -5,14 +5,20 @@ argparse checks positional arguments before it reports what it did not recognise
 that it does not have before argparse sees the words.
 """
 
+from __future__ import annotations
+
 import argparse
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
-_NUMBER = re.compile(r"-\d+(\.\d*)?|-\.\d+")
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import Any
+
+_NUMBER = r"-\d+(\.\d*)?|-\.\d+"
 
 #: How similar an option must be to one that exists: two letters exchanged or one wrong, not more.
 _NEAR = 0.82
@@ -98,7 +104,7 @@ def unknown_option(parser: argparse.ArgumentParser, words: Sequence[str]) -> str
     for word in rest:
         if word == "--":
             break
-        if not word.startswith("-") or word == "-" or " " in word or _NUMBER.fullmatch(word):
+        if not word.startswith("-") or word == "-" or " " in word or re.fullmatch(_NUMBER, word):
             if ends:
                 break
             continue

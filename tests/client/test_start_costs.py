@@ -17,8 +17,8 @@ from .conftest import job
 #: Packages that take longer to import than a command may take as a whole.
 HEAVY = {"grpc", "google", "sqlalchemy", "numpy", "mpi4py", "msgspec", "yaml", "rich", "asyncio"}
 HEAVY |= {"cryptography", "paramiko"}
-#: Modules of the standard library that cost a request 2 to 7 ms each, and that it can do without.
-SLOW = {"dataclasses", "inspect", "shutil", "asyncio", "subprocess"}
+#: Modules of the standard library that cost a request 1 to 7 ms each, and that it can do without.
+SLOW = {"dataclasses", "inspect", "shutil", "asyncio", "subprocess", "typing", "locale", "pathlib"}
 #: Modules of the core that bring the rest of the core along.
 CORE = {
     f"pliant.core.{name}"
@@ -70,12 +70,27 @@ def test_a_request_loads_no_large_library(
     assert server.requests, "the command asked nothing"
 
 
-@pytest.mark.parametrize(("command", "words"), [("jobsub", ["true"]), ("jobstat", [])], ids=str)
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("jobsub", ["true"]),
+        ("jobstat", []),
+        ("nodestat", []),
+        ("jobdel", ["1"]),
+        ("jobctl", ["hold", "1"]),
+    ],
+    ids=str,
+)
 def test_the_usual_requests_load_no_slow_module(
     server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, words: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    server.answers = {"submit": {"id": 1}, "jobs": {"jobs": [job()], "now": 1_700_000_100.0}}
+    server.answers = {
+        "submit": {"id": 1},
+        "jobs": {"jobs": [job()], "now": 1_700_000_100.0},
+        "nodes": {"nodes": [], "strategy": "fcfs", "server": {}, "now": 0.0},
+        "cancel": {"results": [{"id": 1, "ok": True}]},
+    }
     code = (
         f"import sys; from pliant.client.commands.{command} import main; sys.exit(main({words!r}))"
     )
