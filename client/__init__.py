@@ -4,10 +4,14 @@ Programs use the names in ``__all__``: `Client` and `AsyncClient`, the values th
 `PliantExecutor`, and their errors. These names are stable; everything else here may change at any
 time.
 
+`commands` has the commands of users, `submission` turns their options into a job, and `connection`
+sends requests to the server. `api` is the Python client, `cluster` is ``pliant up``. The other
+packages are named after their commands.
+
 Commands are started thousands of times. Therefore modules that load slowly, such as grpc and rich,
 are imported where they are used, and public names on first use. Neither scheduling nor database
 access lives here. May import: the standard library, grpc, rich, ``pliant.core``,
-``pliant.protos``. Never ``pliant.server``.
+``pliant.protos``, ``pliant.charts``. Never ``pliant.server``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,12 @@ The simulator adds workloads, cost models, failures, a virtual clock and statist
 repeat any scheduling or negotiation rule: ``simulate(jobs, Settings(...))`` runs the code of the
 server and returns metrics and a record of each job.
 
-May import: the standard library, ``pliant.core``, ``pliant.strategies``; numpy in reports only.
+`inputs` reads or makes jobs, costs and settings, and `run` is one simulation. `time_shared` (nodes
+that share their processor) and `multicluster` (clusters with users of their own) have loops of
+their own. `what_if` simulates the queue of a server, `experiments` repeats published papers.
+
+May import: the standard library, ``pliant.core``, ``pliant.strategies``, ``pliant.charts``; numpy
+in `report`, PyYAML in `experiments`, matplotlib for pictures.
 """
 
 from typing import TYPE_CHECKING

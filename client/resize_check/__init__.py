@@ -1,1 +1,4 @@
-"""``pliant check``: runs a program with and without resizes and compares the results."""
+"""``pliant check``: runs a program with and without resizes and compares the results.
+
+`runs` runs the program, `compare` finds differences and suggests remedies.
+"""

@@ -1,1 +1,4 @@
-"""Input and output of commands: numbers, times, tables, timelines, pictures, Ctrl-C."""
+"""Input and output of commands: arguments, numbers, times, tables, event texts, Ctrl-C.
+
+`output` is what all commands share: parser, exit codes and error lines.
+"""

@@ -1,1 +1,1 @@
-"""Transfers of staged files between the server and nodes."""
+"""Transfers of staged files between the server and nodes; see `pliant.server.staging`."""

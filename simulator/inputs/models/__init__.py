@@ -1,4 +1,8 @@
-"""Workloads made by models. All random numbers come from ``random.Random(seed)``."""
+"""Workloads made by models. All random numbers come from ``random.Random(seed)``.
+
+`registry` finds a model by its name; `downey`, `koala`, `kumar`, `lublin` and `streit` are the
+models, by their authors. `malleable` makes jobs of any workload malleable or evolving.
+"""
 
 from pliant.simulator.inputs.models.downey import downey, ghafoor
 from pliant.simulator.inputs.models.kumar import kumar
