@@ -66,7 +66,7 @@ class Job(DataRegistration):
 
     @property
     def comm(self) -> MPI.Intracomm:
-        """The job's communicator: a new object after every resize, so never keep it.
+        """Return the job's communicator: a new object after every resize, so never keep it.
 
         Raises:
             NotJoined: before the first loop, except inside ``init=``, ``once`` and ``derive``; in a
@@ -78,7 +78,7 @@ class Job(DataRegistration):
 
     @property
     def first(self) -> bool:
-        """True on exactly one process of the running job, its rank 0; never on a joining rank.
+        """Return True on rank 0 of the running job, and False on all other and joining ranks.
 
         Use it for actions that must happen once, such as printing results or creating folders.
         """
@@ -262,7 +262,10 @@ class Job(DataRegistration):
 
     @property
     def requested(self) -> Request | None:
-        """The latest request, also on a joining rank once it has joined; None if there was none."""
+        """Return the latest request of the job; None if there was none.
+
+        A joining rank gets it, too, once it has joined.
+        """
         return self._runtime.requests.latest
 
     # ---------------------------------------------------------------- safe points

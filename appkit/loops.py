@@ -86,7 +86,7 @@ class Loops:
 
     @property
     def remaining(self) -> int:
-        """Number of iterations of the present loop that are left; 0 if unknown."""
+        """Return the number of iterations of the present loop that are left; 0 if unknown."""
         return max(0, self.iterations - self.iteration)
 
     @property

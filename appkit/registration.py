@@ -34,7 +34,7 @@ class Registration:
 
     @property
     def joining(self) -> bool:
-        """Whether this process is joining, and its data have not arrived.
+        """Return whether this process is joining, and its data have not arrived.
 
         True from the top of ``main`` to its first safe point, also after a restart from a
         checkpoint. ``if not job.joining:`` guards code that such a process must not execute.

@@ -21,7 +21,7 @@ _STEPS = (1, 2, 2.5, 5, 10)
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Turns times into horizontal places, and numbers of processors into vertical ones."""
+    """Converts times to horizontal pixels, and numbers of processors to vertical pixels."""
 
     window: Window
     #: Pixels.
@@ -34,20 +34,20 @@ class Scale:
 
     @property
     def per_second(self) -> float:
-        """Pixels of a second."""
+        """Return how many pixels wide a second is."""
         return (self.right - self.left) / (self.window.end - self.window.start)
 
     @property
     def per_unit(self) -> float:
-        """Pixels of a processor."""
+        """Return how many pixels high a processor is."""
         return (self.bottom - self.top) / self.most
 
     def x(self, time: float) -> float:
-        """Return the place of a time."""
+        """Return the horizontal position of a time, in pixels."""
         return self.left + (time - self.window.start) * self.per_second
 
     def y(self, number: float) -> float:
-        """Return the place of a number."""
+        """Return the vertical position of a number of processors, in pixels."""
         return self.bottom - number * self.per_unit
 
 
@@ -60,7 +60,7 @@ class TimeAxis:
 
 
 def nice_step(value: float) -> float:
-    """Return a round whole number, at least ``value`` and at least 1, for an axis of amounts."""
+    """Return the distance of ticks: a round whole number, at least ``value`` and at least 1."""
     if value <= 1:
         return 1.0
     power = 10.0 ** floor(log10(value))

@@ -65,7 +65,7 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class Drawing:
-    """A picture of a size. Shapes in `inside` are cut at the edges of their panel."""
+    """A picture with its size in pixels. Shapes in `inside` are cut at the edges of the panel."""
 
     width: float
     height: float

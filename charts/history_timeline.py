@@ -1,4 +1,4 @@
-"""A recorded history as a picture: jobs, marks and nodes from events."""
+"""Make the timeline of a recorded history: jobs, marks and nodes from its events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ class RecordingError(ValueError):
 
 
 class Recording:
-    """Events of a history. Apply them in their order."""
+    """Collects the events of a history, and makes a timeline of them.
+
+    Apply the events in their order.
+    """
 
     def __init__(self) -> None:
         self._tracks = JobTracks()
@@ -56,12 +59,12 @@ class Recording:
 
     @property
     def first(self) -> float:
-        """The time of the first event of a job, 0 if there is none."""
+        """Return the time of the first event of a job, 0 if there is none."""
         return self._first or 0.0
 
     @property
     def is_clock(self) -> bool:
-        """Whether times are seconds since the epoch, and not simulated."""
+        """Return whether times are seconds since the epoch, and not simulated."""
         return self._last >= _EPOCH_TIMES_S
 
     def bands(self) -> list[Band]:

@@ -1,4 +1,4 @@
-"""The jobs of a picture: when each of them held how many processors."""
+"""Bands: how many processors each job of a picture held, and when."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Hold(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A negotiation that went another way than it was offered."""
+    """A mark on a band, at the time of a counter-offer, a refusal or a roll-back."""
 
     #: Seconds.
     time: float
@@ -29,7 +29,7 @@ class Mark(NamedTuple):
 
 
 class Band(NamedTuple):
-    """A job in a picture, or many short ones together."""
+    """The band of a job in a picture, or of many short jobs together."""
 
     #: The number of the job; None if it stands for several jobs.
     id: int | None

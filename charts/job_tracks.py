@@ -31,7 +31,7 @@ class Segment:
     processors: frozenset[int]
 
     def to_row(self) -> list[Any]:
-        """Return the segment as the page gets it."""
+        """Return start, end, size and processors, as the live page gets them."""
         return [
             self.start,
             self.end,
@@ -42,7 +42,7 @@ class Segment:
 
 @dataclass(slots=True)
 class JobTrack:
-    """The life of one job as the history tells it."""
+    """The processors and marks of one job over time, as the history tells them."""
 
     id: int
     name: str = ""

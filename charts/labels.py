@@ -38,7 +38,8 @@ def _room(
     """Return the largest rectangle inside a band that begins with a piece.
 
     Returns:
-        Its value, width, left side and vertical middle in pixels; None if it is too small.
+        A score (higher is better), and width, left side and vertical middle in pixels; None if
+        no rectangle is large enough for a name.
     """
     left = scale.x(pieces[first].a)
     top, bottom = float("-inf"), float("inf")

@@ -1,4 +1,4 @@
-"""Marks of negotiations that went another way than offered.
+"""Draw marks where an offer was refused, rolled back or answered by a counter-offer.
 
 Accepted offers have no mark: they show as the step of the band.
 """

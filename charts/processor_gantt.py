@@ -31,17 +31,17 @@ class Lanes(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """The number of processors."""
+        """Return the number of processors."""
         return sum(node.slots for node in self.nodes)
 
     @property
     def row_height(self) -> float:
-        """The height of a processor in pixels."""
+        """Return the height of a processor in pixels."""
         return min(_LARGEST, max(_SMALLEST, _WANTED / max(1, self.rows)))
 
     @property
     def height(self) -> float:
-        """The height of all rows in pixels."""
+        """Return the height of all rows in pixels."""
         return max(40.0, self.rows * self.row_height)
 
 

@@ -28,7 +28,7 @@ _PANEL, _QUEUE, _AXIS = 340.0, 54.0, 46.0
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The values that a picture shows."""
+    """The content of a picture: bands, processors, nodes, title and window of time."""
 
     bands: Sequence[Band]
     #: All processors of the machine.

@@ -21,7 +21,7 @@ exits           shim       one JSON object per ended rank, on the disk before it
                            (when the disk is full: as soon as there is room)
 ==============  =========  =================================================================
 
-The order and each end carry protocol numbers, because another version of Pliant may read them.
+The order and each exit carry protocol numbers, because another version of Pliant may read them.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Checkpoints:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether this job has a folder in which it can save checkpoints."""
+        """Return whether this job has a folder in which it can save checkpoints."""
         return self.store is not None
 
     def request(self) -> None:

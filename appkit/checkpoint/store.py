@@ -97,7 +97,7 @@ class Manifest:
 
     @property
     def data_bytes(self) -> int:
-        """Size of all saved arrays together, in bytes."""
+        """Return the size of all saved arrays together, in bytes."""
         return sum(piece.bytes for own in self.pieces for piece in own)
 
 

@@ -123,7 +123,7 @@ class Coordinator:
 
     @property
     def size(self) -> int:
-        """Number of processes of the job now."""
+        """Return the number of processes of the job now."""
         return self._program.membership.size
 
     # ---------------------------------------------------------------- threads of the stream
@@ -259,7 +259,7 @@ class Coordinator:
 
     @property
     def current_id(self) -> int:
-        """Number of the resize that the server has ordered; 0 if there is none. Takes no lock."""
+        """Return the number of the resize that the server has ordered; 0 if none. Takes no lock."""
         decision = self._decision
         return decision.resize if decision is not None else 0
 

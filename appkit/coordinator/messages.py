@@ -48,7 +48,7 @@ class Offer:
 
     @property
     def grows(self) -> bool:
-        """Whether the offer is for more processors than the job has."""
+        """Return whether the offer is for more processors than the job has."""
         return self.proposed > self.current
 
 
@@ -86,7 +86,7 @@ class Decision:
 
     @property
     def grows(self) -> bool:
-        """Whether this resize adds ranks to the job."""
+        """Return whether this resize adds ranks to the job."""
         return bool(self.joining)
 
 
@@ -194,7 +194,7 @@ class CheckpointOrder:
 
     @property
     def leaves(self) -> bool:
-        """Whether the job is suspended: its processes exit after saving."""
+        """Return whether the job is suspended: its processes exit after saving."""
         return self.number > 0
 
 

@@ -39,7 +39,7 @@ class Request:
 
     @property
     def state(self) -> RequestState:
-        """State of the request, which compares equal to its text.
+        """Return the state of the request, which compares equal to its text.
 
         It is ``pending``, ``granted``, ``granted in part``, ``refused``, ``cancelled`` or
         ``expired``, and the same on all processes between two safe points.
@@ -48,22 +48,22 @@ class Request:
 
     @property
     def done(self) -> bool:
-        """Whether the request has ended, so that its state does not change any more."""
+        """Return whether the request has ended, so that its state does not change any more."""
         return self.state is not RequestState.PENDING
 
     @property
     def size(self) -> int:
-        """Number of processes of the job when the server answered; 0 while there is no answer."""
+        """Return the size of the job when the server answered; 0 while there is no answer."""
         return self._asked.size if self._asked is not None else 0
 
     @property
     def reason(self) -> str:
-        """Why the request was refused or has ended; empty if there is no reason."""
+        """Return why the request was refused or has ended; empty if there is no reason."""
         return self._asked.answer if self._asked is not None else ""
 
     @property
     def sizes(self) -> str:
-        """The requested totals in the size grammar; empty on a rank that has not joined yet."""
+        """Return the requested sizes in the size grammar; empty on a rank that has not joined."""
         return str(self._asked.sizes) if self._asked is not None else ""
 
     def cancel(self) -> None:
@@ -104,7 +104,7 @@ class Requests:
 
     @property
     def asked(self) -> RequestRecord | None:
-        """The latest request as a value; None if there was none. May be read in any thread."""
+        """Return the latest request as a value, in any thread; None if there was none."""
         return self.latest._asked if self.latest is not None else None
 
     # ---------------------------------------------------------------- called by the program

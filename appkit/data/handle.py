@@ -54,7 +54,7 @@ class Handle(RegisteredData):
 
     @property
     def has_all_data(self) -> bool:
-        """Whether this process already holds everything it needs at any size of the job."""
+        """Return whether this process already holds everything it needs at any size of the job."""
         return False
 
     @abstractmethod
@@ -105,7 +105,7 @@ class SinglePartHandle(Handle):
 
     @property
     def local(self) -> Array:
-        """This process's part: a numpy array, to be read again after a safe point."""
+        """Return this process's part: a numpy array, to be read again after a safe point."""
         self._membership.check()
         assert self._array is not None
         return self._array
@@ -172,17 +172,17 @@ class BlockHandle(Handle, Generic[BlockT]):
 
     @property
     def start(self) -> int:
-        """First owned cell along the axis; for a matrix, the first owned row."""
+        """Return the first owned cell along the axis; for a matrix, the first owned row."""
         return self._here().start
 
     @property
     def stop(self) -> int:
-        """One past the last owned cell or row."""
+        """Return one past the last owned cell or row."""
         return self._here().stop
 
     @property
     def layout(self) -> Layout:
-        """The present layout: which rank owns which cells or rows."""
+        """Return the present layout: which rank owns which cells or rows."""
         return self._here().layout
 
     def _here(self) -> BlockT:

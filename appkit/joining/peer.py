@@ -1,7 +1,8 @@
 """One connection at the rendezvous, and the messages on it.
 
 Every process that reaches this host can connect. Before a peer has proved that it knows the secret
-of the resize (`proof`), only two short lines of JSON are read from it, and they change nothing.
+of the resize (`rendezvous_authentication`), only two short lines of JSON are read from it, and they
+change nothing.
 """
 
 import base64
@@ -89,7 +90,7 @@ class Peer:
 
     @property
     def is_challenged(self) -> bool:
-        """Whether this side has sent its proof and is waiting for that of the other side."""
+        """Return whether this side has sent its proof and is waiting for that of the other side."""
         return self._handshake is not None and not self.is_proven
 
     def challenge(self, secret: str) -> None:

@@ -4,7 +4,8 @@ The messages, each a line of JSON:
 
 1. The joining rank sends ``{"protocol", "oldest_reader", "resize", "rank", "nonce"}``.
 2. The coordinator answers ``{"nonce", "proof"}``, then the joining rank ``{"proof"}``. Both prove
-   that they know the secret of the resize, and all later lines are signed (`proof`).
+   that they know the secret of the resize, and all later lines are signed
+   (`rendezvous_authentication`).
 3. The coordinator sends the number of processes and the results of ``job.once`` so far. If the
    protocol numbers do not fit, it sends ``{"refused": reason}`` instead, and the resize fails.
 4. The joining rank sends ``{"loop": k}`` when it has reached its k-th loop, and sleeps in a read.

@@ -66,7 +66,7 @@ class JoiningSide:
 
     @property
     def opening(self) -> dict[str, str]:
-        """The items that the first message of a joining rank must contain: its nonce."""
+        """Return the items that the first message of a joining rank must contain: its nonce."""
         return {"nonce": _sent(dict(self._handshake.metadata)[NONCE])}
 
     def answer(self, challenge: dict[str, Any]) -> dict[str, str]:
@@ -93,7 +93,7 @@ class RunningSide:
 
     @property
     def challenge(self) -> dict[str, str]:
-        """The application's proof, and the nonce that the rank's proof has to cover."""
+        """Return the application's proof, and the nonce that the rank's proof has to cover."""
         metadata = dict(self._handshake.metadata)
         return {"nonce": _sent(metadata[NONCE]), "proof": _sent(metadata[PROOF])}
 

@@ -126,7 +126,7 @@ class BlockArray(BlockHandle[_Part]):
 
     @property
     def local(self) -> Array:
-        """This process's part without halo: a view, to be read again after a safe point.
+        """Return this process's part without halo: a view, to be read again after a safe point.
 
         It has the global shape, except that its length along the axis is ``stop - start``.
         """
@@ -139,7 +139,7 @@ class BlockArray(BlockHandle[_Part]):
 
     @property
     def with_halo(self) -> Array:
-        """This process's part with halo: a view, to be read again after a safe point.
+        """Return this process's part with halo: a view, to be read again after a safe point.
 
         It has the global shape, except that its length along the axis is ``stop - start + 2 *
         halo``.

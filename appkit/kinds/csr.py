@@ -124,22 +124,22 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def nnz(self) -> int:
-        """Number of nonzeros in the rows of this process."""
+        """Return the number of nonzeros in the rows of this process."""
         return len(self._here().rows.indices)
 
     @property
     def indptr(self) -> NDArray[np.int64]:
-        """Where each row begins in ``indices`` and ``data``, from 0: shape ``(rows here + 1,)``."""
+        """Return where rows begin in ``indices`` and ``data``, from 0: ``(rows here + 1,)``."""
         return self._here().rows.indptr
 
     @property
     def indices(self) -> NDArray[np.int64]:
-        """The global column of each nonzero: shape ``(nnz,)``."""
+        """Return the global column of each nonzero: shape ``(nnz,)``."""
         return self._here().rows.indices
 
     @property
     def data(self) -> Array:
-        """The nonzeros, shape ``(nnz,)``; may be changed in place."""
+        """Return the nonzeros, shape ``(nnz,)``; may be changed in place."""
         return self._here().rows.data
 
     @property
@@ -164,7 +164,9 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def columns(self) -> NDArray[np.int64]:
-        """The local column of each nonzero, shape ``(nnz,)``: owned columns first, then ghosts.
+        """Return the local column of each nonzero, shape ``(nnz,)``.
+
+        Columns that this process owns are numbered first, then ghosts.
 
         Raises:
             DistributionError: the matrix is not square.
@@ -173,7 +175,7 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def ghosts(self) -> NDArray[np.int64]:
-        """Global numbers of the columns here that others own, sorted: shape ``(ghosts,)``.
+        """Return the global numbers of columns here that others own, ascending: ``(ghosts,)``.
 
         Raises:
             DistributionError: the matrix is not square.

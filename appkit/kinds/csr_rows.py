@@ -24,7 +24,7 @@ class CsrRows:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The number of nonzeros of each row."""
+        """Return the number of nonzeros of each row."""
         return np.diff(self.indptr)
 
     @classmethod

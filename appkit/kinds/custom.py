@@ -53,7 +53,7 @@ class Custom(RegisteredData, Generic[V]):
 
     @property
     def value(self) -> V:
-        """The value of this process; may be assigned.
+        """Return the value of this process; may be assigned.
 
         ``init`` and ``unpack`` of the program return it.
         """

@@ -118,22 +118,22 @@ class CyclicArray(SinglePartHandle):
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """Processes along each distributed axis; their product is the size of the job."""
+        """Return the number of processes along each distributed axis."""
         return self._here().grid
 
     @property
     def place(self) -> tuple[int, ...]:
-        """The coordinates of this process in the grid."""
+        """Return the coordinates of this process in the grid."""
         return self._here().coords(self._membership.rank)
 
     @property
     def layouts(self) -> tuple[CyclicLayout, ...]:
-        """The cyclic layout of each distributed axis."""
+        """Return the cyclic layout of each distributed axis."""
         return self._here().layouts
 
     @property
     def cells(self) -> tuple[NDArray[np.int64], ...]:
-        """For each distributed axis, the global numbers of the cells of ``local``."""
+        """Return, for each distributed axis, the global numbers of the cells of ``local``."""
         return tuple(map(CyclicLayout.cells, self.layouts, self.place))
 
     def owner(self, *cell: int) -> int:

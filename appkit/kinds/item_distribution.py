@@ -40,12 +40,12 @@ class ItemExchange:
 
     @property
     def before(self) -> int | None:
-        """The rank of this process before the redistribution; None if it is joining."""
+        """Return the rank of this process before the redistribution; None if it is joining."""
         return self.rank_map.old.index(self.me) if self.me in self.rank_map.old else None
 
     @property
     def after(self) -> int | None:
-        """The rank of this process after the redistribution; None if it is leaving."""
+        """Return the rank of this process after the redistribution; None if it is leaving."""
         return self.rank_map.new.index(self.me) if self.me in self.rank_map.new else None
 
     def from_old_ranks(self, step: int) -> list[Any]:

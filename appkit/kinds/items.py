@@ -56,7 +56,7 @@ class Items(SinglePartHandle):
 
     @property
     def local(self) -> Array:
-        """The items of this process, shape ``(n, *shape)``; read it again after a safe point.
+        """Return the items of this process, ``(n, *shape)``; read them again after a safe point.
 
         Assigning other items, of any number, replaces them; ``len(...)`` of the handle is ``n``.
 

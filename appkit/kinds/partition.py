@@ -100,12 +100,12 @@ class PartitionedArray(SinglePartHandle):
 
     @property
     def cells(self) -> NDArray[np.int64]:
-        """Global numbers of this process's cells in ascending order: shape ``(cells here,)``."""
+        """Return the global numbers of this process's cells, ascending: ``(cells here,)``."""
         return np.flatnonzero(self.owners == self._membership.rank)
 
     @property
     def owners(self) -> Owners:
-        """The rank that owns each cell now: shape ``(cells,)``, the same on all processes."""
+        """Return the rank that owns each cell: ``(cells,)``, the same on all processes."""
         self._membership.check()
         assert self._owners is not None
         return self._owners

@@ -63,7 +63,7 @@ class ReplicatedArray(UndividedHandle):
 
     @property
     def has_all_data(self) -> bool:
-        """Whether this process has its copy."""
+        """Return whether this process has its copy."""
         return self._array is not None
 
     def describe(self) -> Description:
@@ -134,7 +134,7 @@ class RootArray(UndividedHandle):
 
     @property
     def local(self) -> Array:
-        """The array, of the registered shape, on rank 0.
+        """Return the array, of the registered shape, on rank 0.
 
         Raises:
             DistributionError: This process is not rank 0.

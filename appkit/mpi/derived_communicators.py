@@ -34,12 +34,12 @@ class DerivedComm:
 
     @property
     def name(self) -> str:
-        """Name of the program's function; it must be the same on joining processes."""
+        """Return the name of the program's function; it must be the same on joining processes."""
         return str(getattr(self._make, "__qualname__", type(self._make).__qualname__))
 
     @property
     def comm(self) -> MPI.Comm:
-        """The present communicator; ``COMM_NULL`` on a process that is not part of it.
+        """Return the present communicator; ``COMM_NULL`` on a process that is not part of it.
 
         Raises:
             NotJoined: before the first loop, except inside ``init=``, ``once`` and ``derive``.

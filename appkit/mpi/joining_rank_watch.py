@@ -78,7 +78,7 @@ class JoinWatch:
 
 @contextmanager
 def watching(watch: JoinWatch) -> Iterator[None]:
-    """Within this context, make the functions below check a watch while they wait."""
+    """Within this context, let the functions of this module stop waiting after a loss."""
     global _current  # noqa: PLW0603 - data of every kind wait, and only the main thread moves them
     _current = watch
     try:

@@ -42,7 +42,7 @@ class ResizeCostModel:
 
     @property
     def bytes_per_s(self) -> float:
-        """Bandwidth of the whole job in the last resizes; 0 if no data has been moved yet."""
+        """Return the bandwidth of the job in the last resizes; 0 if no data have moved yet."""
         seconds = sum(record.move_s for record in self.records)
         moved = sum(record.bytes_moved for record in self.records)
         return moved / seconds if seconds else 0.0

@@ -55,12 +55,12 @@ class TransferPlan(ABC):
     @property
     @abstractmethod
     def bytes_moved(self) -> int:
-        """Bytes that are sent to another process, over the whole job."""
+        """Return the bytes that are sent to another process, over the whole job."""
 
     @property
     @abstractmethod
     def messages(self) -> int:
-        """Number of transfers between different processes; long ones are sent in several parts."""
+        """Return the number of transfers between processes; each may be several messages."""
 
 
 def seconds_of(bytes_moved: int, bytes_per_s: float) -> float:
@@ -79,7 +79,7 @@ class RangeTransfer:
 
     @property
     def cells(self) -> int:
-        """Number of cells to send."""
+        """Return the number of cells to send."""
         return self.stop - self.start
 
 
@@ -105,12 +105,12 @@ class Transfers(TransferPlan, Generic[TransferT]):
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes that are sent to another process, over the whole job."""
+        """Return the bytes that are sent to another process, over the whole job."""
         return self.cell_bytes * sum(t.cells for t in self.transfers if t.source != t.target)
 
     @property
     def messages(self) -> int:
-        """Number of transfers between different processes."""
+        """Return the number of transfers between different processes."""
         return sum(each.source != each.target for each in self.transfers)
 
     def sends(self, process: int) -> tuple[TransferT, ...]:
@@ -140,12 +140,12 @@ class CombinedPlan(TransferPlan):
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes that all plans together send from one process to another."""
+        """Return the bytes that all plans together send from one process to another."""
         return sum(plan.bytes_moved for plan in self.plans)
 
     @property
     def messages(self) -> int:
-        """Number of transfers between different processes in all plans."""
+        """Return the number of transfers between different processes in all plans."""
         return sum(plan.messages for plan in self.plans)
 
 

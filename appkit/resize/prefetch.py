@@ -116,7 +116,7 @@ class BackgroundTask:
 
     @property
     def is_done(self) -> bool:
-        """Whether the work has ended or its time is up."""
+        """Return whether the work has ended or its time is up."""
         late = time.monotonic() > self._since + LIMIT_S
         return late or not self._thread.is_alive()
 
@@ -153,17 +153,17 @@ class Prefetcher:
 
     @property
     def is_active(self) -> bool:
-        """Whether there are constants, and a folder through which they can be prefetched."""
+        """Return whether there are constants, and a folder through which they can be prefetched."""
         return self._store is not None and bool(self._constants)
 
     @property
     def is_task_done(self) -> bool:
-        """Whether this process has finished the last order."""
+        """Return whether this process has finished the last order."""
         return self._task is not None and self._task.is_done
 
     @property
     def has_current_files(self) -> bool:
-        """Whether files with the present contents of all constants exist."""
+        """Return whether files with the present contents of all constants exist."""
         return self._files is not None and self._files.versions == self._versions()
 
     # ---------------------------------------------------------------- running ranks

@@ -53,7 +53,7 @@ class ActionSelector:
         preallocator: Preallocator,
         prefetcher: Prefetcher,
     ) -> None:
-        """Choose among the actions that these parts of the runtime have to offer."""
+        """Choose among the actions of these parts of the runtime."""
         self._member, self._requests, self._checkpoints = membership, requests, checkpoints
         self._preallocator, self._prefetcher = preallocator, prefetcher
 

@@ -47,12 +47,12 @@ class SavedArray:
 
     @property
     def items(self) -> int:
-        """Number of items in the array; 1 for an array without axes."""
+        """Return the number of items in the array; 1 for an array without axes."""
         return math.prod(self.shape)
 
     @property
     def bytes(self) -> int:
-        """Size of the array in the file, in bytes."""
+        """Return the size of the array in the file, in bytes."""
         return self.items * np.dtype(self.dtype).itemsize
 
     def to_json(self) -> list[Any]:

@@ -63,7 +63,7 @@ class LocalCluster:
 
     @property
     def _owner(self) -> str:
-        """Path of the file in the run directory that names the state directory it belongs to."""
+        """Return the path of the file in the run directory that names its state directory."""
         return os.path.join(self.run, "cluster.state-dir")
 
     def check_owner(self) -> None:

@@ -103,7 +103,7 @@ def end_remaining_worlds(cluster: LocalCluster, report: Report) -> list[str]:
 
 
 def nodes_with_worlds(cluster: LocalCluster) -> list[str]:
-    """Return the nodes that have jobs' worlds of which the end has not been recorded."""
+    """Return the nodes with worlds whose end has not been recorded."""
     found = glob.glob(os.path.join(glob.escape(cluster.state), "node-*", "spool", "*", "token"))
     return sorted({path.split(os.sep)[-4].removeprefix("node-") for path in found})
 

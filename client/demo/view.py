@@ -88,7 +88,7 @@ class DemoDisplay:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the demo began."""
+        """Return the seconds since the demo began."""
         return time.monotonic() - self._begin
 
     def say(self, text: str) -> None:

@@ -52,7 +52,7 @@ class Contact(NamedTuple):
 
     @property
     def places(self) -> list[tuple[str, int] | str]:
-        """Return the addresses and the path, those first that are near."""
+        """Return where the executor listens: its socket path if it has one, then its addresses."""
         return ([self.path] if self.path else []) + [(each[0], each[1]) for each in self.addresses]
 
 

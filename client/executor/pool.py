@@ -46,7 +46,7 @@ class Task:
         self.has_begun = False
 
     def begin(self) -> bool:
-        """Note that a worker gets it; return False if it has been cancelled."""
+        """Note that a worker gets the task; return False if the task has been cancelled."""
         if not self.has_begun:
             self.has_begun = self.future.set_running_or_notify_cancel()
         return self.has_begun

@@ -1,7 +1,7 @@
 """The session of an interactive job, which gets its input or terminal from this process.
 
-A process of the job connects to this process, see `session_address`. If the job is started again,
-a process of the new run connects, and reads the input that was not read before.
+A process of the job connects to this process (`pliant.protos.interactive.session_address`). If the
+job is started again, a process of the new run connects, and reads the input that was not read yet.
 """
 
 from __future__ import annotations

@@ -122,14 +122,14 @@ def parse_with_directives(
             if getattr(chosen, name) != parser.get_default(name):
                 del origins[name]
     options.command, options.script, options.origins = command, script, origins
-    _check_habits(options, parser, text, path, lines)
+    _check_other_systems(options, parser, text, path, lines)
     return options
 
 
-def _check_habits(
+def _check_other_systems(
     options: argparse.Namespace, parser: Parser, text: str, path: str, found: list[Directive]
 ) -> None:
-    """Refuse lines of other systems in a script without ``#JOB`` lines, and warn of others.
+    """Refuse options of other systems in a script without ``#JOB`` lines; warn of useless lines.
 
     Args:
         options: those from all sources.
@@ -145,7 +145,7 @@ def _check_habits(
     if not found and not options.ignore_other_directives:
         foreign_scripts.refuse_other_directives(text, path, parser)
     for_both = bool(found) and foreign_scripts.has_other_directives(text)
-    foreign_scripts.warn_of_habits(text, path, parser.prog, for_both=for_both)
+    foreign_scripts.warn_of_useless_lines(text, path, parser.prog, for_both=for_both)
 
 
 def _read_stdin() -> str:

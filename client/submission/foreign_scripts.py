@@ -93,7 +93,7 @@ def _translation(words: list[str], parser: Parser) -> str:
     return f" ({SUBMISSION[option]})" if option in SUBMISSION else ""
 
 
-def warn_of_habits(text: str, path: str, prog: str, *, for_both: bool) -> None:
+def warn_of_useless_lines(text: str, path: str, prog: str, *, for_both: bool) -> None:
     """Warn of lines in a script that have no effect here.
 
     Args:

@@ -71,9 +71,9 @@ def _is_former_coordinator(job: Job, event: ApplicationRegistered) -> bool:
 def _settle_open_resize(
     state: CoreState, job: Job, event: ApplicationRegistered, again: bool
 ) -> None:
-    """Continue, commit, roll back or withdraw an open resize by a new coordinator's report.
+    """Continue or close an open resize, as the report of a connecting coordinator requires.
 
-    ``again`` says whether the coordinator had been connected before.
+    ``again`` says whether the job had a connected coordinator before.
     """
     resize = job.resize
     if resize is None:

@@ -59,13 +59,13 @@ def _review_one(state: CoreState, array: Job, progress: ArrayProgress) -> None:
 
 
 def _window(state: CoreState, array: Job) -> int:
-    """Return how many tasks of an array should wait in the queue: as many as could ever start."""
+    """Return how many tasks of an array wait in the queue: as many as could run at once."""
     could_start = state.array_capacity // array.spec.sizes.min
     return max(1, min(could_start, MAX_WAITING_TASKS))
 
 
 def _admit(state: CoreState, progress: ArrayProgress, number: JobId) -> None:
-    """Let a task that waited for the array's limit of running tasks be considered."""
+    """Let strategies see a task that has waited for the array's limit of running tasks."""
     job = state.jobs[number]
     del progress.behind[number]
     progress.admitted[number] = progress.waiting[number] = None
@@ -76,7 +76,7 @@ def _admit(state: CoreState, progress: ArrayProgress, number: JobId) -> None:
 
 
 def _note_start(state: CoreState, array: Job, progress: ArrayProgress) -> None:
-    """Set the start of an array, which jobs wait for that should begin after all its tasks."""
+    """Record the start of an array once all its tasks have started, and review its dependents."""
     if progress.pending or progress.waiting or len(progress.admitted) < len(progress.open):
         return
     array.start = state.now
@@ -130,7 +130,7 @@ def find(state: CoreState, number: JobId) -> Job | None:
 
 
 def restore(state: CoreState) -> None:
-    """After a restart, let no more waiting tasks be considered than the limits of arrays allow.
+    """Apply the limits of arrays to their waiting tasks, after a restart.
 
     The tasks were added in the order of their numbers, so those that run may have come last.
     """
@@ -169,7 +169,7 @@ def may_drop(array: Job, tasks: TaskNumbers) -> bool:
 
 
 def drop_pending(state: CoreState, array: Job, tasks: TaskNumbers, by: str) -> int:
-    """Cancel those of these tasks that are not jobs yet; return how many were."""
+    """Cancel those of these tasks that are not jobs yet; return their number."""
     assert array.progress is not None
     dropped = array.progress.pending.common(tasks)
     if not dropped:

@@ -132,7 +132,7 @@ def await_growth(
 
 
 def link_donors(state: CoreState, donors: Iterable[JobId]) -> None:
-    """After a plan, mark the donors that a job waits for; let other shrinks begin."""
+    """Mark the donors for which a job waits after a plan; begin the shrinks of the others."""
     for number in donors:
         donor = state.jobs[number]
         resize = donor.resize
@@ -172,7 +172,7 @@ def reuse_offer(state: CoreState, donor: Job, kept: ProcessorMap) -> bool:
 
 
 def _conclude(state: CoreState, recipient: Job, donors: list[Job]) -> bool:
-    """If the donors give up all that the recipient needs, let them shrink and return True."""
+    """Let donors shrink if they give up all that the recipient needs; return whether they do."""
     if any(_shortfall(donor, recipient) for donor in donors):
         return False
     for donor in donors:
@@ -385,7 +385,7 @@ def _give_up(state: CoreState, recipient: Job, donors: list[Job]) -> None:
 
 
 def _review_donor(state: CoreState, number: JobId) -> None:
-    """If no job waits for a donor any more, keep its shrink for the next plan or withdraw it.
+    """Keep or withdraw the shrink of a donor for which no job waits any more.
 
     A shrink is kept if the donor has agreed to it or has made a counter-offer.
     """
@@ -423,7 +423,7 @@ def release_unused(state: CoreState) -> None:
         if isinstance(resize.stage, Agreed):
             resize_open_close.withdraw(state, donor, "its processors are not needed after all")
         elif not resize.stage.fell_short:
-            _decline_politely(state, donor, resize)
+            _decline_unneeded(state, donor, resize)
         elif resize.negotiation.state is NegotiationState.FINAL or state.policy.last(
             server_proposals(resize)
         ):
@@ -432,7 +432,7 @@ def release_unused(state: CoreState) -> None:
             resize_open_close.send_proposal(state, donor, resize)
 
 
-def _decline_politely(state: CoreState, donor: Job, resize: Resize) -> None:
+def _decline_unneeded(state: CoreState, donor: Job, resize: Resize) -> None:
     """Decline a counter-offer that is no longer needed; the job may get new offers at once."""
     why = "its processors are not needed after all"
     state.emit(SendOffer(donor.id, donor.run, closing_message(donor, resize, Verb.REJECT, why)))

@@ -153,7 +153,7 @@ def _unknown_to_node(state: CoreState, node: Node, job: Job, known: set[ResizeId
 
 
 def _owed(job: Job, node: Node) -> bool:
-    """Return whether a node has yet to start processes of a job whose other ranks have exited."""
+    """Return whether a node must still start processes of a job, although others have exited."""
     ends = job.state is JobState.COMPLETING and job.ending is None
     return ends and node.name in job.starting
 
@@ -185,7 +185,7 @@ def _taken_away(state: CoreState, job: Job, processors: ProcessorMap, reason: st
 
 
 def _reviewed(state: CoreState) -> None:
-    """After a change of nodes, assign spare nodes and adapt processors kept for restarts."""
+    """Assign spare nodes and adapt processors kept for restarts, after a change of nodes."""
     spare_nodes.assign_spares(state)
     restart_after_loss.refit_restarts(state)
     state.plan_due = True

@@ -43,7 +43,7 @@ def restore(
 
 
 def recover(state: CoreState) -> None:
-    """After a restart, set timers again, and repeat or withdraw open offers and orders."""
+    """Set timers again, and repeat or withdraw open offers and orders, after a restart."""
     for job in list(state.active.values()):
         time_limits.arm_timers(state, job)
         if job.no_offers_until > state.now:

@@ -229,7 +229,11 @@ def _not_in_hand(state: CoreState, job: Job, stage: SaveStage) -> None:
 
 
 def on_save_timeout(state: CoreState, timer: Timer) -> None:
-    """When a stage of a suspension takes too long: withdraw it, kill the rest or fail the job."""
+    """Handle a stage of a suspension that takes too long.
+
+    An order without a safe point is withdrawn, processes that stay after the save are killed, and
+    a job that does not answer otherwise is failed or requeued.
+    """
     job = suspend.find_live_job(state, timer.job, timer.run)
     mine = job.saving if job is not None else None
     if job is None or mine is None or mine.number != timer.resize or state.now < mine.due:
@@ -259,8 +263,8 @@ def on_save_timeout(state: CoreState, timer: Timer) -> None:
 def _may_run_again(job: Job) -> bool:
     """Return whether a job that a strategy suspended is requeued if its program does not answer.
 
-    Neither its user nor an operator wanted the suspension. From its last checkpoint it may continue
-    at the same size, too, as after a suspension that succeeded.
+    Without ``--requeue`` or ``--no-requeue`` it is, if it has a checkpoint: neither its user nor an
+    operator wanted the suspension, so it should continue as after one that succeeded.
     """
     if job.spec.requeue is None:
         return job.checkpoint is not None
@@ -268,7 +272,7 @@ def _may_run_again(job: Job) -> bool:
 
 
 def recover(state: CoreState) -> None:
-    """After a restart, set the timers of open suspensions to their full time."""
+    """Give open suspensions their full time again, after a restart."""
     limits = state.limits
     for job in list(state.active.values()):
         mine = job.saving

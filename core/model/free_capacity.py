@@ -182,7 +182,10 @@ class FreeCapacity:
     def plain_first(
         self, needs: NodeNeeds | None, processors: ProcessorMap, number: int
     ) -> ProcessorMap:
-        """Return the lowest of the processors, those with unneeded generic resources last."""
+        """Return ``number`` of the processors, the lowest first.
+
+        Processors of nodes with generic resources that the job does not need are used last.
+        """
         special = processors & self._with_unneeded(needs)
         plain = processors & ~special
         if count(plain) >= number:

@@ -306,7 +306,10 @@ class Suspension:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """Move a running job to other processors. All of them are free now, or freed by shrinks."""
+    """Decision to move a running job to other processors.
+
+    All of them are free now, or freed by shrinks of the same plan.
+    """
 
     job: JobId
     processors: ProcessorMap

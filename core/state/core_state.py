@@ -278,7 +278,7 @@ class CoreState:
             self.plan_due = True
 
     def _note_progress(self, job: Job) -> None:
-        """If a job has just started or ended, mark the jobs that depend on it for review."""
+        """Mark the jobs that depend on a job for review, if it has just started or ended."""
         waiting = self.dependents.get(job.id, {})
         self.dependencies_to_review.update(waiting)
         if not job.final:

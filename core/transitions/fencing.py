@@ -46,7 +46,7 @@ def node_reported(state: CoreState, node: Node) -> None:
 
 
 def recover(state: CoreState) -> None:
-    """After a restart, wait again for processes on nodes without contact.
+    """Wait again for processes on nodes without contact, after a restart.
 
     Waiting times start again, because the clock may have changed. Nodes that were not lost have a
     whole lease to report.

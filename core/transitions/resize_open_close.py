@@ -113,7 +113,7 @@ def close(state: CoreState, job: Job, reason: str, *, quiet: bool = False) -> No
 
 
 def _failed_too_often(job: Job, resize: Resize) -> bool:
-    """Count a failed negotiation; return whether the job gets no offers for a while."""
+    """Count a failed negotiation; return whether offers to the job must now pause."""
     if resize.negotiation.state is not NegotiationState.IDLE:  # else no offer was sent
         job.failed_negotiations += 1
     return job.failed_negotiations >= MAX_FAILED_NEGOTIATIONS

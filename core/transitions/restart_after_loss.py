@@ -1,4 +1,4 @@
-"""Restart a job that lost a node on the processors that are left: a shrink by force.
+"""Restart a job that lost a node on the processors that are left.
 
 The data on the lost node are only in the last checkpoint, so the job needs another run. When the
 end of the old run is decided, its remaining processors are reserved for the new one, so that no
@@ -74,7 +74,7 @@ def start_next_run(state: CoreState, job: Job) -> None:
 
 
 def refit_restarts(state: CoreState) -> None:
-    """After a change of nodes, adapt the reservations for restarts, and start what can start."""
+    """Adapt the reservations for restarts to a change of nodes, and start what can start."""
     for job in {**state.active, **state.reserving}.values():
         if not job.size_before_loss:
             continue

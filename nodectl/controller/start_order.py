@@ -376,9 +376,10 @@ def make_environment(
 def _launcher_variables(
     order: wire.StartWorld, settings: ControllerSettings, folder: Path
 ) -> dict[str, str]:
-    """Return the variables for mpiexec: in a script, it uses all processors of the job.
+    """Return the variables that tell mpiexec where to start processes.
 
-    On one node, it starts processes without reaching other hosts, in jobs of every type.
+    In a script, it uses all processors of the job. In a job on one node, it does not try to reach
+    other hosts.
     """
     variables = {}
     if _count_lines(order.node_list) <= 1:

@@ -107,7 +107,7 @@ class LocalWorld:
         return len(self.exits) == len(self.request.ranks)
 
     def is_last_claim(self, exits: Iterable[SpooledExit]) -> bool:
-        """Return whether the root helper started this world and ``exits`` are the last missing.
+        """Return whether ``exits`` are the last ones of a world that the root helper started.
 
         The shim of such a world runs as the job's user, who can control it with a debugger and make
         it report invented exits. So the processors of the world are freed only when the root helper

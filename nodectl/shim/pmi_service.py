@@ -2,7 +2,7 @@
 
 `pmi` is the protocol without sockets. Here its replies are sent to the ranks, and barriers, aborts
 and ends are passed on to the owner of the ranks. The first line of any rank shows that the program
-uses PMI, so the search for programs that ignore it (`foreign_mpi`) ends then.
+uses PMI, so the search for programs that ignore it (`non_pmi_mpi`) ends then.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class ProcessLoad:
 
     @cached_property
     def _has_swap(self) -> bool:
-        """Whether processes can be swapped out; not read by shims that never measure."""
+        """Return whether processes can be swapped out; not read by shims that never measure."""
         return procfs.has_swap()
 
     def measure(self, *, search: bool) -> Load:

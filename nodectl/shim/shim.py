@@ -266,7 +266,7 @@ class Shim:
             end.steps = self._steps.records()
 
     def _returns_outputs(self, last: list[SpooledExit]) -> bool:
-        """Return whether the outputs of a job with staged files are being returned now; start this.
+        """Begin to return the outputs of staged files, if due; return whether this takes place now.
 
         Args:
             last: the exits of the last ranks, which are reported when the outputs have arrived.

@@ -82,7 +82,7 @@ def _named_values(record: logging.LogRecord) -> dict[str, object]:
 
 @lru_cache(maxsize=1024)
 def _names(text: str) -> Sequence[str]:
-    """Return the name of each value that a text takes, empty if it has none."""
+    """Return a name, such as ``job``, for each value of a log text; empty for other values."""
     return [found[1] or "" for found in _CONVERSION.finditer(text) if found[0][-2:] != "%%"]
 
 

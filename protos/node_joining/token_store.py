@@ -123,7 +123,7 @@ class TokenStore:
     def redeem(
         self, token_id: str, secret: bytes, key: str, *, now: float
     ) -> Iterator[StoredToken]:
-        """Within this context, give what a token allows; then mark the token as used.
+        """Yield the token that a host presents; mark it as used at the end of the context.
 
         The token stays unused if the block ends with an error. No other token can be redeemed or
         made inside the block. If the server crashes before the node has its answer, the node can

@@ -40,7 +40,7 @@ def is_locked(error: BaseException) -> bool:
 
 
 def is_disk_full(error: BaseException, folder: Path) -> bool:
-    """Return whether an error means that the device of a folder is full."""
+    """Return whether an error means that the device with this folder is full."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     kind = _kind(error)

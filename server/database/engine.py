@@ -160,7 +160,7 @@ def _engine(path: Path, begin: str, locked_s: float) -> Engine:
 
 
 def _writing(_cursor: object, statement: str, *_others: object) -> None:
-    """Before a write, raise the error of a full disk if a failpoint demands it."""
+    """Raise the error of a full disk before a write, if a failpoint demands it."""
     if statement.startswith(_CHANGES):
         try:
             writing()

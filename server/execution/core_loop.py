@@ -141,7 +141,9 @@ class CoreLoop:
         return self._planner.options or {}
 
     def call(self, read: Callable[[Core], Any], *, uncommitted_ok: bool = False) -> Future[Any]:
-        """Have ``read`` called with the core between two events; the future gets its result.
+        """Queue a call of ``read`` with the core, and return a future of its result.
+
+        It is called between two events, in the thread of the core.
 
         With ``uncommitted_ok`` the function is called even while the state cannot be stored.
         """

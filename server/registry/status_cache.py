@@ -218,11 +218,11 @@ class StatusCache:
         return self._jobs.get(job) or self._pending_task(job)
 
     def is_pending_task(self, number: JobId) -> bool:
-        """Return whether a number is that of an array's task which is not a job."""
+        """Return whether a number belongs to a task of an array that has not become a job."""
         return number not in self._jobs and self._pending_task(number) is not None
 
     def _pending_task(self, number: JobId) -> JobEntry | None:
-        """Return the entry of an array's task that is not a job; None if the number is of none."""
+        """Return the entry of a task that has not become a job; None for any other number."""
         with self._lock:
             array = self._arrays.before(number)
             whole = self._jobs.get(array) if array is not None else None

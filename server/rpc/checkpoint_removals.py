@@ -159,7 +159,7 @@ class CheckpointRemovals:
     # ---------------------------------------------------------------- with the lock held
 
     def _wake(self) -> None:
-        """Have the thread look what is to be done; start it at the first use."""
+        """Let the thread check what is to be done; start it at the first use."""
         if self._is_stopped or not (self._waiting and self._nodes):
             return
         if self._thread is None:

@@ -165,7 +165,7 @@ class StagedFiles:
             raise StagingError("the upload is damaged: submit the job again")
 
     def use_upload(self, uid: int, name: str, job: int) -> None:
-        """Make an upload of a user the archive of a job.
+        """Turn an upload of a user into the archive of a job.
 
         Raises:
             OSError: there is no such upload any more.
@@ -173,7 +173,7 @@ class StagedFiles:
         os.replace(self._upload(uid, name), self.archive(job))
 
     def give_back(self, uid: int, name: str, job: int) -> None:
-        """Make the archive of a job that was not stored an upload again."""
+        """Turn the archive back into an upload, because its job could not be stored."""
         with suppress(OSError):
             os.replace(self.archive(job), self._upload(uid, name))
 
@@ -286,7 +286,7 @@ class StagedFiles:
         self.mark_delivered(whole, names)
 
     def mark_delivered(self, whole: Path, names: list[str]) -> None:
-        """Remember the names of outputs that are in the submission folder, and remove them."""
+        """Record the names of the files in delivered outputs, and remove the archive ``whole``."""
         with self._delivering:
             write_whole(whole.with_suffix(".done"), json.dumps(names))
             whole.unlink(missing_ok=True)

@@ -86,7 +86,7 @@ def error_of_msgspec(text: str) -> UserRequestError:
     return UserRequestError(f"{field}: {message}" if field else message, field=field)
 
 
-def field_with_half_a_character(raw: object) -> str:
+def field_with_lone_surrogate(raw: object) -> str:
     """Return the name of the first field that contains a lone surrogate; "job" if none does.
 
     Characters of the name that are not ASCII are escaped.

@@ -1,4 +1,4 @@
-"""Comparisons along an axis: where a metric is highest, differences, and places on curves."""
+"""Compare values along an axis: maxima, differences, and values at points of curves."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Peaked:
 
     @property
     def holds(self) -> bool:
-        """Whether the highest value is at one of the values of the axis that the paper names."""
+        """Return whether our maximum is at one of the places that the paper names."""
         return self.highest_at in self.peak.at
 
 

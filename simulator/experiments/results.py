@@ -94,7 +94,7 @@ class ExperimentOutcome:
 
     @property
     def verdict(self) -> str:
-        """The verdict on the experiment as a whole, in a word or two.
+        """Return the verdict on the experiment as a whole, in a word or two.
 
         The verdict is "reproduced" if at least nine of ten judged values agree with the paper or
         with theory and all claims hold, and "same shape" if at least nine of ten claims hold.

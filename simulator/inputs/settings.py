@@ -126,7 +126,7 @@ class Settings:
 
     @property
     def total(self) -> int:
-        """The number of processors of the machine."""
+        """Return the number of processors of the machine."""
         parts = sum(cluster.processors for cluster in self.clusters)
         parts = parts or sum(group.count * group.slots for group in self.nodes)
         return parts or sum(node.slots for node in self.registered) or self.processors

@@ -93,7 +93,7 @@ class SimJob:
 
     @property
     def runtime(self) -> float:
-        """The run time in seconds on ``requested`` processors."""
+        """Return the run time in seconds on ``requested`` processors."""
         return self.work / self.speedup(self.requested)
 
 
@@ -152,7 +152,7 @@ class Workload:
 
     @property
     def too_wide(self) -> int:
-        """How many records were skipped because they need more processors than the machine has."""
+        """Return how many records were skipped because they are wider than the machine."""
         return sum(item.kind == TOO_WIDE for item in self.skipped)
 
     def skipped_by_kind(self) -> dict[str, list[Skipped]]:

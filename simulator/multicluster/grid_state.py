@@ -38,7 +38,7 @@ class GridState:
 
     @property
     def now(self) -> float:
-        """The simulated time in seconds."""
+        """Return the simulated time in seconds."""
         return self.events.now
 
     def later(self, delay: float, action: Callable[[], None], kind: int = OTHER) -> None:

@@ -134,5 +134,5 @@ class MulticlusterSettings:
 
     @property
     def largest(self) -> int:
-        """The number of processors of the largest cluster."""
+        """Return the number of processors of the largest cluster."""
         return max(cluster.processors for cluster in self.clusters)

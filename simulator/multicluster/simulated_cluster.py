@@ -53,7 +53,7 @@ class SimulatedCluster:
 
     @property
     def idle(self) -> int:
-        """The processors that nobody uses; 0 while the cluster cannot be reached."""
+        """Return the processors that nobody uses; 0 while the cluster cannot be reached."""
         return self._idle if self.is_up else 0
 
     def take(self, processors: int) -> bool:

@@ -155,7 +155,7 @@ class Run:
 
     @property
     def work_done(self) -> float:
-        """The work done until the job last changed size or ended, in seconds on one processor."""
+        """Return the work done until the last change of size or the end, in processor-seconds."""
         return self.job.work - self.work_left
 
     def _account(self, now: float) -> None:

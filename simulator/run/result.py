@@ -42,12 +42,12 @@ class JobRecord(NamedTuple):
 
     @property
     def turnaround(self) -> float:
-        """Seconds from submission to end (Ghafoor 3.1; Streit's response time)."""
+        """Return the seconds from submission to end (Ghafoor 3.1; Streit's response time)."""
         return self.end - self.submit
 
     @property
     def wait(self) -> float:
-        """Seconds from submission to the first start; to the end if the job never started."""
+        """Return the seconds from submission to the first start, or to the end without a start."""
         return (self.end if self.start is None else self.start) - self.submit
 
     @property

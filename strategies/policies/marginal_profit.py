@@ -50,7 +50,7 @@ class JobValue:
 
     @property
     def deadline(self) -> float:
-        """The time of the deadline; infinity without a contract."""
+        """Return the time of the deadline; infinity without a contract."""
         return math.inf if self.contract is None else self.contract.deadline(self.arrival)
 
     def profit(self, size: int, now: float) -> float:

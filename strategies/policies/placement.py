@@ -93,7 +93,7 @@ class Placer:
 
     @property
     def usable(self) -> ProcessorMap:
-        """All processors that may be given to jobs, free or not."""
+        """Return all processors that may be given to jobs, free or not."""
         if self._usable is None:
             self._usable = usable_processors(self._view.nodes)
         return self._usable

@@ -180,7 +180,7 @@ class _Allocation:
 
     @property
     def changed(self) -> bool:
-        """Whether anything was given, so that the strategy must plan with another view."""
+        """Return whether anything was given, so that the strategy must plan with another view."""
         return bool(self._taken)
 
     # ---------------------------------------------------------------- serving

@@ -44,7 +44,7 @@ def results_folder(folder: Path) -> Iterator[Path]:
 def cluster(
     folder: Path, strategy: str, *, nodes: int = NODES, slots: int = SLOTS
 ) -> Iterator[Path]:
-    """Within this context, have a new cluster with a strategy.
+    """Within this context, run a new cluster with a strategy.
 
     A cluster that a killed run has left in the folder is taken down first.
 

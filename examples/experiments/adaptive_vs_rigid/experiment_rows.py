@@ -44,7 +44,7 @@ class Row:
 
     @property
     def file_name(self) -> str:
-        """The name of the file of its result, which depends on all that determines the result."""
+        """Return the name of the file of its result, with a hash of all that determines it."""
         words = slug(f"{name_of(self.setup)} {self.seed}")
         return f"{self.experiment}/{words}-{self.fingerprint[:8]}.json"
 

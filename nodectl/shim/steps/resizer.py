@@ -3,6 +3,8 @@
 The resizer takes the part that the server has for jobs. An offer goes to the coordinator of the
 program. If the program accepts a growth, its joining ranks are started as another world. When they
 are ready, or at once for a shrink, the coordinator gets the GO and resizes at its next safe point.
+
+A *place* is a rank of the script's world. It holds the processor that a rank of a step uses.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ from pliant.server.registry.job_program import (
     job_marks,
 )
 from pliant.server.support.user_request_error import UserRequestError
-from pliant.server.user_requests.request_fields import error_of_msgspec, field_with_half_a_character
+from pliant.server.user_requests.request_fields import error_of_msgspec, field_with_lone_surrogate
 from pliant.server.user_requests.submission.condition_checks import (
     check_array,
     check_begin,
@@ -278,7 +278,7 @@ def check_submission(
     except msgspec.ValidationError as error:
         raise error_of_msgspec(str(error)) from None
     except UnicodeEncodeError:  # msgspec cannot encode a lone surrogate in its message
-        field = field_with_half_a_character(raw)
+        field = field_with_lone_surrogate(raw)
         raise UserRequestError(f"{field}: it has half of a character", field=field) from None
     _check_program(request)
     _check_times(request)

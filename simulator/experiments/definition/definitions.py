@@ -180,7 +180,7 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """The values of all axes, as a text for users."""
+        """Return the values of all axes, as a text for users."""
         return name_of(self.setup) or "the only row"
 
 
