@@ -38,7 +38,7 @@ SUBMISSION: Mapping[str, str] = {
     "--nice": "use --priority with a negative number",
     "--exclusive": "nodes are not given to one job alone: leave it out",
     "--cpu-bind": "use --bind",
-    "--mail-type": "use --notify-on start,end,fail,resize,limit or all",
+    "--mail-type": "use --notify-on start,end,fail,resize,limit or all, and tasks for ARRAY_TASKS",
     "--mail-user": "use --notify",
     "--profile": "use --record-load 1s",
     "--acctg-freq": "use --record-load 1s",

@@ -223,7 +223,7 @@ def _cut_off(job: Job, now: float) -> Iterator[str]:
 def _time_left(state: CoreState, job: Job, now: float) -> Iterator[str]:
     """Yield sentences about the job's time limit and expected end."""
     spec, end = job.spec, job.expected_end
-    if spec.time_limit_s is not None and job.start is not None:
+    if spec.time_limit_s is not None and job.start is not None and job.progress is None:
         left = max(0.0, job.start + spec.time_limit_s - job.used_s - now)
         yield f"it is ended at its time limit of {spec.time_limit_s:g} s, in {left:.0f} s"
     if spec.estimate_s is None or end is None:

@@ -24,7 +24,7 @@ def add_message_options(parser: Parser) -> None:
         default="",
         metavar="EVENT,...",
         help="the events: start, end, fail, resize, limit (the time limit is near or reached), all "
-        "(default: end,fail)",
+        "(default: end,fail); with tasks, for each task of an array instead of once for the array",
     )
 
 

@@ -41,6 +41,11 @@ class ArrayProgress:
         return len(self.admitted) - len(self.waiting)
 
     @property
+    def all_started(self) -> bool:
+        """Return whether each task has processors, is suspended or has ended."""
+        return not self.pending and not self.waiting and len(self.admitted) == len(self.open)
+
+    @property
     def done(self) -> bool:
         """Return whether all tasks have ended."""
         return not self.pending and not self.open

@@ -54,6 +54,8 @@ def _review_one(state: CoreState, array: Job, progress: ArrayProgress) -> None:
             split(state, array, progress.pending.first)
     if array.start is None and not array.dependencies:
         _note_start(state, array, progress)
+    if progress.all_started and array.id in state.dependents:
+        state.dependencies_to_review.update(state.dependents[array.id])
     if progress.done:
         _close(state, array, progress)
 
@@ -76,12 +78,13 @@ def _admit(state: CoreState, progress: ArrayProgress, number: JobId) -> None:
 
 
 def _note_start(state: CoreState, array: Job, progress: ArrayProgress) -> None:
-    """Record the start of an array once all its tasks have started, and review its dependents."""
-    if progress.pending or progress.waiting or len(progress.admitted) < len(progress.open):
+    """Record the start of an array once its first task has started."""
+    starts = [start for task in progress.open if (start := state.jobs[task].start) is not None]
+    if not starts and progress.ended == progress.cancelled_jobs:
         return
-    array.start = state.now
+    array.start = min(starts, default=state.now)
+    state.note("array.started", "the first task has started", array)
     state.touch(array)
-    state.dependencies_to_review.update(state.dependents.get(array.id, {}))
 
 
 def split(state: CoreState, array: Job, task: int, *, held: bool = False) -> Job:
@@ -98,7 +101,6 @@ def split(state: CoreState, array: Job, task: int, *, held: bool = False) -> Job
         id=number,
         tasks=None,
         array=array.id,
-        notify="",  # its user is told about the array
         dependencies=array.dependencies or (),
         priority=array.priority or 0,
     )
@@ -193,7 +195,6 @@ def _close(state: CoreState, array: Job, progress: ArrayProgress) -> None:
     cancelled = progress.cancelled_jobs + len(progress.cancelled)
     array.dependencies = ()
     array.end = state.now
-    array.start = array.start or state.now
     array.exit_code, array.signal = progress.exit_code, progress.signal
     if progress.failed:
         final, reason = JobState.FAILED, f"{plural(progress.failed, 'task')} failed"

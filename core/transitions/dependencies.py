@@ -79,13 +79,19 @@ def is_met(state: CoreState, job: Job, dependency: Dependency) -> bool | None:
     other = state.jobs.get(dependency.job)
     result = other.state if other is not None else _state_without_job(state, dependency.job)
     if result not in FINAL_STATES:
-        started = other is not None and other.start is not None
-        return True if dependency.kind is _KIND.AFTER and started else None
+        return True if dependency.kind is _KIND.AFTER and _has_started(other) else None
     if dependency.kind is _KIND.AFTER_OK:
         return result is JobState.COMPLETED
     if dependency.kind is _KIND.AFTER_NOT_OK:
         return result is not JobState.COMPLETED
     return True
+
+
+def _has_started(job: Job | None) -> bool:
+    """Return whether a job has started; an array when all its tasks have."""
+    if job is None or job.progress is None:
+        return job is not None and job.start is not None
+    return job.progress.all_started and not job.dependencies
 
 
 def _state_without_job(state: CoreState, number: JobId) -> JobState:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pliant.server.registry.array_tasks import title
+from pliant.server.support.notify_rules import TASKS
+
 #: Kinds of lines of the history that can give a message.
-KINDS = ("job.started", "job.ended", "job.resized", "job.warned")
+KINDS = ("job.started", "array.started", "job.ended", "job.resized", "job.warned")
 
 #: Longest name and longest text in a message, in characters.
 MAX_NAME, MAX_TEXT = 200, 1000
@@ -23,7 +26,7 @@ def events_of(line: Mapping[str, Any], wanted: frozenset[str]) -> list[str]:
         wanted: the events of which the user wants to be told.
     """
     match line["kind"]:
-        case "job.started":
+        case "job.started" | "array.started":
             found = ["start"]
         case "job.resized":
             found = ["resize"]
@@ -37,6 +40,20 @@ def events_of(line: Mapping[str, Any], wanted: frozenset[str]) -> list[str]:
         case _:
             found = []
     return [event for event in found if event in wanted]
+
+
+def is_told(info: Mapping[str, Any], wanted: frozenset[str]) -> bool:
+    """Return whether a user wants messages about this job, if it is an array or a task of one.
+
+    An array sends messages either about itself or about each of its tasks, as with Slurm.
+
+    Args:
+        info: the job.
+        wanted: what the user has chosen for the job, or for its array.
+    """
+    if "array" in info:
+        return TASKS not in wanted
+    return "array_job" not in info or TASKS in wanted
 
 
 def message_of(
@@ -55,6 +72,7 @@ def message_of(
         "event": event,
         "time": line["time"],
         "job": info["id"],
+        **{name: info[name] for name in ("array_job", "array_task") if name in info},
         "name": plain(info["name"], MAX_NAME),
         "user": plain(info["user"], MAX_NAME),
         "state": line["data"].get("state") or info["state"],
@@ -79,4 +97,5 @@ def subject(message: Mapping[str, Any]) -> str:
         "resize": f"has {message['size']} processors",
         "limit": "has reached its time limit" if message["state"] == "TIMEOUT" else "ends soon",
     }
-    return f"Pliant job {message['job']} ({message['name']}) {words[message['event']]}"
+    job = title({**message, "id": message["job"]})
+    return f"Pliant job {job} ({message['name']}) {words[message['event']]}"

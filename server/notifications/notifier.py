@@ -22,7 +22,7 @@ from pliant.protos.daemons.atomic_files import write_whole
 from pliant.server.database.reader import Reader
 from pliant.server.database.row_codecs import UnreadableRowError
 from pliant.server.notifications.delivery import DeliveryError, deliver
-from pliant.server.notifications.messages import KINDS, events_of, message_of
+from pliant.server.notifications.messages import KINDS, events_of, is_told, message_of
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.notify_rules import NotifyRules, Receiver, parse_events, parse_receiver
 from pliant.server.support.threads import start_thread
@@ -146,10 +146,13 @@ class Notifier:
         wanted = entry.info.get("notify") if entry is not None else None
         if entry is None or not wanted:
             return []
-        events, _, receiver = wanted.partition(" ")
+        text, _, receiver = wanted.partition(" ")
+        events = frozenset(parse_events(text))
+        if not is_told(entry.info, events):
+            return []
         return [
             Waiting(receiver, message_of(line, event, entry.info, self._cluster))
-            for event in events_of(line, frozenset(parse_events(events)))
+            for event in events_of(line, events)
         ]
 
     def _add(self, new: Waiting) -> None:

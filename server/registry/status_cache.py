@@ -474,7 +474,7 @@ def _ends(job: Job) -> dict[str, float]:
 
     A time that is unknown is left out; the result is empty for a job that does not run.
     """
-    if job.start is None or job.final:
+    if job.start is None or job.final or job.progress is not None:
         return {}
     ends = {"expected_end": job.expected_end if job.size else None}
     if job.spec.time_limit_s is not None:

@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 #: The events of a job that a message can be sent for.
 EVENTS = ("start", "end", "fail", "resize", "limit")
 #: The events for which a job sends messages if its user names none.
-DEFAULT_EVENTS = "end,fail"
+DEFAULT_EVENTS = ("end", "fail")
+#: Written among the events: an array sends messages for each of its tasks, not for itself.
+TASKS = "tasks"
 #: Longest receiver, in characters.
 MAX_RECEIVER = 1024
 
@@ -110,16 +112,24 @@ def parse_receiver(text: str) -> Receiver:
 def parse_events(text: str) -> tuple[str, ...]:
     """Parse the events of which a user wants to be told, such as ``end,fail``, or ``all``.
 
+    Returns:
+        The events, followed by ``tasks`` if it is among the words.
+
     Raises:
         ValueError: an event is unknown.
     """
-    words = [word.strip() for word in (text or DEFAULT_EVENTS).split(",")]
+    words = [word.strip() for word in text.split(",")] if text else []
+    of_tasks = (TASKS,) if TASKS in words else ()
+    words = [word for word in words if word != TASKS] or [*DEFAULT_EVENTS]
     if words == ["all"]:
-        return EVENTS
+        return EVENTS + of_tasks
     for word in words:
         if word not in EVENTS:
-            raise ValueError(f"{word!r:.40} is no event; known: {', '.join(EVENTS)}, all")
-    return tuple(event for event in EVENTS if event in words)
+            raise ValueError(
+                f"{word!r:.40} is no event; known: {', '.join(EVENTS)}, all, and {TASKS} for each "
+                "task of an array"
+            )
+    return tuple(event for event in EVENTS if event in words) + of_tasks
 
 
 def parse_notify_rules(settings: Mapping[str, object]) -> NotifyRules:

@@ -133,6 +133,26 @@ def test_a_job_after_an_array_waits_until_all_tasks_have_started(rig: Rig) -> No
     assert not rig.job(1).dependencies
 
 
+def test_an_array_starts_with_its_first_task(rig: Rig) -> None:
+    rig.submit(ARRAY, "4", array="1-3")
+    first = rig.job(task(1)).start
+    assert first is not None
+    rig.wait(5.0)
+    finish(rig, 1)
+    rig.up(task(2))
+    assert rig.job(task(2)).start == first + 5.0
+    assert rig.job(ARRAY).start == first
+    assert [note.job for note in rig.notes if note.kind == "array.started"] == [ARRAY]
+    rig.restart()
+    assert rig.job(ARRAY).start == first
+
+
+def test_an_array_whose_tasks_are_cancelled_before_they_start_has_no_start(rig: Rig) -> None:
+    rig.submit(ARRAY, "1", array="1-3", held=True)
+    rig.do(events.JobCancelled(JobId(ARRAY), "ann", 1))
+    assert (rig.state(ARRAY), rig.job(ARRAY).start) == (JobState.CANCELLED, None)
+
+
 def test_an_array_may_depend_on_a_job(rig: Rig) -> None:
     rig.run(1, "1")
     rig.submit(ARRAY, "1", array="1-9", dependency="afterok:1")

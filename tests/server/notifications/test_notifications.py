@@ -155,6 +155,24 @@ def test_a_killed_server_sends_its_messages_after_the_restart(
     assert "Auto-Submitted: auto-generated" in text
 
 
+def test_an_array_sends_one_message_unless_its_tasks_are_chosen(
+    make_server: Callable[..., Server], web: WebService
+) -> None:
+    server = make_server(notify=rules(web)).start()
+    url = f"http://{web.host}/"
+    with closing(server.controller().welcome()) as node, server.user() as user:
+        whole = user.submit(array="1-2", notify=url, notify_on="start,fail")
+        each = user.submit(array="1-2", notify=url, notify_on="fail,tasks")
+        for code in (0, 3, 0, 3):
+            start = node.find("start_world")
+            node.ready(start)
+            node.exit(start, code=code)
+        wait_until(lambda: len(web.requests) >= 3, what="all messages")
+    found = sorted((told["event"], told["job"], told.get("array_task")) for told in web.requests)
+    assert found == [("fail", whole, None), ("fail", found[1][1], 2), ("start", whole, None)]
+    assert each < found[1][1]
+
+
 def waiting(server: Server) -> list[Any]:
     """Return the messages that wait, as the server has stored them."""
     stored: dict[str, Any] = json.loads((server.state / "notifications.json").read_text())

@@ -87,6 +87,8 @@ def test_events() -> None:
     assert parse_events("") == ("end", "fail")
     assert parse_events("fail, start") == ("start", "fail")
     assert parse_events("all") == EVENTS
+    assert parse_events("tasks") == ("end", "fail", "tasks")
+    assert parse_events("tasks,all") == (*EVENTS, "tasks")
     with pytest.raises(ValueError, match="'begin' is no event; known: start, end"):
         parse_events("end,begin")
 
