@@ -45,6 +45,7 @@ import working_set
 from benchkit import APPS, busy, cluster, verdict
 
 from pliant.client.api import Client
+from pliant.client.client_errors import RequestError
 
 #: The memory of a node, of the file of each job, and of a sleeping job, in MiB.
 NODE, FILE, SLEEPER = 560, 160, 182
@@ -215,8 +216,14 @@ def run(root: Path, strategy: str, rows: Sequence[Row]) -> Iterator[tuple[Row, R
                 for name in NAMES[1:]:
                     client.resume(name)
                 yield row, measure(client, folder, jobs, row, begin)
-                client.cancel(*[job.id for job in client.jobs()])
-                wait("all jobs have ended", lambda: not client.jobs())
+                end_all(client)
+
+
+def end_all(client: Client) -> None:
+    """End all jobs. Some of them may end by themselves meanwhile."""
+    with suppress(RequestError):
+        client.cancel(*[job.id for job in client.jobs()])
+    wait("all jobs have ended", lambda: not client.jobs())
 
 
 def is_running(client: Client, jobs: Sequence[int]) -> bool:
