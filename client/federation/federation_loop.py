@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import json
 import logging
 import os
+import pwd
 import time
 from collections.abc import Container, Mapping
 from contextlib import suppress
@@ -58,6 +58,7 @@ class Federation:
     def __init__(self, settings: FederationSettings) -> None:
         self._settings = settings
         self._planner = Planner(settings)
+        self._user = _user_name()
         self._admission = HostAdmission(settings.state_dir)
         self._grid = Connection(settings.run_dir, timeout_s=_REQUEST_S)
         self._sites = {
@@ -135,10 +136,10 @@ class Federation:
         nodes = link.request("nodes", limit_s=limit_s)["nodes"]
         answer = link.request("jobs", limit_s=limit_s, ids=None, all=False)
         ahead_s = answer["now"] - time.time()  # the clocks of the sites may differ
-        user, stubs, others_wait = getpass.getuser(), [], False
+        stubs, others_wait = [], False
         for job in answer["jobs"]:
             found = parse_stub_name(self._settings.name, job["name"])
-            if found is None or job["user"] != user:
+            if found is None or job["user"] != self._user:
                 others_wait = others_wait or job["state"] == "PENDING"
             elif job["state"] != "COMPLETING":
                 stubs.append(_stub(name, job, *found, ahead_s))
@@ -205,6 +206,17 @@ class Federation:
         cluster = hashlib.sha256(os.path.realpath(state).encode()).hexdigest()[:12]
         files = (os.path.join(run, ADDRESS), os.path.join(state, "node.secret"))
         return NodeStartMessage(node, cluster, "", "", tuple(options), settings.node_dir, *files)
+
+
+def _user_name() -> str:
+    """Return the name that servers show for this user.
+
+    Servers do not use ``USER`` and ``LOGNAME``, which can name another user, such as after ``su``.
+    """
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def _own_address(run: str) -> str:

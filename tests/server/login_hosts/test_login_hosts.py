@@ -25,10 +25,8 @@ from pliant.client.login_agent.server_link import ServerLinks
 from pliant.protos.daemons.login_agent_user import UserAssertion, UserAssertionError
 from pliant.protos.daemons.tls import client_context
 from pliant.protos.identity import node_files
-from pliant.protos.identity.admitted_nodes import AGENTS_FILE, AdmittedNodes
-from pliant.protos.identity.certificate_names import Identity, Role
+from pliant.protos.identity.certificate_names import Role
 from pliant.protos.identity.certificates import parse_certificates
-from pliant.protos.identity.node_files import NodeIdentity, ServerAddresses
 from serverkit import Server, User
 from testkit import wait_until
 from tlskit import Credentials, Membership
@@ -58,7 +56,6 @@ class Site:
             listen_users="127.0.0.1:0",
         )
         self.members = Membership(self.server.state)
-        self.agents = AdmittedNodes(self.members.directory / AGENTS_FILE, role=Role.LOGIN_AGENT)
         self._processes: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -68,25 +65,12 @@ class Site:
 
     def admit(self, name: str = AGENT) -> Credentials:
         """Make the certificate of a login agent, and list the agent."""
-        made = self.members.issue(name, Role.LOGIN_AGENT)
-        self.agents.admit(name, None, parse_certificates(made.certificates)[0], now=time.time())
-        return made
+        return self.members.admit_agent(name)
 
     def identity(self, made: Credentials, name: str = AGENT, place: str = "identity") -> Path:
         """Write the folder of an agent's identity."""
-        order_key = (self.members.directory / "order.pub").read_bytes()
         directory = self.base / f"{place}-{name}"
-        node_files.create_node_identity(
-            directory,
-            NodeIdentity(
-                Identity(self.members.cluster, Role.LOGIN_AGENT, name),
-                made.key,
-                made.certificates,
-                self.members.roots,
-                order_key,
-                ServerAddresses(("127.0.0.1:1",), None, (1, 1)),
-            ),
-        )
+        self.members.write_agent_identity(directory, name, made)
         return directory
 
     def start_agent(self, identity: Path, server: str = "") -> Path:
@@ -237,7 +221,7 @@ def test_a_certificate_is_renewed_in_the_second_half_of_its_life(site: Site) -> 
     with pytest.raises(UserAssertionError, match="not due"):
         asyncio.run(renew(directory, links))
     old = site.members.issue(AGENT, Role.LOGIN_AGENT, lifetime_s=7200, age_s=5400)
-    site.agents.admit(AGENT, None, parse_certificates(old.certificates)[0], now=time.time())
+    site.members.agents.admit(AGENT, None, parse_certificates(old.certificates)[0], now=time.time())
     directory = site.identity(old, place="due")
     assert is_due(directory, time.time())
     path = site.start_agent(directory)
@@ -246,7 +230,7 @@ def test_a_certificate_is_renewed_in_the_second_half_of_its_life(site: Site) -> 
     assert ask(path, NOBODY.pw_uid, {"op": "ping"})[0]["ok"]
     renewed = node_files.load_node_identity(directory, role=Role.LOGIN_AGENT)
     assert renewed.key != old.key
-    assert site.agents.read()[AGENT].allows(renewed.chain[0])
+    assert site.members.agents.read()[AGENT].allows(renewed.chain[0])
 
 
 def reload(server: Server) -> None:
@@ -360,7 +344,7 @@ def test_peers_that_are_no_login_agents_are_refused(site: Site, tmp_path: Path) 
     old = site.admit("login2")
     site.admit("login2")  # it has joined again, so that the first certificate does not count
     revoked = site.admit("login3")
-    site.agents.revoke("login3", now=time.time())
+    site.members.agents.revoke("login3", now=time.time())
     peers = {
         "no certificate": None,
         "another cluster": stranger.issue(AGENT, Role.LOGIN_AGENT),

@@ -23,9 +23,16 @@ T = TypeVar("T")
 
 
 def start_daemon(
-    host: Helper, name: str, state: Path, words: Sequence[str], hidden: Path | None = None
+    host: Helper,
+    name: str,
+    state: Path,
+    words: Sequence[str],
+    hidden: Path | None = None,
+    *,
+    uid: int = ACCOUNT,
+    variables: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a daemon of the account on a host.
+    """Start a daemon on a host, by default as the account.
 
     Args:
         host: with the accounts and the interpreter.
@@ -33,11 +40,13 @@ def start_daemon(
         state: the state folder.
         words: the module and its options; files of settings are in the folder of the host.
         hidden: a folder of which the daemon sees only an empty one, as if it were not mounted.
+        uid: the account that it runs as.
+        variables: more of its environment, as NAME=VALUE.
     """
     folders = [f"PLIANT_STATE_DIR={state}", f"PLIANT_RUN_DIR={state / 'run'}"]
-    become = ["setpriv", "--reuid", str(ACCOUNT), "--regid", str(ACCOUNT), "--clear-groups"]
+    become = ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups"]
     options = [str(host.base / word) if word.endswith(".yaml") else word for word in words]
-    program = [*become, "env", *folders, host.python, "-m", *options]
+    program = [*become, "env", *folders, *variables, host.python, "-m", *options]
     if hidden is not None:
         hide = 'mount -t tmpfs none "$0" && exec "$@"'
         program = ["sh", "-c", hide, str(hidden), *program]
@@ -47,10 +56,25 @@ def start_daemon(
         )
 
 
-def give_to_account(folder: Path) -> None:
-    """Give a folder with its content to the account of server and controllers."""
+def give_to_account(folder: Path, uid: int = ACCOUNT) -> None:
+    """Give a folder with its content to an account, by default that of server and controllers."""
     for path in (folder, *folder.rglob("*")):
-        os.chown(path, ACCOUNT, ACCOUNT, follow_symlinks=False)
+        os.chown(path, uid, uid, follow_symlinks=False)
+
+
+def connect(folder: Path, uid: int, account: int = ACCOUNT) -> Client:
+    """Return a client that is connected as a user.
+
+    Args:
+        folder: with the socket for users.
+        uid: of the user.
+        account: of the server, which the user trusts.
+    """
+    with pytest.MonkeyPatch.context() as patch, acting_as(uid):
+        patch.setenv("PLIANT_SERVER_USER", str(account))
+        made = Client(str(folder))
+        made.nodes()
+    return made
 
 
 class Site(Helper):
@@ -127,11 +151,7 @@ class Site(Helper):
     def as_user(self, uid: int) -> Client:
         """Return a client that is connected as a user."""
         if uid not in self._clients:
-            with pytest.MonkeyPatch.context() as patch, acting_as(uid):
-                patch.setenv("PLIANT_SERVER_USER", str(ACCOUNT))
-                made = Client(str(self.users))
-                made.nodes()
-                self._clients[uid] = made
+            self._clients[uid] = connect(self.users, uid)
         return self._clients[uid]
 
     def wait(self, uid: int, job: int, accept: Callable[[str, int], bool], what: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pliant.protos.identity import admitted_nodes, authority, cluster_files, keys, node_files
-from pliant.protos.identity.admitted_nodes import AdmittedNodes
+from pliant.protos.identity.admitted_nodes import AGENTS_FILE, AdmittedNodes
 from pliant.protos.identity.authority import Authority
 from pliant.protos.identity.certificate_names import Identity, Role
 from pliant.protos.identity.certificates import format_certificates, parse_certificates
@@ -76,6 +76,29 @@ class Membership:
         certificate = parse_certificates(made.certificates)[0]
         self.nodes.admit(name, slots, certificate, now=time.time())
         return made
+
+    @property
+    def agents(self) -> AdmittedNodes:
+        return AdmittedNodes(self.directory / AGENTS_FILE, role=Role.LOGIN_AGENT)
+
+    def admit_agent(self, name: str) -> Credentials:
+        """Make the key and certificate of a login agent, and list the agent."""
+        made = self.issue(name, Role.LOGIN_AGENT)
+        self.agents.admit(name, None, parse_certificates(made.certificates)[0], now=time.time())
+        return made
+
+    def write_agent_identity(self, directory: Path, name: str, made: Credentials) -> None:
+        """Make the folder with the identity of a login agent."""
+        order_key = (self.directory / cluster_files.ORDER_PUBLIC_KEY).read_bytes()
+        identity = NodeIdentity(
+            identity=Identity(self.cluster, Role.LOGIN_AGENT, name),
+            key=made.key,
+            certificates=made.certificates,
+            roots=self.roots,
+            order_public_key=order_key,
+            server=ServerAddresses(("127.0.0.1:1",), None, (1, 1)),
+        )
+        node_files.create_node_identity(directory, identity)
 
     def join(
         self,
