@@ -31,6 +31,8 @@ _DEFAULT = Timeouts()
 MAX_PORT = 65535
 #: With this many doublings, half a minute becomes a year.
 MAX_QUIET_DOUBLINGS = 20
+#: Largest value of ``max_restarts``.
+MAX_RESTARTS = 1_000_000
 DEFAULT_STATE_DIR = "~/.local/state/pliant"
 #: The directory in the state folder with the identity of a cluster of several hosts, and a file
 #: that every identity has (`pliant.protos.identity.cluster_files`, which takes long to import).
@@ -85,6 +87,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     quiet_s: float = _DEFAULT.quiet_s
     #: How often ``quiet_s`` doubles at most while an application refuses consecutive growths.
     quiet_doublings: int = _DEFAULT.quiet_doublings
+    #: A job that loses processes or a node runs again so often in a row without a new checkpoint.
+    max_restarts: int = _DEFAULT.max_restarts
     #: A request of an application without a deadline expires after this long; 0 for never.
     request_timeout_s: float = _DEFAULT.request_timeout_s
     #: Rules of negotiations with applications.
@@ -382,6 +386,7 @@ def _check_limits(config: Config) -> None:
     ranges = {
         "max_array_size": (1, LARGEST_ARRAY_SIZE),
         "federated_processors": (0, MAX_PROCESSORS),
+        "max_restarts": (0, MAX_RESTARTS),
     }
     for key, (least, most) in ranges.items():
         if not least <= (value := getattr(config, key)) <= most:

@@ -168,7 +168,7 @@ def _taken_away(state: CoreState, job: Job, processors: ProcessorMap, reason: st
         processors &= ~resize.gone
     own = processors & job.allocation & job.occupied
     if own:
-        job_end.blame_lost_node(job, reason)
+        job_end.blame_lost_node(state, job, reason)
     if job.ending is None and own:
         job.exit_code = None  # not the code of ranks that ended before
         job_end.end(state, job, JobState.NODE_FAIL, reason)

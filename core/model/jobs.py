@@ -261,6 +261,9 @@ class Job:
     isolation_grace_s: float = 0.0
     #: Lost nodes on which processes of the job may still be alive.
     isolated: dict[NodeName, Isolation] = field(default_factory=dict)
+    #: Runs in a row that lost processes or a node, after each of which another run began. 0 after a
+    #: new checkpoint, and after users or strategies have requeued the job.
+    restarts: int = 0
     #: Seconds of the time limit that earlier runs used.
     used_s: float = 0.0
     #: The last run whose processes got the signal before the time limit.

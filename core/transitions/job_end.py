@@ -138,7 +138,7 @@ def cancel(state: CoreState, job: Job, by: str) -> None:
     completion = job.completion
     if completion is not None and (
         completion.requeue
-        or (completion.final is JobState.FAILED and restart_after_loss.may_run_again(job))
+        or (completion.final is JobState.FAILED and restart_after_loss.may_run_again(state, job))
     ):
         completion.requeue, completion.final = False, None
     if job.state in ACTIVE_STATES:
@@ -314,7 +314,7 @@ def _own_exits(state: CoreState, job: Job, exits: Sequence[Exit]) -> None:
     what = f"{describe(worst)} on {state.slot_name(worst.processor)}{_stage(job)}"
     state.note("job.failed", what, job)
     # MPI may end ranks that communicate with one that has died.
-    requeue = _lost_a_joining_rank(job) and restart_after_loss.may_run_again(job)
+    requeue = _lost_a_joining_rank(job) and restart_after_loss.may_run_again(state, job)
     end(state, job, JobState.FAILED, what, requeue=requeue)
 
 
@@ -323,7 +323,7 @@ def _ended_in_isolation(state: CoreState, job: Job, exit: Exit) -> bool:
     return _lost_node(state, job, f"{describe(exit)}, on {state.slot_name(exit.processor)}")
 
 
-def blame_lost_node(job: Job, reason: str) -> bool:
+def blame_lost_node(state: CoreState, job: Job, reason: str) -> bool:
     """Requeue a job that fails because its ranks noticed the loss of others before the server did.
 
     Return whether the job failed in this way and may run again.
@@ -331,14 +331,14 @@ def blame_lost_node(job: Job, reason: str) -> bool:
     completion = job.completion
     if completion is None or completion.final is not JobState.FAILED:
         return False
-    if not restart_after_loss.may_run_again(job):
+    if not restart_after_loss.may_run_again(state, job):
         return False
     completion.requeue, job.reason = True, reason
     return True
 
 
 def _lost_node(state: CoreState, job: Job, what: str, *, requeue: bool = False) -> bool:
-    if blame_lost_node(job, what):
+    if blame_lost_node(state, job, what):
         state.touch(job)
     if job.ending is not None:
         return False
@@ -358,7 +358,10 @@ def _not_started(state: CoreState, job: Job, exits: Sequence[Exit]) -> bool:
     what = f"node {node} {describe(fault)}"
     failed = from_indices([exit.processor for exit in exits if exit.node_fault])
     # Even a job that must not run twice is requeued if no rank of it has run.
-    return _lost_node(state, job, what, requeue=failed == job.allocation)
+    has_not_run = failed == job.allocation
+    if has_not_run and job.ending is None:
+        job.restarts -= 1  # the next run counts as a restart, but this one does not count as a run
+    return _lost_node(state, job, what, requeue=has_not_run)
 
 
 def _others(job: Job, gone: ProcessorMap) -> str:
@@ -405,6 +408,8 @@ def _complete(
     hold: bool = False,
 ) -> None:
     completion = job.completion
+    if final is JobState.NODE_FAIL and not requeue:
+        reason += restart_after_loss.describe_limit(state, job)
     if completion is None or hold or not completion.requeue:
         relocation.abandon(state, job, reason)
     if completion is None:
@@ -420,5 +425,5 @@ def _complete(
         state.touch(job)
     lost_node = completion.final is JobState.NODE_FAIL
     completion.hold |= hold
-    completion.requeue |= requeue or (lost_node and restart_after_loss.may_run_again(job))
+    completion.requeue |= requeue or (lost_node and restart_after_loss.may_run_again(state, job))
     restart_after_loss.keep_processors(state, job)

@@ -295,6 +295,6 @@ def _not_rolled_back(state: CoreState, job: Job, resize: Resize) -> None:
     waited = (
         f"not rolled back within {state.limits.rollback_timeout_s:g} s (stage {resize.stage.name})"
     )
-    requeue = restart_after_loss.may_run_again(job)
+    requeue = restart_after_loss.may_run_again(state, job)
     text = f"resize {resize.id} failed: {resize.reason}; {waited}"
     job_end.end(state, job, JobState.FAILED, text, requeue=requeue)

@@ -24,22 +24,42 @@ from pliant.core.values.processors import NONE, ProcessorMap, count, lowest
 _ENDS = (JobState.NODE_FAIL, JobState.FAILED)
 
 
-def may_run_again(job: Job) -> bool:
+def may_run_again(state: CoreState, job: Job) -> bool:
     """Return whether a job that lost a node gets another run."""
+    return _wants_to_run_again(job) and has_restarts_left(state, job)
+
+
+def has_restarts_left(state: CoreState, job: Job) -> bool:
+    """Return whether a job may run again after the loss of processes or a node.
+
+    Without a limit, a job whose processes are lost in each run would run again forever.
+    """
+    return job.restarts < state.limits.max_restarts
+
+
+def describe_limit(state: CoreState, job: Job) -> str:
+    """Return what to add to the reason of a lost job that has no restarts left; empty otherwise."""
+    if has_restarts_left(state, job) or not _wants_to_run_again(job):
+        return ""
+    restarts = plural(job.restarts, "restart")
+    return f"; it does not run again after {restarts} in a row (max_restarts)"
+
+
+def _wants_to_run_again(job: Job) -> bool:
     if job.spec.requeue is None:
         return job.checkpoint is not None and not job.sizes.fixed
     return job.spec.requeue
 
 
-def restarts_at_once(job: Job) -> bool:
+def restarts_at_once(state: CoreState, job: Job) -> bool:
     """Return whether a job that lost a node restarts on the processors that it has left."""
     other_sizes = not job.sizes.fixed and (job.malleable or job.checkpoint is not None)
-    return other_sizes and may_run_again(job)
+    return other_sizes and may_run_again(state, job)
 
 
 def keep_processors(state: CoreState, job: Job) -> None:
     """Reserve the remaining processors of an ending job for its restart, if it restarts at once."""
-    if job.ending in _ENDS and restarts_at_once(job):
+    if job.ending in _ENDS and restarts_at_once(state, job):
         job.size_before_loss = job.size
         _reserve(state, job, _left(state, job))
     else:
@@ -57,6 +77,7 @@ def drop_kept(state: CoreState, job: Job) -> None:
 
 def start_next_run(state: CoreState, job: Job) -> None:
     """Start the next run of a job, or put it into the queue, after its last process has exited."""
+    job.restarts = job.restarts + 1 if job.ending in _ENDS else 0
     size = job.sizes.largest_at_most(count(_left(state, job))) if job.size_before_loss else 0
     if not size:
         why = job.reason + ("; what is left to it is too small" if job.size_before_loss else "")

@@ -143,6 +143,7 @@ def checkpoint_taken(state: CoreState, job: Job, event: SaveReported, until: flo
         return
     done = job.done + max(0.0, until - job.since) * job.speedup(job.size)
     used_s = job.used_s + max(0.0, until - (job.start or until))
+    job.restarts = 0
     job.checkpoint = Checkpoint(state.now, event.iteration, job.size, event.bytes, done, used_s)
     state.note(
         "job.saved",

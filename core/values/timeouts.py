@@ -46,6 +46,8 @@ class Timeouts:
     quiet_s: float = 30.0
     #: How often ``quiet_s`` doubles at most, once for each consecutive growth offer that fails.
     quiet_doublings: int = 5
+    #: How often a job that loses processes or a node runs again in a row without a new checkpoint.
+    max_restarts: int = 10
     #: For a request of an application without a deadline; then it expires. 0 for no limit.
     request_timeout_s: float = 300.0
 

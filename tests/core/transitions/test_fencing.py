@@ -201,6 +201,37 @@ def test_a_job_without_requeue_whose_shims_were_all_killed_ends_as_node_fail() -
     assert rig.job(1).reason == "its shim was killed on n1/0"
 
 
+def lose_shim(rig: Rig) -> None:
+    """Let all processes of job 1 end with their shim."""
+    rig.up(1)
+    exits = tuple(Exit(p, 1, 0, "its shim was killed", shim_lost=True) for p in range(4))
+    rig.do(events.ProcessesExited(JobId(1), rig.job(1).run, FIRST_START, exits))
+
+
+def test_a_job_that_loses_its_shim_in_each_run_does_not_run_again_without_end() -> None:
+    rig = Rig({"n1": 4}, limits=replace(LIMITS, max_restarts=2))
+    rig.submit(1, "4", requeue=True)
+    for run in (2, 3):
+        lose_shim(rig)
+        assert (rig.state(1), rig.job(1).run) == (JobState.STARTING, run)
+        rig.restart()
+        live = LiveWorld(JobId(1), run, FIRST_START, rig.job(1).occupied, True)
+        rig.do(events.NodeRegistered(N1, 4, worlds=(live,)))
+    lose_shim(rig)
+    assert rig.state(1) is JobState.NODE_FAIL
+    assert "max_restarts" in rig.job(1).reason
+
+
+def test_a_requeue_by_the_user_allows_new_restarts() -> None:
+    rig = Rig({"n1": 4}, limits=replace(LIMITS, max_restarts=1))
+    rig.submit(1, "4", requeue=True)
+    lose_shim(rig)
+    rig.do(events.JobRequeued(JobId(1), "ann", 1))
+    rig.exit(1, 0, 1, 2, 3, signal=9)
+    lose_shim(rig)
+    assert rig.state(1) is JobState.STARTING
+
+
 def test_a_saved_job_is_suspended_when_nothing_of_it_is_left_on_a_lost_node() -> None:
     rig = Rig({"n1": 4, "n2": 4}, limits=replace(LIMITS, lease_s=LEASE_S))
     rig.submit(1, "4-8", stop_after_s=60.0)
