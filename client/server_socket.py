@@ -160,7 +160,9 @@ def silent_subscription(path: str) -> SilentServerError:
 def explain(error: OSError, op: str, path: str) -> NoServerError:
     """Return the client's error for an error of the socket during a request."""
     if isinstance(error, FileNotFoundError | ConnectionRefusedError | NotADirectoryError):
-        return NoServerError(f"no server answers on {path}; start a cluster with `pliant up`")
+        return NoServerError(
+            f"no server answers on {path}; start a cluster with `pliant up --detach`"
+        )
     if isinstance(error, UntrustedPathError):
         return UntrustedServerError(f"no connection to the server: {error}; {_TRUST}")
     if isinstance(error, ConnectionError):

@@ -12,8 +12,8 @@ class SubmitOptions(TypedDict, total=False):
 
     #: By default the name of the program.
     name: str
-    #: ``mpi``, ``uni`` (one process) or ``script``; by default ``script`` for a program ``*.sh``,
-    #: else ``mpi``.
+    #: ``mpi``, ``uni`` (one process) or ``script``; by default ``script`` for scripts such as
+    #: ``*.sh`` and ``*.slurm``, else ``mpi``.
     type: str | None
     account: str
     comment: str

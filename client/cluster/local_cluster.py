@@ -241,6 +241,10 @@ class LocalCluster:
         """Return the daemons of this cluster that are running now."""
         return [daemon for daemon in self.all_daemons() if daemon.running()]
 
+    def is_up(self) -> bool:
+        """Return whether the server of this cluster runs and can be reached."""
+        return bool(self.daemons[0].running()) and self._is_reachable()
+
     def owns(self, pid: int) -> bool:
         """Return whether a process is a daemon, launcher, shim or job process of this cluster."""
         return self.is_job_process(pid) or self.is_launcher_or_shim(pid) or self.is_daemon(pid)

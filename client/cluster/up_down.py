@@ -178,6 +178,7 @@ def _bring_up(
         with _storage_errors_explained(cluster), cluster.locked():
             cluster.reload_spec()  # another `pliant up` may have run while this one waited
             cluster.check_owner()
+            _check_takeover(cluster, options)
             spec = requested_spec(options, cluster.spec)
             if spec != cluster.spec or not cluster.running():
                 cluster.check(spec)
@@ -197,6 +198,21 @@ def _bring_up(
         raise
     progress.end()
     return [*missing, *kept]
+
+
+def _check_takeover(cluster: LocalCluster, options: argparse.Namespace) -> None:
+    """Check that a cluster in the foreground does not run already: Ctrl-C would end its jobs.
+
+    Raises:
+        ClientError: it runs.
+    """
+    if options.detach or not cluster.is_up():
+        return
+    where = f" --state-dir {options.state_dir}" if options.state_dir else ""
+    raise ClientError(
+        f"a cluster already runs in {cluster.state}: watch it with `jobstat -w`, end it with "
+        f"`pliant down{where}`, or start what is missing of it with `pliant up{where} --detach`"
+    )
 
 
 def _end_started(cluster: LocalCluster) -> None:

@@ -26,7 +26,8 @@ def up_parser() -> Parser:
         prog="pliant up",
         description="Start a cluster on this machine, or what is missing of it. Without options "
         "it is the one that this state directory had before. With --hosts or --inside-slurm, the "
-        "nodes are on other hosts.",
+        "nodes are on other hosts. Without --detach, the command stays, and Ctrl-C ends the "
+        "cluster.",
         epilog="exit codes: 0 done, 1 it did not come up, 2 wrong usage, 130 Ctrl-C before it was",
     )
     parser.add_argument(

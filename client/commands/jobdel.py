@@ -8,6 +8,7 @@ import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 # isort: split
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -76,7 +77,9 @@ def _cancel(options: argparse.Namespace) -> int:
         if not result.get("ok"):
             error = result.get("error") or "not cancelled"
             text = error.get("message") if isinstance(error, dict) else error
-            print_error(PROG, f"job {result.get('id')}: {text}")
+            name = f"job {result.get('id')}"
+            is_named = re.search(rf"{re.escape(name)}\b", str(text))
+            print_error(PROG, str(text) if is_named else f"{name}: {text}")
     return 0 if all(result.get("ok") for result in results) else 1
 
 

@@ -95,7 +95,8 @@ def _add_size_options(parser: Parser) -> None:
     group.add_argument(
         "--type",
         choices=TYPES,
-        help="mpi (default): an MPI program; uni: one process; script (default for *.sh): a script "
+        help="mpi (default): an MPI program; uni: one process; script (default for *.sh, *.bash, "
+        "*.slurm, *.sbatch and *.job): a script "
         "that runs on the first processor of the job",
     )
     group.add_argument("--name", default="", help="name of the job (default: that of the program)")

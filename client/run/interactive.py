@@ -18,6 +18,7 @@ from pliant.client.commands.jobsub import job_of, make_parser, report_end
 from pliant.client.connection import Connection
 from pliant.client.reconnecting import send_job, wait_for_end
 from pliant.client.run.session import Session
+from pliant.client.run.wait_notice import WaitNotice
 from pliant.client.submission.directives import parse_with_directives
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
 from pliant.client.terminal.output import Parser
@@ -109,6 +110,8 @@ def _run(options: Namespace, folder: Path, *, has_live_input: bool) -> int:
         try:
             with interrupts.shielded():
                 number = send_job(link, job)
+            line_end = "\r\n" if options.pty else "\n"
+            stack.callback(WaitNotice(number, job["sizes"], line_end=line_end).stop)
             final = follower.until_end(number)
         except (Interrupted, OSError) as error:
             if not number:

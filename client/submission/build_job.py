@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from pliant.client.submission.file_checks import (
+    SCRIPT_SUFFIXES,
     check_directory,
     check_input,
     check_limits,
@@ -124,7 +125,7 @@ def _command(
 ) -> tuple[str, str, list[str]]:
     """Return the path of a program, the type of its job, and its command line."""
     program = find_program(argv[0], environment.get("PATH", os.defpath), os.getcwd())
-    kind = type or ("script" if program.endswith(".sh") else "mpi")
+    kind = type or ("script" if program.endswith(SCRIPT_SUFFIXES) else "mpi")
     words = [*check_program(program, script=kind == "script"), *argv[1:]]
     check_limits(words, environment)
     return program, kind, words

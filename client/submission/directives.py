@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 from pliant.client.client_errors import UsageError
+from pliant.client.submission.file_checks import SCRIPT_SUFFIXES, find_in_path
 from pliant.client.terminal.output import Parser
 
 TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
@@ -36,7 +37,7 @@ def read_head(path: str) -> str:
             head = script.read(_HEAD_BYTES)
     except OSError:
         return ""  # the checks of the program report that
-    return os.fsdecode(head) if head.startswith(b"#") or path.endswith(".sh") else ""
+    return os.fsdecode(head) if head.startswith(b"#") or path.endswith(SCRIPT_SUFFIXES) else ""
 
 
 def parse_directives(text: str, path: str = "script") -> list[Directive]:
@@ -189,9 +190,9 @@ class _LineParser(Parser):
 
 def _head_of(program: str) -> str:
     """Return the beginning of a script of the submitter; empty for other programs."""
-    if not (program.endswith(".sh") or ("/" in program and os.path.isfile(program))):
-        return ""  # found in PATH: not a script of the submitter's
-    return read_head(program)
+    if "/" not in program and find_in_path(program, os.environ.get("PATH", os.defpath), "."):
+        return ""  # not a script of the submitter's
+    return read_head(program) if os.path.isfile(program) else ""
 
 
 def _parse_lines(

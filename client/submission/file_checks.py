@@ -40,10 +40,15 @@ _KNOWN_PATTERNS = ("%j", "%A", "%a", "%x", "%u", "%N", "%n", "%t")
 _RUNNERS = frozenset({"mpi4py", "cProfile", "trace"})
 
 
+#: Ends of the names of scripts, whose jobs have the type ``script`` unless another one is chosen.
+SCRIPT_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".job")
+
+
 def find_program(word: str, search_path: str, directory: str) -> str:
     """Return the absolute path of a program that is searched for as by a shell.
 
-    Unlike a shell, this also finds a script ``NAME.sh`` in ``directory`` without ``./``.
+    Unlike a shell, and as sbatch, this also finds a script in ``directory`` without ``./``, unless
+    PATH has a program of its name.
 
     Raises:
         UsageError: its name is empty.
@@ -52,15 +57,30 @@ def find_program(word: str, search_path: str, directory: str) -> str:
     if not word:
         raise UsageError("program: its name is empty; name the program to run")
     if "/" not in word:
-        for folder in search_path.split(":"):
-            path = os.path.join(directory, folder or ".", word)
-            if os.path.isfile(path) and os.access(path, os.X_OK):
-                return os.path.normpath(path)
-        if not (word.endswith(".sh") and os.path.isfile(os.path.join(directory, word))):
-            here = os.path.exists(os.path.join(directory, word))
-            remedy = f"write ./{word}" if here else "check its name, or give its path"
+        if found := find_in_path(word, search_path, directory):
+            return found
+        here = os.path.join(directory, word)
+        if not os.path.isfile(here) or not (word.endswith(SCRIPT_SUFFIXES) or _shebang(here)):
+            remedy = (
+                f"write ./{word}" if os.path.exists(here) else "check its name, or give its path"
+            )
             raise SubmitError("program", f"{word!r} is not in PATH ({search_path})", remedy)
     return os.path.join(directory, word)
+
+
+def find_in_path(word: str, search_path: str, directory: str) -> str:
+    """Return the path of an executable file in one of the folders of PATH; empty if none has it.
+
+    Args:
+        word: its name, without a slash.
+        search_path: the value of PATH.
+        directory: the directory that an empty or relative folder of PATH is relative to.
+    """
+    for folder in search_path.split(":"):
+        path = os.path.join(directory, folder or ".", word)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return os.path.normpath(path)
+    return ""
 
 
 def check_program(path: str, *, script: bool) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import takewhile
 
 from pliant.client.client_errors import UsageError
 from pliant.client.terminal.output import Parser, print_error
@@ -103,12 +104,19 @@ def warn_of_useless_lines(text: str, path: str, prog: str, *, for_both: bool) ->
         for_both: the script has ``#JOB`` lines and lines of another system, so it may call
             ``srun`` and use variables of Slurm where they exist.
     """
-    for number, line in enumerate(text.splitlines(), start=1):
-        stripped = line.strip()
-        if stripped and not stripped.startswith("#"):
+    lines = [line.strip() for line in text.splitlines()]
+    head = list(takewhile(lambda line: not line or line.startswith("#"), lines))
+    for number, line in enumerate(head, start=1):
+        if line.split(maxsplit=1)[:1] != ["#JOB"] and _NEAR_MISS.match(line):
+            print_error(prog, f"{path}:{number}: {line}: is a comment; write `#JOB -...`")
             break
-        if stripped.split(maxsplit=1)[:1] != ["#JOB"] and _NEAR_MISS.match(stripped):
-            print_error(prog, f"{path}:{number}: {stripped}: is a comment; write `#JOB -...`")
+    for number, line in enumerate(lines[len(head) :], start=len(head) + 1):
+        if line.startswith("#JOB -"):
+            print_error(
+                prog,
+                f"{path}:{number}: {line}: is not read, because line {len(head) + 1} is a command; "
+                "move it before the first command",
+            )
             break
     if for_both:
         return

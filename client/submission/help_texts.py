@@ -4,9 +4,10 @@ DESCRIPTION = """\
 Submit a job and print its id.
 
 The shell's rules find the program: a name without a slash is searched in the PATH of the job's
-environment, and a relative path starts at the present directory. The job runs in this directory and
-with this environment, unless --chdir and --export name others. Without a program, or with `-`,
-jobsub reads a script from standard input.
+environment, and a relative path starts at the present directory. A script in this directory needs
+no ./ and, if its name ends with .sh, .bash, .slurm, .sbatch or .job, no permission to execute. The
+job runs in this directory and with this environment, unless --chdir and --export name others.
+Without a program, or with `-`, jobsub reads a script from standard input.
 
 An option on the command line comes first, then the lines `#JOB OPTIONS` at the head of the script,
 ~/.config/pliant/jobsub, /etc/pliant/jobsub, and the defaults.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from pliant.client.terminal.durations import format_bytes, format_duration, format_time
@@ -19,16 +20,18 @@ def history_text(events: Sequence[Event]) -> str:
     if not events:
         return "nothing has happened yet"
     first = float(events[0]["time"])
-    rows = [
-        (
-            format_time(event["time"], first),
-            "+" + format_duration(float(event["time"]) - first),
-            event["kind"],
-            event.get("text") or sentence(event),
-        )
-        for event in events
-    ]
+    rows = []
+    for (_, kind, text), alike in groupby(events, _what_happened):
+        event, *more = alike
+        when, after = format_time(event["time"], first), float(event["time"]) - first
+        times = f" ({len(more) + 1} times)" if more else ""
+        rows.append((when, "+" + format_duration(after), kind, f"{text}{times}"))
     return table(("time", "after", "event", "what"), rows, right=frozenset({"after"}))
+
+
+def _what_happened(event: Event) -> tuple[object, str, str]:
+    """Return the job, the kind and the text of an event; repetitions of it are one line."""
+    return event.get("job"), event["kind"], event.get("text") or sentence(event)
 
 
 def event_line(event: Event) -> str:

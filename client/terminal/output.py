@@ -198,16 +198,17 @@ def watch(draw: Callable[[], str], every_s: float) -> int:
     """Show the text that ``draw`` returns every ``every_s`` seconds until Ctrl-C; return 0."""
     import time
 
+    from pliant.client.terminal.alternate_screen import AlternateScreen
+
     try:
-        while True:
-            try:
-                text = draw()
-            except NoServerError as error:
-                text = str(error)  # it may come back
-            sys.stdout.write("\x1b[H\x1b[2J\x1b[3J" if sys.stdout.isatty() else "")
-            print_text(text)
-            sys.stdout.flush()
-            time.sleep(every_s)
+        text = draw()  # an error of the first look is not shown on a screen that disappears
+        with AlternateScreen() as screen:
+            while True:
+                screen.draw(text)
+                time.sleep(every_s)
+                try:
+                    text = draw()
+                except NoServerError as error:
+                    text = str(error)  # it may come back
     except KeyboardInterrupt:
-        print()
         return 0

@@ -69,14 +69,16 @@ class WaitReason:
             now: whether to use the live numbers. Only the server that made the reason has them.
         """
         values = {**dict(self.parameters), **(dict(self.live) if now else {})}
-        values.setdefault("reach", "fewer")
-        text = _SENTENCES[self.code].format(needed=plural(least, "processor"), **values)
+        available = f" (available to it now: {values['reach']})" if "reach" in values else ""
+        text = _SENTENCES[self.code].format(
+            needed=plural(least, "processor"), available=available, **values
+        )
         policy = values.get("policy")
         return f"{text} (under the present policy, {policy})" if policy else text
 
 
 _SENTENCES = {
-    WaitCode.PROCESSORS: "needs at least {needed}, {reach} can be given to it now",
+    WaitCode.PROCESSORS: "waits for at least {needed}{available}",
     WaitCode.QUEUE: "waits for jobs before it",
     WaitCode.TOO_WIDE: "needs {needed}, the {whose} has {most}",
     WaitCode.GROWTH: "waits until running jobs have grown as far as they can",
@@ -84,11 +86,10 @@ _SENTENCES = {
     WaitCode.PROFIT: "waits until it costs no other job's profit",
     WaitCode.UNSETTLED: "waits for others to start or to change size ({why} now)",
     WaitCode.LOOKAHEAD: "accepted; starts when job {job} ends",
-    WaitCode.SUSPENDING: "needs at least {needed}; jobs that are leaving free enough for it",
+    WaitCode.SUSPENDING: "waits for at least {needed}; jobs that are leaving free enough for it",
     WaitCode.RESOURCE: "waits for {amount} of resource {name}",
     WaitCode.USER_LIMIT: "waits for other jobs of {user}, who may use {limit} processors at once",
-    WaitCode.NODES: "needs at least {needed} of nodes that fit it ({needs}); {reach} can be given "
-    "to it now",
+    WaitCode.NODES: "waits for at least {needed} of nodes that fit it ({needs}){available}",
     WaitCode.DEPENDENCY: "waits for {what}",
     WaitCode.BEGIN: "begins at {when}",
 }

@@ -212,7 +212,8 @@ class StateQueries:
                 )
             )
         except KeyError:  # the core forgets a job that has ended
-            last = (await self._reader.in_thread(lambda reader: reader.history(job)))[-3:]
+            events = await self._reader.in_thread(lambda reader: reader.history(job))
+            last = [event for event in events if event["kind"] != "processors.released"][-3:]
             text = [f"job {title(info)} ({info['name']}) is {info['state']}"]
             text += [event["text"] for event in last]
             for ended, _ in await self._reader.in_thread(lambda reader: reader.jobs([job])):

@@ -50,7 +50,7 @@ def processors_needed_text(job: WaitingJob, reach: int) -> str:
 
     The server stores the text again whenever ``reach`` changes.
     """
-    return f"needs at least {plural(job.sizes.min, 'processor')}, {reach} can be given to it now"
+    return f"waits for at least {plural(job.sizes.min, 'processor')} (available to it now: {reach})"
 
 
 def promised_total(view: View) -> int:

@@ -42,7 +42,7 @@ def test_a_job_that_waits(rig: Rig) -> None:
     rig.now += 1
     rig.submit(3, "9-12")
     assert why(rig, 3).splitlines() == [
-        "job 3 (job3) is PENDING: needs at least 9 processors, 0 can be given to it now",
+        "job 3 (job3) is PENDING: waits for at least 9 processors (available to it now: 0)",
         "it wants 9-12 processors; 0 of 8 usable ones are free; 1 job submitted before it waits",
         "strategy: test",
     ]
@@ -138,6 +138,6 @@ def test_one_processor_is_one(rig: Rig) -> None:
     rig.now += 1
     rig.submit(3, "1")
     text = why(rig, 3)
-    assert "needs at least 1 processor, " in text
+    assert "waits for at least 1 processor" in text
     assert "it wants 1 processor; " in text
     assert "1 job submitted before it waits" in text

@@ -88,8 +88,8 @@ def test_first_fit_passes_over_what_does_not_fit() -> None:
     plan = STRATEGY.allocate_processors(view)
     assert sizes_of(plan) == {2: 4}
     assert told(plan, view) == {
-        3: "needs at least 3 processors, 1 can be given to it now",
-        4: "needs at least 2 processors, 1 can be given to it now",
+        3: "waits for at least 3 processors (available to it now: 1)",
+        4: "waits for at least 2 processors (available to it now: 1)",
     }
     view = make_view(8, (waiting(2, "6"), waiting(3, "4"), waiting(4, "2")))
     assert sizes_of(STRATEGY.allocate_processors(view)) == {2: 6, 4: 2}

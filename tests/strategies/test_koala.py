@@ -128,7 +128,7 @@ def test_if_shrinking_cannot_pay_they_grow(name: str) -> None:
     view = make_view(8, (waiting(9, "8"),), (running(1, 0, 4, GADGET),))
     plan = decide(name, view)
     assert (shrinks(plan), starts(plan), expands(plan)) == ({}, {}, {1: 8})
-    assert told(plan, view) == {9: "needs at least 8 processors, 0 can be given to it now"}
+    assert told(plan, view) == {9: "waits for at least 8 processors (available to it now: 0)"}
 
 
 @waiting_first

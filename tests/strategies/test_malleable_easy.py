@@ -172,7 +172,7 @@ def test_all_or_nothing_for_each_job(name: str) -> None:
     plan = decide(name, view)
     assert starts(plan) == {9: 3}
     assert shrinks(plan) == {1: 5}
-    assert told(plan, view) == {8: "needs at least 6 processors, 0 can be given to it now"}
+    assert told(plan, view) == {8: "waits for at least 6 processors (available to it now: 0)"}
 
 
 @families
@@ -257,7 +257,7 @@ def test_a_refusal_ends_the_agreement(name: str) -> None:
     rig.submit(2, "4")
     rig.answer(1, Verb.REJECT)
     assert not rig.job(2).reserved
-    assert rig.job(2).why == "needs at least 4 processors, fewer can be given to it now"
+    assert rig.job(2).why == "waits for at least 4 processors"
 
 
 # ---------------------------------------------------------------- is_available

@@ -29,7 +29,7 @@ def test_as_many_as_possible_then_the_first_is_topped_up() -> None:
     view = make_view(10, tuple(waiting(n, "4-12") for n in (1, 2, 3)))
     plan = decide(MAX_FIT, view)
     assert sizes_after(view, plan) == {1: 6, 2: 4}
-    assert told(plan, view) == {3: "needs at least 4 processors, 0 can be given to it now"}
+    assert told(plan, view) == {3: "waits for at least 4 processors (available to it now: 0)"}
 
 
 def test_few_are_asked_for_much() -> None:
@@ -60,7 +60,7 @@ def test_nobody_passes_the_first_that_does_not_fit() -> None:
     plan = decide(MAX_FIT, view)
     assert not plan.starts
     assert told(plan, view) == {
-        2: "needs at least 6 processors, 4 can be given to it now",
+        2: "waits for at least 6 processors (available to it now: 4)",
         3: "waits for jobs before it",
     }
 

@@ -208,7 +208,7 @@ def test_an_accepted_job_is_started_whatever_that_costs() -> None:
     assert sizes_after(view, decide(SIMPLE, replace(view, waiting=(late,)))) == {1: 4, 2: 4}
     full = make_view(8, (job,), (busy(1, 0, 8, None, 80, 20),), now=NOW)
     assert told(decide(SIMPLE, full), full) == {
-        2: "needs at least 1 processor, 0 can be given to it now"
+        2: "waits for at least 1 processor (available to it now: 0)"
     }
 
 

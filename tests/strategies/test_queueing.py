@@ -36,7 +36,7 @@ def test_everybody_is_told_why(name: str) -> None:
     plan = load_strategy(name).allocate_processors(view)
     present = " (under the present policy, fcfs)" if name.startswith("dynp") else ""
     assert told(plan, view) == {
-        7: "needs at least 7 processors, 2 can be given to it now" + present,
+        7: "waits for at least 7 processors (available to it now: 2)" + present,
         8: "waits for jobs before it" + present,
         9: "waits for jobs before it" + present,
     }

@@ -56,7 +56,7 @@ def test_from_the_head_while_it_fits(
 def test_everybody_is_told_why() -> None:
     queue = view(3, job(1, "4"), job(2, "1"), job(3, "1"))
     assert told(fcfs().allocate_processors(queue), queue) == {
-        1: "needs at least 4 processors, 3 can be given to it now",
+        1: "waits for at least 4 processors (available to it now: 3)",
         2: "waits for jobs before it",
         3: "waits for jobs before it",
     }

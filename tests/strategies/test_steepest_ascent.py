@@ -101,7 +101,7 @@ def test_new_jobs_enter_at_their_minimum_by_first_fit() -> None:
     view = make_view(8, queue, (running(1, 0, 8, "3-8"),))
     plan = decide(STEEPEST, view)
     assert sizes_after(view, plan) == {1: 6, 3: 2}
-    assert told(plan, view) == {2: "needs at least 6 processors, 3 can be given to it now"}
+    assert told(plan, view) == {2: "waits for at least 6 processors (available to it now: 3)"}
 
 
 def test_nobody_is_moved_for_little() -> None:

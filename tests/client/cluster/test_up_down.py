@@ -367,6 +367,20 @@ def test_in_the_foreground_until_a_signal(state: Path, number: signal.Signals, m
     assert process_table.find(cluster(state).owns) == []
 
 
+def test_up_in_the_foreground_does_not_take_over_a_cluster_that_runs(
+    state: Path, capsys: Capture
+) -> None:
+    assert up(["--nodes", "1", "--detach"]) == 0
+    capsys.readouterr()
+    for words in ([], ["--nodes", "2"]):
+        assert up(words) == 1
+        err = capsys.readouterr().err
+        assert f"already runs in {state}" in err
+        assert "pliant down" in err
+    assert sorted(running(state)) == ["node-n1", "server"]
+    assert down([]) == 0
+
+
 @pytest.fixture
 def closed_pipe() -> Iterator[int]:
     """Return the end of a pipe that nobody reads."""

@@ -35,6 +35,18 @@ def test_refusals_are_reported(server: Any, capsys: Capture) -> None:
     assert "job 1: not yours" in capsys.readouterr().err
 
 
+def test_an_error_that_names_the_job_does_not_repeat_it(server: Any, capsys: Capture) -> None:
+    errors = {1: "there is no job 12", 12: "there is no job 12"}
+    server.answers["cancel"] = {
+        "results": [{"id": number, "ok": False, "error": text} for number, text in errors.items()]
+    }
+    assert main(["1", "12"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "jobdel: job 1: there is no job 12",
+        "jobdel: there is no job 12",
+    ]
+
+
 @pytest.mark.parametrize("words", [[], ["1", "--name", "x"], ["--state", "failed"]], ids=str)
 def test_wrong_usage_sends_nothing(server: Any, words: list[str]) -> None:
     assert main(words) == 2

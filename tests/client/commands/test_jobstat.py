@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import termios
 import time
 from collections.abc import Callable
 from typing import Any
@@ -134,6 +139,39 @@ def test_watch_ends_cleanly(
     out = capsys.readouterr().out
     assert out.count("1 job: 1 RUNNING") == 2
     assert "\x1b" not in out
+
+
+WATCH = "import sys; from pliant.client.commands.jobstat import main; sys.exit(main(['--watch']))"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_watch_leaves_the_screen_and_the_scrollback_of_a_terminal(
+    server: Any, make_job: MakeJob, number: signal.Signals
+) -> None:
+    server.answers["jobs"] = {"jobs": [make_job(each) for each in range(1, 40)]}
+    own, terminal = os.openpty()
+    termios.tcsetwinsize(terminal, (10, 80))
+    with subprocess.Popen([sys.executable, "-c", WATCH], stdout=terminal) as process:
+        os.close(terminal)
+        shown = b""
+        while b"more lines" not in shown:
+            shown += os.read(own, 4096)
+        process.send_signal(number)
+        while chunk := _read(own):
+            shown += chunk
+    os.close(own)
+    assert process.returncode == (0 if number is signal.SIGINT else 128 + number)
+    assert shown.startswith(b"\x1b[?1049h")
+    assert shown.endswith(b"\x1b[?1049l")
+    assert b"\x1b[3J" not in shown
+    assert shown.count(b"RUNNING") < 39
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # the other side is closed
+        return b""
 
 
 def test_watching_an_unknown_job_is_an_error(

@@ -192,6 +192,12 @@ def test_lines_of_other_systems_can_be_ignored(
     assert capsys.readouterr().err == ""
 
 
+def test_lines_of_a_script_that_is_found_here_are_read(server: Any, place: Path) -> None:
+    (place / "run.slurm").write_text("#!/bin/sh\n#JOB -n 4\n")
+    assert main(["run.slurm"]) == 0
+    assert server.last["job"]["sizes"] == "4"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -204,6 +210,7 @@ def test_lines_of_other_systems_can_be_ignored(
             "SLURM_NTASKS)",
         ),
         ("srun ./solver\n", "`srun` does not start processes; use `pliant run`"),
+        ("echo\n#JOB -n 4\n#JOB --hold\n", "run.sh:3: #JOB -n 4: is not read, because line 2 is a"),
         ("# JOB control\n##JOB -n 4\n# JOBS -n\n# $SLURM_JOB_ID\necho\n# JOB -n 4\n", ""),
     ],
 )

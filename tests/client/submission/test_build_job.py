@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import sys
 from pathlib import Path
@@ -74,7 +75,7 @@ def test_programs_are_looked_up_in_the_exported_path(here: Path) -> None:
 
 
 def test_a_program_that_is_here_but_not_in_path(here: Path) -> None:
-    program(here / "tool")
+    program(here / "tool", "no script")
     with pytest.raises(SubmitError, match=r"write \./tool"):
         build_job(["tool"], env={"PATH": "/nowhere"})
     assert build_job(["./tool"])["argv"] == [f"{here}/./tool"]
@@ -95,6 +96,21 @@ def test_scripts_need_no_path_and_no_permission(here: Path) -> None:
     assert build_job(["good.sh"])["argv"] == [str(good)]
     assert build_job(["good.sh"], type="mpi")["type"] == "mpi"
     assert build_job(["sh", "good.sh"])["type"] == "mpi"
+
+
+@pytest.mark.parametrize("name", ["x.slurm", "x.sbatch", "x.job", "x.bash"])
+def test_scripts_that_sbatch_takes_are_taken(here: Path, name: str) -> None:
+    script = program(here / name, "#!/bin/sh\n#JOB -n 4\n", 0o644)
+    job = build_job([name])
+    assert (job["type"], job["name"], job["argv"]) == ("script", name, ["/bin/sh", str(script)])
+    assert build_job([f"./{name}"])["type"] == "script"
+
+
+def test_a_script_without_suffix_is_found_here_but_not_before_path(here: Path) -> None:
+    script = program(here / "night", "#!/bin/sh\n")
+    assert build_job(["night"])["argv"] == [str(script)]
+    program(here / "true", "#!/bin/sh\n")
+    assert build_job(["true"])["argv"] == [shutil.which("true")]
 
 
 def test_what_cannot_be_run(here: Path) -> None:

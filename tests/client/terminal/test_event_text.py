@@ -48,3 +48,10 @@ def test_timeline_has_times_since_the_start() -> None:
 def test_nothing_happened() -> None:
     assert timeline([], {}) == "no job was submitted"
     assert history_text([]) == "nothing has happened yet"
+
+
+def test_repetitions_of_an_event_are_one_line() -> None:
+    events = [event(at, "processors.released") for at in (1.0, 2.0, 3.0)]
+    lines = history_text([*events, event(4.0, "job.ended", state="COMPLETED")]).splitlines()
+    assert len(lines) == 3
+    assert lines[1].endswith("(3 times)")

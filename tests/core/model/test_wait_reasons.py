@@ -122,10 +122,10 @@ def test_a_text_of_a_strategy_is_stored_when_it_changes() -> None:
 
 def test_who_asks_sees_the_numbers_of_the_last_pass() -> None:
     rig = busy("equipartition", 3)
-    assert "0 can be given to it now" in explain(rig.core, JobId(4), rig.now)[0]
+    assert "available to it now: 0" in explain(rig.core, JobId(4), rig.now)[0]
     rig.do(events.NodeRegistered(NodeName("n3"), 3))
-    assert "3 can be given to it now" in explain(rig.core, JobId(4), rig.now)[0]
-    assert rig.job(4).why == "needs at least 6 processors, fewer can be given to it now"
+    assert "available to it now: 3" in explain(rig.core, JobId(4), rig.now)[0]
+    assert rig.job(4).why == "waits for at least 6 processors"
     again = job_from_record(job_to_record(rig.job(4)))
     assert (again.wait, again.why) == (rig.job(4).wait, rig.job(4).why)
 
