@@ -423,7 +423,11 @@ class Job(DataRegistration):
         runtime.performance.timer.begin_interval(loops.iteration)
 
     def _broadcast(self, message: SafePointMessage | None) -> SafePointMessage | None:
-        """Broadcast rank 0's message to all ranks; None, the usual case, costs one small Bcast."""
+        """Return rank 0's message on all ranks; the usual None costs one small Bcast.
+
+        Raises:
+            LoopError: another process has left the loop.
+        """
         raw = self._member.raw
         assert raw is not None
         text = pack_message(message) if message is not None else b""

@@ -70,7 +70,7 @@ class JsonLines:
         return _parse(line if self.signer is None else self.signer.check(line))
 
     def read(self) -> bool:
-        """Wait until something can be read and read it; False if the other side has closed."""
+        """Wait for bytes and read them; return False if the other side has closed."""
         try:
             # Callers take all lines after each read, so the buffer never exceeds two lines.
             data = self.sock.recv(65536 if self.limit is None else min(65536, self.limit + 1))

@@ -224,7 +224,7 @@ class Runtime:
         return state.position
 
     def _restore(self, restorer: Restorer, loop: int) -> Position | None:
-        """Continue from a checkpoint in loop ``loop``; None if it was taken in a later loop."""
+        """Restore a checkpoint; return its place in ``loop``, None if it is from a later loop."""
         position = restorer.restore_at_loop(loop)
         if position is not None:
             self.restorer = None
@@ -428,7 +428,7 @@ class Runtime:
         return CoordinatorStream(coordinator, environment.address, environment.roots)
 
     def _answer_offer(self, offer: Offer) -> Answer:
-        """Answer an offer by ``on_offer`` or the library's rules; called in the offer thread."""
+        """Return the answer of ``on_offer`` or the library's rules; called in the offer thread."""
 
         def policy(offer: Offer) -> str:
             return self.performance.objection(offer, self.requests.asked)

@@ -138,7 +138,10 @@ def node_rows(nodes: Iterable[Mapping[str, Any]]) -> list[Node]:
 
 
 def with_unknown(rows: Sequence[Node], used: Iterable[int]) -> list[Node]:
-    """Add rows for processors in ``used`` that no node has, for example because it left."""
+    """Return the rows with more of them for processors in ``used`` that no node has.
+
+    Their node may have left the cluster.
+    """
     ordered = sorted(rows, key=lambda row: row.first)
     firsts = [row.first for row in ordered]
     ends = [0, *accumulate((row.first + row.slots for row in ordered), max)]

@@ -101,7 +101,7 @@ def clipped(hold: Hold, window: Window) -> tuple[float, float]:
 
 
 def merge_short(bands: Sequence[Band], window: Window, column_s: float) -> list[Band]:
-    """Replace jobs that are narrower than a column by one band, which lies above the others.
+    """Return the bands with one on top that replaces all jobs narrower than a column.
 
     The band of the short jobs has the mean of what they held in each column, so that nothing that
     was in use looks idle. Jobs that still hold processors stay.

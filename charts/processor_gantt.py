@@ -46,7 +46,10 @@ class Lanes(NamedTuple):
 
 
 def draw_lanes(drawing: Drawing, lanes: Lanes, bands: Sequence[Band], scale: Scale) -> list[Key]:
-    """Draw a rectangle for each time in which a job held neighbouring processors of a node."""
+    """Draw a rectangle for each time in which a job held neighbouring processors of a node.
+
+    Return the entries of the legend.
+    """
     row_of, starts, row = {}, set(), 0
     for node in lanes.nodes:
         y = scale.top + row * lanes.row_height

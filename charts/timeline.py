@@ -140,7 +140,7 @@ def _draw_bands(drawing: Drawing, bands: Sequence[Band], scale: Scale) -> list[K
 
 
 def _stacked(bands: Sequence[Band], scale: Scale) -> list[list[Piece]]:
-    """Stack bands with as much detail as keeps the file small."""
+    """Return the pieces of stacked bands, with as much detail as keeps the file small."""
     step_s = layout.MERGED / scale.per_second
     while True:
         pieces = layout.stack(bands, scale.window, step_s)
@@ -239,7 +239,10 @@ def _area(
 
 
 def _draw_unusable(drawing: Drawing, timeline: Timeline, scale: Scale) -> list[Key]:
-    """Draw a dashed line at the number of usable processors, and hatch what is above it."""
+    """Draw a dashed line at the number of usable processors, and hatch the area above it.
+
+    Return the entries of the legend.
+    """
     until = min(timeline.window.end, timeline.window.now)
     steps = [step for step in timeline.usable if step[0] < until]
     if not steps:

@@ -16,7 +16,7 @@ _CHUNK = 1 << 16
 
 
 def connect(path: str) -> socket.socket:
-    """Connect to the socket of the script's shim.
+    """Return a connection to the socket of the script's shim.
 
     Raises:
         StepFailedError: there is no shim, or it is on another node.

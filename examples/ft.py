@@ -50,7 +50,7 @@ def power_of_two(number: int) -> int:
 
 
 def transpose(field: Field, comm: MPI.Intracomm, axis: int) -> Field:
-    """Redistribute slabs along ``axis`` (0 or 1) to slabs along the other of these axes."""
+    """Return a field in slabs along ``axis`` (0 or 1) as slabs along the other of these axes."""
     length = field.shape[1 - axis]
     cuts = [length * rank // comm.size for rank in range(comm.size + 1)]
     pieces = np.split(field, cuts[1:-1], axis=1 - axis)

@@ -31,7 +31,7 @@ def read_settings(path: Path) -> Settings:
 
 
 def integrate(task: Task, settings: Settings) -> float:
-    """Integrate exp(-decay x) cos(frequency x) over the interval by Simpson's rule."""
+    """Return the integral of exp(-decay x) cos(frequency x), by Simpson's rule."""
     decay, frequency = task
     common.pause(settings["pause_s"])
     x = np.linspace(settings["low"], settings["high"], 2 * settings["panels"] + 1)

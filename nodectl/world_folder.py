@@ -247,7 +247,10 @@ class WorldFolder:
         *,
         access: tuple[str, bytes] | None = None,
     ) -> WorldFolder:
-        """Save an order in a new folder, which gets its final name when it is complete.
+        """Save an order in a new folder, and return the folder.
+
+        It gets its final name when it is complete.
+
 
         Args:
             base: the folder of all worlds.

@@ -114,7 +114,7 @@ def subject_of(metadata: Metadata) -> str:
 
 
 def begin(metadata: Metadata, key: bytes) -> ServerHandshake:
-    """Begin the server's side of a handshake.
+    """Return the server's side of a handshake, which has just begun.
 
     Args:
         metadata: the metadata with which the client opened the stream.

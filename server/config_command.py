@@ -89,7 +89,7 @@ def _parser() -> CommandParser:
 
 
 def _ask_nodectl(options: argparse.Namespace) -> int:
-    """Let the part of the node controller, which is a process of its own, answer."""
+    """Run the action for files of node controllers, in a process of its own."""
     import subprocess
 
     if getattr(options, "running", False):

@@ -291,7 +291,11 @@ def _listener(
 
 
 def _fitted(settings: "Settings", machine: int | None) -> "Settings":
-    """Return the settings with the machine's number of processors, if that is known."""
+    """Return the settings with the machine's number of processors.
+
+    Raises:
+        SettingsError: the number is not known.
+    """
     if machine is None:
         raise SettingsError(
             "--processors: the workload does not state the number of processors; add this option"

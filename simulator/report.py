@@ -201,7 +201,7 @@ def _cells(job: JobRecord) -> tuple[object, ...]:
 
 
 def _time(value: float) -> str:
-    """Format seconds to the microsecond, without trailing zeros."""
+    """Return seconds as text to the microsecond, without trailing zeros."""
     text = f"{value:.6f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 

@@ -41,7 +41,7 @@ class Equipartition(Strategy):
         return now_or_later(job, view, beyond_minima(view))
 
     def allocate_processors(self, view: View) -> Plan:
-        """Start the jobs that fit at their minimum, and share the remaining processors equally."""
+        """Return a plan that starts jobs at their minimum and shares the remainder equally."""
         passed = _passed(view)
         budget = beyond_minima(view)
         admitted, reasons = self._admit(view, passed, budget)

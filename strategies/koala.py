@@ -61,7 +61,7 @@ class Koala(Strategy):
         self._limits, self._most, self._poll = limits, max_tries, poll
 
     def allocate_processors(self, view: View) -> Plan:
-        """Plan one round for all clusters, then count the jobs that could not be placed."""
+        """Return the plan of one round for all clusters, and count the jobs that did not fit."""
         done = self._round(view)
         plan = done.placer.plan(done.reasons, behind=too_few(done.idle()))
         return plan if self._most is None else self._count(view, plan, done.failed)
@@ -92,7 +92,7 @@ class Koala(Strategy):
         return self._limits.placement == "fcm" and bool(job.components)
 
     def _count(self, view: View, plan: Plan, failed: Iterable[JobId]) -> Plan:
-        """Count jobs' failed placements in the plan's memory; reject those with too many."""
+        """Return a plan with counts of failed placements; jobs with too many are rejected."""
         # A job with reserved processors returns to the queue if a donor refuses.
         present = [job.id for job in view.waiting] + [job.id for job in view.promised]
         before, since = _tries(view.memory)
@@ -170,7 +170,7 @@ def fpsma(
     max_tries: int | None = None,
     poll: float = 0.0,
 ) -> Koala:
-    """``fpsma``: the earliest started job grows first, the latest started job shrinks first.
+    """Return ``fpsma``: the earliest started job grows first, the latest started one shrinks first.
 
     Args:
         precedence: which jobs come first, running (pra) or waiting (pwa) jobs.
@@ -195,7 +195,7 @@ def fpsma_pra(
     max_tries: int | None = None,
     poll: float = 0.0,
 ) -> Koala:
-    """``fpsma+pra``: running jobs come first.
+    """Return ``fpsma+pra``: running jobs come first.
 
     Args:
         initial: the size that jobs start with.
@@ -219,7 +219,7 @@ def fpsma_pwa(
     max_tries: int | None = None,
     poll: float = 0.0,
 ) -> Koala:
-    """``fpsma+pwa``: waiting jobs come first.
+    """Return ``fpsma+pwa``: waiting jobs come first.
 
     Args:
         initial: the size that jobs start with.
@@ -245,7 +245,7 @@ def egs(  # noqa: PLR0913 - the options of the strategy
     poll: float = 0.0,
     redistribute: bool = False,
 ) -> Koala:
-    """``egs``: all jobs grow by the same number, all jobs shrink by the same number.
+    """Return ``egs``: all jobs grow by the same number, all jobs shrink by the same number.
 
     Args:
         precedence: which jobs come first, running (pra) or waiting (pwa) jobs.
@@ -274,7 +274,7 @@ def egs_pra(
     poll: float = 0.0,
     redistribute: bool = False,
 ) -> Koala:
-    """``egs+pra``: running jobs come first.
+    """Return ``egs+pra``: running jobs come first.
 
     Args:
         initial: the size that jobs start with.
@@ -302,7 +302,7 @@ def egs_pwa(
     poll: float = 0.0,
     redistribute: bool = False,
 ) -> Koala:
-    """``egs+pwa``: waiting jobs come first.
+    """Return ``egs+pwa``: waiting jobs come first.
 
     Args:
         initial: the size that jobs start with.

@@ -265,7 +265,7 @@ class MalleableEasy(Composed):
 
 
 def easy_min(*, agreement: Agreement = "direct") -> MalleableEasy:
-    """``easy-min``: jobs start at their minimum; the job with the largest surplus gives processors.
+    """Return ``easy-min``: jobs start at their minimum; the largest surplus gives first.
 
     Args:
         agreement: on which processors jobs with reservations start: ``direct``, ``pool`` or
@@ -275,7 +275,7 @@ def easy_min(*, agreement: Agreement = "direct") -> MalleableEasy:
 
 
 def easy_avg(*, agreement: Agreement = "direct") -> MalleableEasy:
-    """``easy-avg``: jobs start at their minimum, and grow to equal parts of their range of sizes.
+    """Return ``easy-avg``: jobs start at their minimum, and grow to equal parts of their ranges.
 
     Args:
         agreement: on which processors jobs with reservations start: ``direct``, ``pool`` or
@@ -285,7 +285,7 @@ def easy_avg(*, agreement: Agreement = "direct") -> MalleableEasy:
 
 
 def easy_pref(*, agreement: Agreement = "direct") -> MalleableEasy:
-    """``easy-pref``: jobs start at and stay near their preferred size.
+    """Return ``easy-pref``: jobs start at and stay near their preferred size.
 
     Args:
         agreement: on which processors jobs with reservations start: ``direct``, ``pool`` or

@@ -103,7 +103,7 @@ class MaxFit(Strategy):
         return self._queue.is_available(job, view)
 
     def allocate_processors(self, view: View) -> Plan:
-        """Start jobs, and shrink donors for them if necessary; otherwise grow running jobs."""
+        """Return a plan that starts jobs, with donors if necessary, or else grows running jobs."""
         donors = _Donors(view, self._donor_order)
         chosen, idle, need = _choose(view, donors.most() if view.waiting else 0)
         placer = Placer(view)

@@ -112,7 +112,7 @@ class Cycle:
         return ""
 
     def force_start(self, job: WaitingJob, value: JobValue) -> bool:
-        """Start a job that was accepted earlier, at any cost to others; False if impossible."""
+        """Start a job accepted earlier, at any cost to others; return False if impossible."""
         capacity = self.valuation.obtainable()
         least = value.min_size_at(self.view.now) or value.sizes.largest_at_most(capacity)
         if (
@@ -243,7 +243,7 @@ class ProfitDriven(Strategy):
         return _answer(job, shown, cycle, self._planned(cycle))
 
     def allocate_processors(self, view: View) -> Plan:
-        """Keep promises, decide about new jobs, then share out idle processors."""
+        """Return a plan: keep promises, decide about new jobs, then share out idle processors."""
         return self._planned(self._cycle(view))
 
     @abstractmethod

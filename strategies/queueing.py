@@ -83,7 +83,7 @@ class Composed(Strategy):
         self.uses_usage = order == "fairshare"
 
     def allocate_processors(self, view: View) -> Plan:
-        """Order the queue, suspend jobs, start jobs of the queue, then apply the resize policy."""
+        """Return a plan: order the queue, suspend and start jobs, then apply the resize policy."""
         memory, policy = self._policy(view)
         queue = in_order(policy, view.waiting, view)
         preempted = Preempted(view)

@@ -100,7 +100,7 @@ class SteepestAscent(Strategy):
         return now_or_later(job, view, beyond_minima(view))
 
     def allocate_processors(self, view: View) -> Plan:
-        """Admit jobs by first fit, climb by the steepest speedups, and resize if that pays off."""
+        """Return a plan: admit jobs by first fit, climb by speedups, resize if that pays off."""
         left = beyond_minima(view)
         admitted: list[WaitingJob] = []
         for job in view.waiting:

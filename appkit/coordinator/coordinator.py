@@ -274,7 +274,10 @@ class Coordinator:
             self._update_ready()
 
     def begin(self, resize: int) -> Decision | None:
-        """Begin a resize, which then cannot be withdrawn; None if it was withdrawn before."""
+        """Begin a resize and return it; return None if it was withdrawn before.
+
+        After this, the resize cannot be withdrawn any more.
+        """
         with self._lock:
             decision = self._decision
             if decision is None or decision.resize != resize or not self.ready:

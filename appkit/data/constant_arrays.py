@@ -138,7 +138,7 @@ class Constant(RegisteredData):
         return hash(plan) if self.ahead else self.handle.plan_checksum(plan)
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Estimate the bytes that would move during the pause."""
+        """Return an estimate of the bytes that would move during the pause."""
         return 0 if self._early else self.handle.estimate(rank_map)
 
     def move(self, plan: Any, comm: MPI.Intracomm, tag: int) -> None:

@@ -79,7 +79,7 @@ class RegisteredData(ABC):
 
     @abstractmethod
     def estimate(self, rank_map: RankMap) -> int:
-        """Estimate the bytes that would be sent to another process.
+        """Return an estimate of the bytes that would be sent to another process.
 
         Called from any thread; must not communicate.
         """

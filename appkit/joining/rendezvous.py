@@ -252,7 +252,7 @@ class Rendezvous:
         self._report(group)
 
     def _admit(self, group: _JoinGroup, peer: Peer) -> bool:
-        """Take the next step of a peer's handshake; False if it cannot be a joining rank."""
+        """Take the next step of a peer's handshake; return False if it must be disconnected."""
         request = peer.request
         if request is None or request.resize > group.resize:
             return True  # it has sent nothing, or the GO of its resize has not arrived yet

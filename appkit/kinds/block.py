@@ -170,7 +170,7 @@ class BlockArray(BlockHandle[_Part]):
         )
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Estimate the bytes that a resize would move, as if all blocks were even."""
+        """Return the bytes that a resize would move, as if all blocks were even."""
         return plan_blocks(self.shape[self.axis], rank_map, self._cell_bytes()).bytes_moved
 
     def _check_halo(self, layout: Layout) -> None:

@@ -144,7 +144,7 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def local(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        """Arrays ``(indptr, indices, data)`` of this process's rows; may be assigned.
+        """Return the arrays ``(indptr, indices, data)`` of this process's rows; may be assigned.
 
         All processes must assign together, because the ghosts change.
 
@@ -261,7 +261,7 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def split_description(self) -> list[object]:
-        """Description, as JSON values, of how arrays ``like`` this matrix are divided."""
+        """Return a description, as JSON values, of how arrays ``like`` this matrix are divided."""
         return ["like", self.name]
 
     def layout_for(self, size: int) -> Layout:
@@ -324,7 +324,7 @@ class CsrMatrix(BlockHandle[_Part]):
         )
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Estimate the bytes to move, as if every process had as many nonzeros as this one."""
+        """Return the bytes to move, as if every process had as many nonzeros as this one."""
         part = self._part
         nonzeros = len(rank_map.old) * (0 if part is None else len(part.rows.indices))
         rows = plan_blocks(self.shape[0], rank_map, _NUMBER)

@@ -29,7 +29,7 @@ class CsrRows:
 
     @classmethod
     def empty(cls, rows: int, nonzeros: int, dtype: np.dtype[Any]) -> "CsrRows":
-        """Allocate rows and nonzeros without values."""
+        """Return allocated rows and nonzeros without values."""
         indptr, indices = np.zeros(rows + 1, np.int64), np.empty(nonzeros, np.int64)
         return cls(indptr, indices, np.empty(nonzeros, dtype))
 

@@ -30,7 +30,7 @@ class Ghosts:
 
     @classmethod
     def find(cls, indices: NDArray[np.int64], layout: Layout, rank: int) -> "Ghosts":
-        """Find the ghosts among the global columns of a process's nonzeros."""
+        """Return the ghosts among the global columns of a process's nonzeros."""
         start, stop = layout.start(rank), layout.stop(rank)
         owned = (indices >= start) & (indices < stop)
         numbers = np.unique(indices[~owned])

@@ -125,7 +125,7 @@ class Even(ItemDistribution):
         return new.stop(rank) - new.start(rank)
 
     def plan(self, exchange: ItemExchange, item_bytes: int) -> RangePlan:
-        """Plan the transfers that keep the order of the items and move the fewest bytes."""
+        """Return the plan that keeps the order of the items and moves the fewest bytes."""
         return plan_layouts(*self.layouts(exchange), exchange.rank_map, item_bytes)
 
     def move(

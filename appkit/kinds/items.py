@@ -122,7 +122,7 @@ class Items(SinglePartHandle):
         return self._distribution.plan(ItemExchange(rank_map, 0, gathered), self._item_bytes())
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Estimate the bytes as if every process had as many items as this one."""
+        """Return the bytes to move, as if every process had as many items as this one."""
         array = self._array
         total = len(rank_map.old) * (0 if array is None else len(array))
         return plan_blocks(total, rank_map, self._item_bytes()).bytes_moved

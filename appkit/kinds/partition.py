@@ -169,7 +169,7 @@ class PartitionedArray(SinglePartHandle):
         return zlib.crc32(new.tobytes(), zlib.crc32(old.tobytes()))
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Estimate the bytes that a resize would move, as if cells were in even blocks."""
+        """Return the bytes that a resize would move, as if cells were in even blocks."""
         return plan_blocks(self.shape[0], rank_map, self._cell_bytes()).bytes_moved
 
     def move(self, plan: CellPlan, comm: MPI.Intracomm, tag: int) -> None:

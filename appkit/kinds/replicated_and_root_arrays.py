@@ -71,7 +71,7 @@ class ReplicatedArray(UndividedHandle):
         return ["replicated", self.name, list(self.shape), self.type_terms]
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
-        """Plan a copy for each joining process."""
+        """Return the plan that sends a copy to each joining process."""
         return plan_replicated(int(np.prod(self.shape)), rank_map, self.dtype.itemsize)
 
     def preallocate(self, size: int, rank: int) -> list[Array]:

@@ -192,7 +192,7 @@ def bcast(comm: MPI.Intracomm, value: Any) -> Any:
 
 
 def allgather(comm: MPI.Intracomm, value: Any) -> list[Any]:
-    """Gather an object of each rank on all ranks; collective.
+    """Return the objects of all ranks, in rank order, on each of them; collective.
 
     Raises:
         JoiningRankLost: A joining rank has died, and the operations were given up.

@@ -150,7 +150,7 @@ class CombinedPlan(TransferPlan):
 
 
 def plan_layouts(old: Layout, new: Layout, rank_map: RankMap, cell_bytes: int) -> RangePlan:
-    """Plan to move an array between two layouts by sending each cell straight to its new owner.
+    """Return the plan that sends each cell of an array from its old to its new owner.
 
     That sends the fewest bytes. There are at most ``old.parts + new.parts - 1`` transfers.
 
@@ -172,14 +172,14 @@ def plan_layouts(old: Layout, new: Layout, rank_map: RankMap, cell_bytes: int) -
 
 
 def plan_blocks(extent: int, rank_map: RankMap, cell_bytes: int) -> RangePlan:
-    """Plan to move an array of ``extent`` cells from even blocks to even blocks."""
+    """Return the plan that moves an array of ``extent`` cells from even blocks to even blocks."""
     old = BlockLayout(extent, len(rank_map.old))
     new = BlockLayout(extent, len(rank_map.new))
     return plan_layouts(old, new, rank_map, cell_bytes)
 
 
 def plan_replicated(extent: int, rank_map: RankMap, cell_bytes: int) -> RangePlan:
-    """Plan a full copy for every joining process, sent by the old processes in turn."""
+    """Return the plan that copies an array to each joining process, from the old ones in turn."""
     holders = set(rank_map.old)
     joining = [process for process in rank_map.new if process not in holders]
     senders = rank_map.old

@@ -61,7 +61,7 @@ def statistics(
     since: float,
     now: float,
 ) -> dict[str, Any]:
-    """Compute the statistics of a period from the server's answers.
+    """Return the statistics of a period, computed from the server's answers.
 
     Args:
         nodes: the server's answer about nodes.

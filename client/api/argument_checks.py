@@ -246,7 +246,7 @@ def submit_options(options: Mapping[str, Any], known: Iterable[str]) -> dict[str
 
 
 def in_python(error: UsageError) -> UsageError:
-    """Return an error of a shared check that names options as the Python client does."""
+    """Return an error of a shared check, with its options named as arguments in Python."""
 
     def rename(option: re.Match[str]) -> str:
         return _PYTHON_NAMES.get(option[0], option[0][2:].replace("-", "_"))

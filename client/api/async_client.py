@@ -86,7 +86,7 @@ class AsyncClient:
         sizes: str | int = "1",
         **options: Unpack[SubmitOptions],
     ) -> Availability:
-        """Ask what the strategy would do with a job now, without submitting it."""
+        """Return what the strategy would do with a job now, without submitting it."""
         return await self._run(operations.query(argv, sizes, options))
 
     async def jobs(
@@ -143,7 +143,7 @@ class AsyncClient:
         return await self._run(operations.act("resume_job", number))
 
     async def requeue(self, number: int | str) -> str:
-        """End a job and start it again, from its last checkpoint if it has one."""
+        """End a job and start it again, from its last checkpoint if any; return a message."""
         return await self._run(operations.act("requeue", number))
 
     async def resize(self, number: int | str, size: int, *, release: Sequence[str] = ()) -> str:

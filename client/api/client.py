@@ -116,7 +116,7 @@ class Client:
         sizes: str | int = "1",
         **options: Unpack[SubmitOptions],
     ) -> Availability:
-        """Ask what the strategy would do with a job now, without submitting it.
+        """Return what the strategy would do with a job now, without submitting it.
 
         Args:
             argv: as for ``submit``.
@@ -230,7 +230,7 @@ class Client:
 
         Raises:
             RequestError: the job has ended, or you may not raise its priority, or the new priority
-            is out of bounds.
+                is out of bounds.
         """
         return run(self._link, operations.set_priority(number, priority))
 

@@ -29,7 +29,7 @@ def submit(argv: Sequence[Any], sizes: Any, options: Mapping[str, Any]) -> Steps
 
 
 def query(argv: Sequence[Any], sizes: Any, options: Mapping[str, Any]) -> Steps[Availability]:
-    """Ask what the strategy would do with a job now."""
+    """Return what the strategy would do with a job now."""
     answer = yield Ask("query", {"job": _job(argv, sizes, options)})
     return to_record(Availability, answer)
 

@@ -113,7 +113,7 @@ def _expand(text: str, where: str) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    """Split at the commas that are outside of brackets."""
+    """Return the parts of a text between the commas that are outside of brackets."""
     return [item for item in re.split(r",(?![^\[]*\])", text) if item]
 
 

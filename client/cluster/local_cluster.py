@@ -53,7 +53,7 @@ class LocalCluster:
     """A cluster on this machine: the daemons that belong to one state directory."""
 
     def __init__(self, state: str, run: str, spec: ClusterSpec | None = None) -> None:
-        """Use these directories; without ``spec``, the specification in the state directory."""
+        """Use the cluster in these directories; without ``spec``, read its stored specification."""
         self.state, self.run = state, run
         self.spec = spec or load_spec(state) or ClusterSpec()
         self.daemons: list[Daemon] = []

@@ -64,7 +64,7 @@ class Scenario:
         self._until(lambda: self._all_ended(heat, rigid, second), "all jobs have ended")
 
     def refresh(self) -> Snapshot:
-        """Ask the server for jobs, nodes and events, and show them."""
+        """Ask the server for jobs, nodes and events; show them and return them."""
         link = self._link
         self.snapshot = Snapshot(
             sorted(link.request("jobs", ids=None, all=True)["jobs"], key=lambda job: job["id"]),

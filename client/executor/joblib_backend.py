@@ -33,7 +33,7 @@ class PliantBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
     def submit(
         self, func: Callable[[], Any], callback: Callable[[Future[Any]], Any] | None = None
     ) -> Future[Any]:
-        """Run a batch of calls; ``callback`` gets the future when it is done."""
+        """Run a batch of calls; return its future, which ``callback`` gets when it is done."""
         future = self._executor.submit(func)
         self._futures.add(future)
         future.add_done_callback(self._futures.discard)

@@ -243,7 +243,7 @@ class Pool:
             self.lost.append((worker, time.monotonic()))
 
     def _next_task(self, worker: Worker) -> Task | None:
-        """Wait for a task; None if there will be no more, or the worker has left."""
+        """Wait for a task and return it; None if there will be no more, or the worker has left."""
         with self.lock:
             while True:
                 while self._queue:

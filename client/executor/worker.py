@@ -28,7 +28,7 @@ RESULT, ERROR = "result", "error"
 
 
 def main() -> int:
-    """Connect to the executor, and run tasks until it says that there are no more."""
+    """Run tasks until the executor says that there are no more; return the exit code."""
     text = os.environ.pop(VARIABLE, "")
     if not text:
         print("pliant executor worker: only PliantExecutor starts this program", file=sys.stderr)

@@ -96,7 +96,7 @@ class Federation:
     # -- observe
 
     def observe(self) -> Observation:
-        """Ask all servers for their jobs and nodes.
+        """Return the jobs and nodes of all servers.
 
         Raises:
             NoServerError: the grid server does not answer.

@@ -65,7 +65,10 @@ class Planner:
         return [*actions, *new]
 
     def _remove_lost(self, seen: Observation) -> Iterable[Action]:
-        """Remove nodes whose stubs have ended; the server refuses as long as jobs hold them."""
+        """Yield the removals of nodes whose stubs have ended.
+
+        The server refuses a removal as long as jobs hold the node.
+        """
         known = {stub.node for stub in seen.stubs}
         for name, node in seen.nodes.items():
             is_here = name.rpartition("-")[0] in seen.sites
@@ -86,7 +89,10 @@ class Planner:
     def _settle(
         self, claim: Claim, stubs: Sequence[Stub], seen: Observation, *, has_job: bool
     ) -> Iterable[Action]:
-        """Put a claim into use if all its stubs have registered; give it back if that failed."""
+        """Yield the actions that put a claim into use, or give it back.
+
+        It is put into use when all its stubs have registered, and given back if that failed.
+        """
         registered = [stub for stub in stubs if self._is_registered(stub, seen)]
         absent = [stub for stub in stubs if stub.node not in seen.nodes]
         if len(registered) + len(absent) < len(stubs):  # the others were resumed before
@@ -109,7 +115,7 @@ class Planner:
             yield from (ResumeNode(stub.node) for stub in stubs)
 
     def _give_back(self, seen: Observation, open_claims: set[int]) -> Iterable[Action]:
-        """Give back stubs that are idle, lost, drained by somebody, or near their time limit."""
+        """Yield the actions for stubs that are idle, lost, drained or near their time limit."""
         idle_since = {}
         for stub in seen.stubs:
             node = seen.nodes.get(stub.node)
@@ -132,7 +138,7 @@ class Planner:
         self._idle_since = idle_since
 
     def _claim(self, seen: Observation, open_claims: set[int]) -> list[Action]:
-        """Claim processors for waiting jobs, then for jobs that can grow."""
+        """Return the claims for waiting jobs, then those for jobs that can grow."""
         capacity = _Capacity(self._settings, seen)
         found: list[Action] = []
         for job in seen.jobs:

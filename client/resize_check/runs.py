@@ -28,13 +28,13 @@ class ProgramRunner:
         self._directory, self._timeout_s = directory, timeout_s
 
     def undisturbed(self, words: Sequence[str], size: int) -> ProgramRun:
-        """Run the program on a fixed number of processes."""
+        """Run the program on a fixed number of processes, and return how that ended."""
         number, output = self._submit(words, str(size), f"size{size}", {})
         job = self._until(number, lambda job: job.final)
         return self._ended(job, output, f"undisturbed on {size} processes")
 
     def resized(self, words: Sequence[str], small: int, large: int) -> ProgramRun:
-        """Run the program, and resize it between two sizes at its first safe points.
+        """Run the program with resizes at its first safe points, and return how that ended.
 
         A job that starts at the small size grows, shrinks and grows again. So it ends with ranks
         that have joined, which may lack a value that the program uses only after the loop.

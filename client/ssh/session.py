@@ -224,7 +224,7 @@ def _send(channel: Channel, stdin: bytes | BinaryIO) -> None:
 
 
 def connect(target: SshTarget, *, timeout_s: float = 10.0) -> SshSession:
-    """Connect to a host whose key is known.
+    """Return a session with a host whose key is known.
 
     Raises:
         HostError: the host cannot be reached, its key is unknown or has changed, or it does not
@@ -266,7 +266,7 @@ def _close(clients: Sequence[SSHClient]) -> None:
 def _connect_hop(
     hop: SshTarget, before: Sequence[SshTarget], clients: Sequence[SSHClient], timeout_s: float
 ) -> SSHClient:
-    """Connect to a jump host, or to the host behind the last of them.
+    """Return a connection to a jump host, or to the host behind the last of them.
 
     Args:
         hop: the host.

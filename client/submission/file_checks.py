@@ -45,7 +45,7 @@ SCRIPT_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 
 
 def find_program(word: str, search_path: str, directory: str) -> str:
-    """Return the absolute path of a program that is searched for as by a shell.
+    """Return the absolute path of a program, which is searched for as a shell does.
 
     Unlike a shell, and as sbatch, this also finds a script in ``directory`` without ``./``, unless
     PATH has a program of its name.

@@ -23,7 +23,10 @@ from pliant.core.values.processors import NONE, ProcessorMap, count
 
 
 def free_amounts(state: CoreState) -> Mapping[NodeName, Amounts] | None:
-    """Return ``View.amounts_left``: what is left on nodes in use; None if no job needs it."""
+    """Return ``View.amounts_left``, by node: the memory and devices left on nodes in use.
+
+    None if no job needs such amounts, and no node has devices.
+    """
     if not state.node_bound:
         return {} if state.rows.nodes.has_gres else None
     return _left(state, state.rows.nodes.values)

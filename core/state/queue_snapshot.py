@@ -55,7 +55,7 @@ class QueueSnapshot(NamedTuple):
 
 
 def take_snapshot(state: CoreState, now: float) -> QueueSnapshot:
-    """Copy the jobs that run or wait for processors, and the nodes that may get new work.
+    """Return a copy of the jobs that run or wait, and of the nodes that may get new work.
 
     Jobs that wait for other jobs, held and suspended jobs, and jobs that are ending, are counted
     only.

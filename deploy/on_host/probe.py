@@ -75,7 +75,7 @@ def _free_bytes(folder: str) -> int:
 
 
 def _interfaces() -> dict[str, str]:
-    """Map each interface to its IPv4 address, or to an empty text if it has none."""
+    """Return the IPv4 address of each interface, or an empty text if it has none."""
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probing:
         for _number, name in socket.if_nameindex():

@@ -247,7 +247,7 @@ class _Reader:
 
 
 def _located(message: str) -> tuple[list[str], str]:
-    """Split "Expected `int`, got `str` - at `$.port`" into the path of the key and the text."""
+    """Return path and text of a message such as "Expected `int`, got `str` - at `$.port`"."""
     text, _, place = message.partition(" - at ")
     key = [word for word in re.split(r"[.\[\]]+", place.strip("`").removeprefix("$")) if word]
     text = text.replace("`", "")

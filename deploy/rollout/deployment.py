@@ -59,7 +59,7 @@ class Orders:
 
 
 class Deployment:
-    """One run of the command."""
+    """One run of a command of ``pliant deploy`` on its hosts."""
 
     def __init__(self, cluster: Cluster, orders: Orders, view: ProgressView) -> None:
         self._cluster, self._orders, self._view = cluster, orders, view

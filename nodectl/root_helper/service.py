@@ -344,7 +344,7 @@ class HelperService:
 
 
 def _listen(config: HelperConfig) -> socket.socket:
-    """Listen on the socket for the controller, in place of an earlier helper."""
+    """Return the listening socket for the controller, in place of an earlier helper's."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     path = config.socket
     path.unlink(missing_ok=True)

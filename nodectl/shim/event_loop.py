@@ -211,7 +211,10 @@ class LineSplitter:
 
 
 def connect_unix(directory: int, name: str) -> socket.socket:
-    """Connect to a unix socket in an open folder; its full path may be too long for an address."""
+    """Return a connection to a unix socket in the open folder ``directory``.
+
+    The full path of the socket may be too long for an address.
+    """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
     try:

@@ -86,7 +86,7 @@ class UserWorldFolder(WorldFolder):
 
 
 def connect_to_controller(folder: int, uid: int) -> socket.socket:
-    """Connect to the controller's socket, and check that the right account listens there.
+    """Return a connection to the controller, after a check that the right account listens.
 
     Args:
         folder: descriptor of a folder, owned by account ``uid``, with the socket.

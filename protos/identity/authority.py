@@ -128,7 +128,7 @@ def issue(
 def reissue(
     issuer: Authority, certificate: x509.Certificate, *, now: float
 ) -> tuple[x509.Certificate, ...]:
-    """Issue a certificate for the same key, identity and addresses, as when a root is replaced.
+    """Return a new certificate for the same key, identity and addresses, and that of the issuer.
 
     The caller must have verified the certificate, because all of it is believed here.
 

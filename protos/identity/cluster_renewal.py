@@ -65,7 +65,7 @@ def renew(
     root_key: Path | None = None,
     server_only: bool = False,
 ) -> ClusterIdentity:
-    """Replace the issuing authority, and the server's certificate and key.
+    """Replace the issuing authority, and the server's certificate and key; return the result.
 
     Certificates of nodes stay valid: the root is the same.
 
@@ -141,7 +141,7 @@ def start_roll_over(directory: Path, *, now: float) -> ClusterIdentity:
 def finish_roll_over(
     directory: Path, nodes: Mapping[str, AdmittedNode], *, now: float
 ) -> ClusterIdentity:
-    """Give the server a certificate under the new root, and drop the old root.
+    """Give the server a certificate under the new root, drop the old one, and return the result.
 
     Args:
         directory: the directory of the cluster's identity.
@@ -248,7 +248,7 @@ def _server_files(
 
 
 def _replace(directory: Path, before: Mapping[str, bytes], changes: Changes) -> ClusterIdentity:
-    """Replace files of an identity, unless they have changed since they were read."""
+    """Replace files of an identity unless they have changed since; return the new identity."""
     contents = {**before, **changes}
     left = {name: content for name, content in contents.items() if content is not None}
     result = parse_identity(directory, left)

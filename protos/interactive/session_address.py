@@ -96,7 +96,7 @@ class SessionAddress:
         return context.wrap_socket(link, server_side=True)
 
     def connect(self, folder: Path) -> socket.socket:
-        """Connect to ``pliant run``.
+        """Return a connection to ``pliant run``.
 
         Raises:
             OSError: it cannot be reached, or another process answers. The text names the addresses.

@@ -1,4 +1,4 @@
-"""Measures commits, and counts and logs what the stored lines of the history report."""
+"""Measure commits, and count and log the lines of the history that they store."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _count_events(measurements: Measurements, lines: Iterable[Mapping[str, Any]]
 
 
 def _log(line: Mapping[str, Any]) -> None:
-    """Log a line of the history, with its values that are neither lists nor objects as fields."""
+    """Log a line of the history; its numbers and texts become fields of the log record."""
     data = json.loads(line["data"])
     fields = {key: value for key, value in data.items() if isinstance(value, int | float | str)}
     if line["job"] is not None:

@@ -48,7 +48,9 @@ class _Damaged(NamedTuple):
 
 
 def recover(path: Path) -> Recovered:
-    """Replace a database by a new one with its readable rows, and keep the damaged file.
+    """Replace a database by a new one with its readable rows; return what was done.
+
+    The damaged file is kept.
 
     No other process may have it open.
 

@@ -185,7 +185,7 @@ class Prepared(NamedTuple):
 
 @lru_cache(maxsize=64)
 def prepare(statement: Executable, dialect: Dialect, names: tuple[str, ...]) -> Prepared:
-    """Compile a statement into text that the driver can execute repeatedly.
+    """Return a statement compiled into text that the driver can execute repeatedly.
 
     Executing it through SQLAlchemy each time would cost more than the work of SQLite itself.
     """

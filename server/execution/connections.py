@@ -144,7 +144,7 @@ class Connections:
             stream.close()
 
     def send_to_node(self, name: NodeName, order: node_pb2.NodeOrder) -> bool:
-        """Send an order to a node; False if the node is not connected.
+        """Send an order to a node; return False if the node is not connected.
 
         A node that is not connected gets its orders when it registers again.
         """
@@ -194,7 +194,7 @@ class Connections:
             session.stream.close()
 
     def send_to_coordinator(self, job: JobId, run: int, order: app_pb2.AppOrder) -> bool:
-        """Send a message to a job's coordinator; False if it is not connected."""
+        """Send a message to a job's coordinator; return False if it is not connected."""
         with self._lock:
             session = self._coordinators.get((job, run))
         if session is None:

@@ -152,7 +152,7 @@ class CoreLoop:
         return future
 
     def switch_strategy(self, choice: StrategyChoice, row: Write) -> Future[Any]:
-        """Queue the use of another strategy; the future is done when this is durable.
+        """Queue the use of another strategy; return a future that is done when this is durable.
 
         Args:
             choice: the strategy, which has been checked.

@@ -73,7 +73,7 @@ class Planner:
         self._faults = self._faults_before = 0
 
     def run(self, order: RunStrategy) -> PlanReady | PlanFailed:
-        """Ask the strategy for a plan; every error becomes `PlanFailed`."""
+        """Return the strategy's plan as an event; every error becomes `PlanFailed`."""
         begin = time.monotonic()
         try:
             plan, fault = self._plan(order)

@@ -99,7 +99,7 @@ class StrategyProcess:
         self._with_deadline(self._await_ready, within_s)
 
     def plan(self, view: View, within_s: float, outcomes: Sequence[Outcome] = ()) -> Plan:
-        """Ask the strategy for a plan.
+        """Return the strategy's plan for a view.
 
         Args:
             view: the state to plan for.
@@ -112,7 +112,7 @@ class StrategyProcess:
         return self._convert(Plan, self._answer("plan", (view, tuple(outcomes)), within_s))
 
     def availability(self, job: WaitingJob, view: View, within_s: float) -> Availability:
-        """Ask the strategy whether it would accept a job now.
+        """Return whether the strategy would accept a job now, and when it would start.
 
         Raises:
             StrategyProcessError: if no answer came within ``within_s`` seconds, or it is invalid.

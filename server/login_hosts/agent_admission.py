@@ -48,7 +48,7 @@ class AgentAdmission:
         return self._context
 
     def renew(self, name: str, certificate: bytes | None, request: bytes) -> RenewalAnswer:
-        """Issue a new certificate to a login agent. Called in another thread, as it writes a file.
+        """Return a new certificate for a login agent. Called in another thread: it writes a file.
 
         The earlier certificate stays valid until it expires, because the answer may get lost.
 

@@ -173,7 +173,7 @@ class StagedFiles:
         os.replace(self._upload(uid, name), self.archive(job))
 
     def give_back(self, uid: int, name: str, job: int) -> None:
-        """Turn the archive back into an upload, because its job could not be stored."""
+        """Turn the archive of a job that could not be stored back into an upload."""
         with suppress(OSError):
             os.replace(self.archive(job), self._upload(uid, name))
 

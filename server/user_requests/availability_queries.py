@@ -182,7 +182,7 @@ class AvailabilityQueries:
             question.answer.set_result(self._evaluate(question))
 
     def _evaluate(self, question: _Question) -> Availability:
-        """Ask the strategy about a job; an error becomes an answer that states the error."""
+        """Return the strategy's answer about a job; an error becomes an answer that states it."""
         try:
             strategy = self._strategy_in_force()
             left = question.deadline - time.monotonic()
@@ -218,7 +218,7 @@ class AvailabilityQueries:
 
 
 def _process(name: str, options: Mapping[str, object] | None) -> StrategyProcess:
-    """Start a strategy in a process of its own, and wait until it is loaded."""
+    """Return a strategy in a process of its own, which has loaded it."""
     process = StrategyProcess(name, options or {})
     try:
         process.check()

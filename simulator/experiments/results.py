@@ -117,7 +117,7 @@ class ExperimentOutcome:
 def conclude(
     experiment: Experiment, measured: Measured, scale: Scale = FULL_SIZE
 ) -> ExperimentOutcome:
-    """Compare the runs of an experiment with the values that its paper prints and with its claims.
+    """Return the result of comparing runs with the values and claims of a paper.
 
     Args:
         experiment: the experiment.

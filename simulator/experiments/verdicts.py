@@ -91,7 +91,9 @@ def compare_pairs(
     by: Tolerance = ANY,
     at_most: Tolerance | None = None,
 ) -> Compared:
-    """Compare two sides of a claim, run by run. The first runs are compared if one side has more.
+    """Return how two sides of a claim compare, run by run.
+
+    If one side has more runs, only as many of them are compared as the other side has.
 
     Args:
         mine: the values of the side that the claim is about, in the order of the seeds.

@@ -39,7 +39,7 @@ class Cost:
         return f"{self.low:g}" if self.low == self.high else f"{self.low:g}-{self.high:g}"
 
     def draw(self, rng: Random) -> float:
-        """Draw one cost, in seconds. The probability falls linearly from ``low`` to ``high``."""
+        """Return a random cost in seconds; its probability falls linearly to 0 at ``high``."""
         if self.low == self.high:
             return self.low
         return self.high - (self.high - self.low) * math.sqrt(1.0 - rng.random())

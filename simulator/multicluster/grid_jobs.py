@@ -46,7 +46,7 @@ class GridJob:
 
 
 class Stage(Enum):
-    """What happens to a job."""
+    """How far a job has come between its submission and its end."""
 
     QUEUED = auto()
     #: It waits for running jobs that shrink for it.

@@ -62,7 +62,7 @@ class GridState:
         self.events.schedule(time, _call, action, kind)
 
     def stub_time(self, run: GridRun, seconds: float) -> float:
-        """Draw the seconds that the local manager takes: ``seconds``, varied by ``spread``.
+        """Return ``seconds``, a time that the local manager takes, varied at random by ``spread``.
 
         The draws of a job do not depend on other jobs.
         """
@@ -72,7 +72,7 @@ class GridState:
         return seconds * self._rng(run).uniform(1 - spread, 1 + spread)
 
     def safe_point(self, run: GridRun) -> float:
-        """Draw the seconds until a running application can be resized."""
+        """Return random seconds until a running application reaches its safe point."""
         longest = self.settings.latencies.safe_point_s
         return self._rng(run).uniform(0.0, longest) if longest else 0.0
 

@@ -35,7 +35,7 @@ _NEVER = -float("inf")
 
 
 def simulate_clusters(jobs: Iterable[GridJob], settings: MulticlusterSettings) -> Result:
-    """Run jobs on several clusters.
+    """Run jobs on several clusters, and return metrics and records.
 
     Args:
         jobs: the jobs to submit, in any order, with unique numbers.
@@ -85,7 +85,7 @@ class _Simulation:
     # ---------------------------------------------------------------- the loop
 
     def run(self) -> Result:
-        """Run until all jobs have ended and given their processors back."""
+        """Run until all jobs have given their processors back; return metrics and records."""
         state = self._state
         window = min(self._submits, default=0.0), max(self._submits, default=0.0)
         for name, cluster in state.clusters.items():

@@ -74,7 +74,7 @@ class SimulatedCluster:
             self._queue.append(job)
 
     def start_local_jobs(self, now: float) -> Iterator[LocalJob]:
-        """Start the first local jobs of the queue, as far as idle processors suffice."""
+        """Start and yield the first local jobs of the queue, as far as idle processors suffice."""
         while self._queue and self._queue[0].processors <= self.idle:
             job = self._queue.popleft()
             self._idle -= job.processors

@@ -308,7 +308,7 @@ class SimulatedJobs:
             self._queue.schedule(at, self._resize, command)
 
     def _resize(self, go: commands.SendGo) -> Sequence[Event]:
-        """Resize a job at its safe point; processes that leave exit."""
+        """Resize a job at its safe point; return the exits of leaving processes and the report."""
         if self._going.get(go.job) is not go:
             return ()
         del self._going[go.job]

@@ -103,7 +103,7 @@ class Phases:
         self._counts = counts
 
     def begin(self, run: EvolvingRun, now: float) -> Iterable[Event]:
-        """Begin a phase: request more processors, or give surplus ones back."""
+        """Begin a phase: return the requests for more processors or of giving some back."""
         phase, size = run.phase, len(run.ranks)
         if size == phase.maximum:
             run.set_stalled(False, now)

@@ -75,7 +75,10 @@ class Suspensions:
         run.resume_from(earlier, cost)
 
     def _save(self, command: SendSuspend) -> Sequence[Event]:
-        """Stop the job at the safe point and save a checkpoint, unless the job has ended."""
+        """Stop the job at the safe point and save a checkpoint; return the events that follow.
+
+        Nothing happens if the job has ended.
+        """
         if self._pending.get(command.job) is not command:
             return ()
         del self._pending[command.job]

@@ -73,7 +73,7 @@ class CoreTimers:
         return (TimerFired(timer),)
 
     def _estimate_over(self, argument: tuple[Timer, Run, int, float]) -> Iterable[Event]:
-        """Report that a job has reached its estimate, unless the timer is out of date."""
+        """Return the event of a job that has reached its estimate; none if out of date."""
         timer, run, changes, at = argument
         if not run.job.phases:
             return (TimerFired(timer),) if run.version == changes else ()

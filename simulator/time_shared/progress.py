@@ -54,7 +54,7 @@ def progress(paging: Sequence[float], efficiency: float, *, overlap: bool = True
 
 
 def _fill(paging: Sequence[float], efficiency: float) -> list[float]:
-    """Raise the rates of all jobs together, and fix each job when it meets a limit.
+    """Return the rates of the jobs: raised together, each until it meets a limit.
 
     Args:
         paging: the paging time of each job, per second of its processor time.

@@ -74,7 +74,7 @@ class TimeSharedSimulation:
         self._ended: list[JobRun] = []
 
     def run(self) -> tuple[dict[str, float], list[JobRun]]:
-        """Run until the last job has ended."""
+        """Run until the last job has ended; return metrics, and the jobs in order of their end."""
         begin, period, tick = self._coming[-1].submit, self._settings.load_period_s, 0
         last_end = begin
         while len(self._ended) < len(self._runs):

@@ -36,7 +36,7 @@ class Strategy(ABC):
         """Return the plan for this view."""
 
     def revise(self, view: View, outcomes: Sequence[Outcome]) -> Plan:
-        """Plan again after negotiations that did not end as planned.
+        """Return another plan after negotiations that did not end as planned.
 
         A job that refused is not resizable in ``view`` for some time. A job that agreed to shrink,
         or proposed another size, and whose processors are not used yet can be shrunk to exactly

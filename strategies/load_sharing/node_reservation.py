@@ -107,7 +107,7 @@ class Reconfiguration:
         self._backoff_until = backoff_until
 
     def resolve(self, blocked: Sequence[Blocked]) -> list[Migration]:
-        """Move jobs of blocked nodes to reserved nodes, and reserve another node if necessary."""
+        """Return the moves from blocked to reserved nodes; reserve another node if necessary."""
         open_nodes = list(blocked)
         migrations: list[Migration] = []
         for row in self._table.flagged(RESERVING):

@@ -37,7 +37,7 @@ class Shared:
 
 
 def share_load(view: View, flags: Flags, thresholds: Thresholds, *, migrate: bool) -> Shared:
-    """Start waiting jobs, and relieve overloaded nodes.
+    """Return the starts of waiting jobs, and the moves away from overloaded nodes.
 
     Args:
         view: the cluster.
@@ -101,7 +101,7 @@ class LoadSharing(Strategy):
         return available(job, view, {})
 
     def allocate_processors(self, view: View) -> Plan:
-        """Start jobs, then relieve overloaded nodes."""
+        """Return a plan that starts jobs, then relieves overloaded nodes."""
         return share_load(view, {}, self._thresholds, migrate=self._migrate).plan
 
 
@@ -144,7 +144,7 @@ class VReconfiguration(Strategy):
         return available(job, view, _flags(Reservations.from_memory(view.memory)))
 
     def allocate_processors(self, view: View) -> Plan:
-        """Start jobs, relieve overloaded nodes, then reserve nodes for the jobs that are left."""
+        """Return a plan: start jobs, relieve overloaded nodes, then reserve nodes for the rest."""
         before = Reservations.from_memory(view.memory)
         shared = share_load(view, _flags(before), self._thresholds, migrate=self._migrate)
         plan = shared.plan

@@ -55,7 +55,7 @@ class LoadSharingWithSuspension(Strategy):
         return available(job, view, {})
 
     def allocate_processors(self, view: View) -> Plan:
-        """Start jobs, relieve overloaded nodes, suspend jobs, and resume others."""
+        """Return a plan: start jobs, relieve overloaded nodes, suspend jobs, resume others."""
         shared = share_load(view, {}, self._thresholds, migrate=self._migrate)
         able = {job.id for job in view.running if job.suspendable}
         # The suspension of a job that is alone on its node would help no other job.
@@ -78,7 +78,7 @@ class LoadSharingWithSuspension(Strategy):
 
 
 def _resumed(view: View, shared: Shared, demands: dict[JobId, float]) -> list[Start]:
-    """Start suspended jobs if no job waits, in the order of their submission."""
+    """Return the starts of suspended jobs, in the order of submission, if no job waits."""
     starts: list[Start] = []
     if len(shared.plan.starts) < len(view.waiting):
         return starts

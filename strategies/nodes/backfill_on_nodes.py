@@ -75,7 +75,7 @@ def choose(
 
 
 def _easy(queue: Sequence[WaitingJob], left: _Remaining) -> list[Choice]:
-    """Choose later jobs that do not delay the first job of the queue, which does not fit.
+    """Return later jobs that do not delay the first job of the queue, which does not fit.
 
     A job that ends after the reserved start must fit at present and at that start. In between and
     later, more is free.
@@ -118,7 +118,7 @@ def _easy(queue: Sequence[WaitingJob], left: _Remaining) -> list[Choice]:
 
 
 def _conservative(queue: Sequence[WaitingJob], left: _Remaining) -> list[Choice]:
-    """Choose jobs that do not delay the planned start of an earlier one."""
+    """Return the jobs that start without delaying the planned start of an earlier one."""
     chosen: list[Choice] = []
     forbidden, reservations = NONE, 0
     for place, job in enumerate(queue):

@@ -51,7 +51,7 @@ def smallest(job: WaitingJob) -> int:
 def strict(
     queue: Sequence[WaitingJob], view: View, free: int, wanted: Wanted = preferred
 ) -> list[Choice]:
-    """Start jobs from the head of the queue while they fit."""
+    """Return the jobs that start in strict order, while they fit, with their sizes."""
     del view
     return start_in_order(queue, free, wanted)[0]
 
@@ -93,7 +93,7 @@ def _coming(view: View, chosen: Sequence[Choice]) -> list[Release]:
 def easy(
     queue: Sequence[WaitingJob], view: View, free: int, wanted: Wanted = preferred
 ) -> list[Choice]:
-    """Choose by EASY: only the first job that does not fit is protected from delay."""
+    """Return the jobs that EASY starts; only the first that does not fit is safe from delay."""
     chosen, free = start_in_order(queue, free, wanted)
     blocked = len(chosen)
     # A job that does not fit now will not fit later in this walk, because `free` only decreases.
@@ -138,7 +138,7 @@ def _shadow(need: int, free: int, coming: Sequence[Release]) -> tuple[float, int
 def conservative(
     queue: Sequence[WaitingJob], view: View, free: int, wanted: Wanted = preferred
 ) -> list[Choice]:
-    """Choose conservatively: no job delays the planned start of an earlier job.
+    """Return the jobs that start now without delaying the planned start of an earlier job.
 
     All jobs are planned again in each call. The plan of a job that cannot start now matters only
     for later jobs that could start now, so planning ends with the last job that fits into the free

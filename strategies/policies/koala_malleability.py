@@ -96,13 +96,13 @@ class MalleabilityPolicy(ABC):
     """The rule by which a cluster's malleable jobs share growth or shrinking."""
 
     def grow(self, jobs: Sequence[RunningJob], amount: int) -> Growth:
-        """Plan how resizable jobs share ``amount`` processors. Nothing is offered to them yet."""
+        """Return a plan by which resizable jobs share ``amount`` processors; nothing is offered."""
         growth = Growth(amount, {job.id: job.size for job in jobs})
         self._grow(by_start(jobs), growth)
         return growth
 
     def shrink(self, jobs: Sequence[RunningJob], amount: int, gain: Gain) -> Shrinking:
-        """Ask jobs that can be resized for ``amount`` processors, without changing them yet.
+        """Return a plan by which resizable jobs give ``amount`` processors; nothing is changed.
 
         In KOALA, missing processors are asked for in the next poll. Then a waiting job would wait
         although running jobs can give enough, so here the jobs are asked again in the same round
@@ -171,6 +171,6 @@ class Egs(MalleabilityPolicy):
 
 
 def shares(amount: int, number: int) -> list[int]:
-    """Divide ``amount`` into equal parts. The first parts have one more if there is a rest."""
+    """Return ``amount`` in ``number`` equal parts; the first ones have one more if needed."""
     each, over = divmod(amount, number)
     return [each + (place < over) for place in range(number)]

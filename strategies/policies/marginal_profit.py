@@ -205,7 +205,8 @@ class Valuation:
     def _donor(self, job: JobValue) -> _Donor | None:
         """Return a job's entry in the heap of donors; None if it cannot shrink.
 
-        Ordered by the least loss per processor, then the latest start, then the largest number.
+        Entries are ordered by the least loss per processor, then the latest start, then the largest
+        number.
         """
         below = job.sizes.largest_at_most(job.size - 1)
         if not below or below < job.minpe:

@@ -101,7 +101,10 @@ class Placer:
     # ---------------------------------------------------------------- decisions
 
     def shrink(self, job: RunningJob, size: int) -> Offer:
-        """Plan to shrink a job to its first ``size`` ranks; others may use its processors."""
+        """Plan a shrink of a job to its first ``size`` ranks, and return the offer.
+
+        Other jobs of the plan may use its processors.
+        """
         kept = keep_first(job.ranks, size)
         # Processors of drained nodes are unusable.
         given = from_indices(job.ranks[size:]) & self.usable
@@ -184,7 +187,7 @@ class Placer:
         return self.start_on(job.id, taken)
 
     def start_on(self, job: JobId, processors: ProcessorMap) -> Start:
-        """Start a job, which may have reserved processors, on exactly these processors.
+        """Plan and return the start of a job on exactly these processors.
 
         They must be free, given by this plan's shrinks, or reserved for jobs that this plan starts.
         """

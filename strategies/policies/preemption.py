@@ -60,7 +60,7 @@ class Preemption:
             raise ValueError(f"min-run-s {self.min_run_s:g}: expected seconds, 0 or more")
 
     def decide(self, queue: Sequence[WaitingJob], view: View, wanted: Wanted) -> Preempted:
-        """Choose the jobs to suspend for the first job of the queue that does not fit.
+        """Return the jobs to suspend for the first job of the queue that does not fit.
 
         Args:
             queue: the waiting jobs in order.
@@ -91,7 +91,7 @@ class Preemption:
     def _decide_on_nodes(
         self, queue: Sequence[WaitingJob], view: View, wanted: Wanted
     ) -> Preempted:
-        """Choose the jobs to suspend if nodes differ: only suitable processors count."""
+        """Return the jobs to suspend if nodes differ: only suitable processors count."""
         capacity = free_capacity_of(view)
         chosen, free = backfill_on_nodes.start_in_order(queue, view.free, capacity, wanted)
         if len(chosen) == len(queue):

@@ -32,7 +32,7 @@ class SlurmCluster(RemoteCluster):
     """A cluster whose nodes are those of an allocation of Slurm, in which this process runs."""
 
     def __init__(self, state: str, run: str, spec: ClusterSpec | None = None) -> None:
-        """Use these directories; without ``spec``, the specification in the state directory."""
+        """Use the cluster in these directories; without ``spec``, read its stored specification."""
         self._address = ""
         super().__init__(state, run, spec)
 
@@ -112,7 +112,7 @@ class SlurmCluster(RemoteCluster):
         return str(self.status().get("ended", ""))
 
     def lost_nodes_reason(self) -> str:
-        """Return a text if the daemon of the allocation has ended, but not as planned."""
+        """Return that all nodes are lost if the daemon of the allocation failed; else empty."""
         daemon = self.daemons[1]
         if daemon.running() or self.end_reason():
             return ""

@@ -37,7 +37,7 @@ class SshCluster(RemoteCluster):
     """A cluster whose nodes are reached over SSH."""
 
     def __init__(self, state: str, run: str, spec: ClusterSpec | None = None) -> None:
-        """Use these directories; without ``spec``, the specification in the state directory."""
+        """Use the cluster in these directories; without ``spec``, read its stored specification."""
         self._listen = self._own_address = ""
         #: Hosts that failed before their nodes were started.
         self._failed: dict[str, HostError] = {}

@@ -81,7 +81,7 @@ class Validation:
 
 
 def validate(result: Mapping[str, Any]) -> Validation:
-    """Simulate a recorded run with its measured costs, and compare."""
+    """Simulate a recorded run with its measured costs, and return the comparison."""
     row, scale, records = result["row"], result["scale"], result["jobs"]
     begin = min(job["submit_s"] for job in records)
     costs = _mean_costs(records)

@@ -54,7 +54,7 @@ class StagingService(app_pb2_grpc.StagingServiceServicer):
         self._unauthenticated = UnauthenticatedPeers()
 
     async def Transfer(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
-        """Serve one transfer."""
+        """Serve one transfer: yield the server's messages until it has ended."""
         reports = readable(aiter(request_iterator))
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):

@@ -101,7 +101,7 @@ class TaggedRequests:
             wait.cancel()
 
     async def wait_for_answer(self) -> bool:
-        """Wait until a request is answered that does not wait for a job; False if there is none."""
+        """Wait for the answer to a request that waits for no job; return False if there is none."""
         tasks = [task for tag, task in self._tasks.items() if tag not in self._waits]
         if tasks:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -89,7 +89,7 @@ class Submissions:
         self.federated_processors = federated_processors
 
     def check(self, raw: Any, user: str) -> Submission:
-        """Check a submission of a user.
+        """Check a submission of a user, and return it with parsed values.
 
         Raises:
             UserRequestError: if it is invalid, or can never run on this cluster.

@@ -6,7 +6,7 @@ from pliant.simulator.inputs.workload import Workload, WorkloadError
 
 
 def shrink(workload: Workload, factor: float) -> Workload:
-    """Multiply all submit times by ``factor`` (Streit 3), so that 0.5 doubles the load.
+    """Return the workload with submit times times ``factor`` (Streit 3): 0.5 doubles the load.
 
     Raises:
         WorkloadError: the factor is not positive, or the times become too long.

@@ -112,7 +112,7 @@ def _job(number: int, submit: float, run: float, size: int, user: str) -> SimJob
 
 
 def draw_size(kind: JobTypeParameters, processors: int, rng: Random) -> int:
-    """Draw the number of processors of one job."""
+    """Return a random number of processors for one job."""
     chance = rng.random()
     if chance <= kind.serial:
         return 1
@@ -128,7 +128,7 @@ def draw_size(kind: JobTypeParameters, processors: int, rng: Random) -> int:
 
 
 def draw_run_time(kind: JobTypeParameters, size: int, rng: Random) -> float:
-    """Draw the run time of a job of this size, in whole seconds."""
+    """Return a random run time for a job of this size, in whole seconds."""
     short = min(1.0, max(0.0, kind.pa * size + kind.pb))
     while True:
         shape, scale = kind.run1 if rng.random() <= short else kind.run2

@@ -35,7 +35,7 @@ def _priority(text: str) -> int | None:
 
 
 def give_priorities(workload: Workload, shares: Shares, rng: Random) -> Workload:
-    """Give priorities to randomly chosen shares of the jobs; other jobs keep theirs."""
+    """Return the workload with priorities for randomly chosen jobs; other jobs keep theirs."""
     chosen = choose_parts(len(workload.jobs), shares, rng)
     return workload.with_jobs(
         dataclasses.replace(job, priority=chosen[place]) if place in chosen else job

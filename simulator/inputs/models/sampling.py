@@ -8,12 +8,12 @@ from pliant.simulator.inputs.workload import WorkloadError
 
 
 def log_uniform(rng: Random, low: float, high: float) -> float:
-    """Draw a number whose logarithm is uniform between the logarithms of the bounds."""
+    """Return a random number whose logarithm is uniform between those of the bounds."""
     return math.exp(rng.uniform(math.log(low), math.log(high)))
 
 
 def draw_interarrival_s(rng: Random, mean: float) -> float:
-    """Draw the seconds until the next arrival of a Poisson process; 0 if the mean is 0."""
+    """Return random seconds to the next arrival of a Poisson process; 0 if the mean is 0."""
     return rng.expovariate(1.0) * mean
 
 

@@ -32,7 +32,7 @@ def _user(text: str) -> tuple[str, str] | None:
 
 
 def give_users(workload: Workload, parts: UserParts, rng: Random) -> Workload:
-    """Give randomly chosen parts of the jobs to users; other jobs keep theirs."""
+    """Return the workload with randomly chosen jobs given to users; other jobs keep theirs."""
     chosen = choose_parts(len(workload.jobs), parts, rng)
     return workload.with_jobs(
         dataclasses.replace(job, user=chosen[place][0], account=chosen[place][1])
