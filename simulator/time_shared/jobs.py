@@ -66,11 +66,6 @@ class JobRun:
         self.stopped_at = job.submit
         self.end: float | None = None
 
-    @property
-    def is_growing(self) -> bool:
-        """Return whether the demand grows with the processor time."""
-        return self.left > self.full_at + TINY_S
-
     def compute(self, work: float) -> None:
         """Subtract processor time from what the job still needs, and adapt its memory demand.
 

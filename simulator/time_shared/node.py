@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from pliant.core.model.nodes import JobMemory, NodeLoad
 from pliant.simulator.time_shared.jobs import TINY_S, JobRun
@@ -37,13 +38,13 @@ class SharedNode:
         self.computing: list[JobRun] = []
         #: Jobs that are being moved to the node. They hold their memory and their slot already.
         self.arriving: list[JobRun] = []
-        #: Jobs that have ended since the last call of ``take_ended``.
-        self._ended: list[JobRun] = []
         self._settings = settings
         self._idle_load = NodeLoad(memory, 0.0)
         self._efficiency = settings.efficiency
         #: The number of faults at earlier reports, with their times.
         self._reports: deque[tuple[float, float]] = deque([(0.0, 0.0)])
+        #: The jobs that fault in the present phase; None if not looked up yet.
+        self._faulting: tuple[JobMemory, ...] | None = None
         #: The present phase: its beginning and its end, with the rates of the computing jobs, what
         #: they page per second of processor time, and how fast demand and faults grow.
         self._since, self._until = 0.0, _FOREVER
@@ -72,25 +73,23 @@ class SharedNode:
         self.computing.remove(run)
         self._begin_phase()
 
-    def take_ended(self) -> list[JobRun]:
-        """Return the jobs that have ended since the last call."""
-        ended, self._ended = self._ended, []
-        return ended
-
     # ---------------------------------------------------------------- time
 
-    def advance(self, until: float) -> None:
-        """Let the jobs compute, page and arrive until a time."""
+    def advance(self, until: float) -> Sequence[JobRun]:
+        """Let the jobs compute, page and arrive until a time; return those that have ended."""
+        ended: Sequence[JobRun] = ()
         while self._until <= until:
             self.now = self._until
             self._settle()
-            self._end_jobs()
-            self._begin_arrived()
+            ended = [*ended, *self._end_jobs()]
+            if self.arriving:
+                self._begin_arrived()
             self._begin_phase()
         self.now = until
         elapsed = until - self._since
         self.demand = self._demand_before + self._demand_rate * elapsed
         self.faults = self._faults_before + self._fault_rate * elapsed
+        return ended
 
     def _settle(self) -> None:
         """Credit each job with its computing, paging and waiting since the phase began."""
@@ -111,11 +110,12 @@ class SharedNode:
         self._faults_before += self._fault_rate * step
         self.faults = self._faults_before
 
-    def _end_jobs(self) -> None:
-        for run in [each for each in self.computing if each.left <= TINY_S]:
+    def _end_jobs(self) -> list[JobRun]:
+        ended = [each for each in self.computing if each.left <= TINY_S]
+        for run in ended:
             run.end = self.now
             self.computing.remove(run)
-            self._ended.append(run)
+        return ended
 
     def _begin_arrived(self) -> None:
         for run in [each for each in self.arriving if each.arrives <= self.now]:
@@ -126,22 +126,25 @@ class SharedNode:
     def _begin_phase(self) -> None:
         """Calculate the rates from now on, and when they change next."""
         self._since, self._faults_before = self.now, self.faults
-        demand = sum([run.demand for run in self.computing])
-        demand += sum([run.demand for run in self.arriving])
+        demands = [run.demand for run in self.computing]
+        demand, self._until = sum(demands), _FOREVER
+        if self.arriving:
+            demand += sum([run.demand for run in self.arriving])
+            self._until = min([run.arrives for run in self.arriving])
         self.demand = self._demand_before = demand
         self._demand_rate = self._fault_rate = 0.0
-        self._until = min([run.arrives for run in self.arriving], default=_FOREVER)
+        self._faulting = None
         self._rates, self._paging = [], []
-        if self.computing:
-            self._set_rates(self.computing)
+        if demands:
+            self._set_rates(self.computing, demands)
 
-    def _set_rates(self, runs: list[JobRun]) -> None:
+    def _set_rates(self, runs: list[JobRun], demands: list[float]) -> None:
         settings = self._settings
         if self.demand <= self.memory:
             rates, paging = [self._efficiency / len(runs)] * len(runs), [0.0] * len(runs)
         else:
             paging = paging_times(
-                [run.demand for run in runs],
+                demands,
                 self.demand,
                 self.memory,
                 settings.faults * settings.speed,
@@ -151,13 +154,13 @@ class SharedNode:
             paged = sum([rate * each for rate, each in zip(rates, paging, strict=True)])
             self._fault_rate = paged / settings.fault_service_s
         self._rates, self._paging = rates, paging
-        growth, length = 0.0, _FOREVER
+        growth, length, speed = 0.0, _FOREVER, settings.speed
         for run, rate in zip(runs, rates, strict=True):
-            work = rate * settings.speed
-            left = run.left / work
-            if run.is_growing:
+            work, left, full_at = rate * speed, run.left, run.full_at
+            if left > full_at + TINY_S:  # its demand grows
                 growth += work * run.growth
-                left = (run.left - run.full_at) / work
+                left -= full_at
+            left /= work
             length = min(length, left)
         if growth:
             idle_s = (self.memory - self.demand) / growth
@@ -172,19 +175,21 @@ class SharedNode:
 
     def report(self) -> NodeLoad:
         """Return the load at this time."""
-        if not (self.computing or self.arriving or self._reports[0][1] < self.faults):
-            return self._idle_load
         reports, window = self._reports, self._settings.window_s
+        if not (self.computing or self.arriving or reports[0][1] < self.faults):
+            return self._idle_load
         reports.append((self.now, self.faults))
-        while len(reports) > 1 and reports[1][0] <= self.now - window:
+        begin = self.now - window
+        while len(reports) > 1 and reports[1][0] <= begin:
             reports.popleft()
         rate = (self.faults - reports[0][1]) / window
-        faulting: tuple[JobMemory, ...] = ()
-        if self._fault_rate:
-            faulting = tuple(
-                [JobMemory(run.id, run.demand) for run in self.computing if run.demand]
-            )
-        return NodeLoad(self.memory, self.demand, rate, faulting)
+        if self._faulting is None:
+            self._faulting = ()
+            if self._fault_rate:
+                self._faulting = tuple(
+                    [JobMemory(run.id, run.demand) for run in self.computing if run.demand]
+                )
+        return NodeLoad(self.memory, self.demand, rate, self._faulting)
 
     def restart_window(self) -> None:
         """Begin to count faults again, because a job has left that caused most of them."""

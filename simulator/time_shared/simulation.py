@@ -98,8 +98,7 @@ class TimeSharedSimulation:
     def _advance(self, now: float) -> None:
         """Let time pass on all nodes, and submit the jobs that are due."""
         for node in self._nodes:
-            node.advance(now)
-            for run in node.take_ended():
+            for run in node.advance(now):
                 self._free |= 1 << run.processor
                 del self._running[run.job.id]
                 self._tuples = None

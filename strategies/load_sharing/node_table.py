@@ -20,39 +20,37 @@ class NodeRow:
     """A node in a pass. Its values change with each decision of the pass."""
 
     __slots__ = (
-        *("demand", "fault_rate", "faulting", "flag", "free", "index"),
-        *("memory", "node", "running", "since", "slots"),
+        *("demand", "fault_rate", "faulting", "flag", "free", "idle", "index"),
+        *("is_measured", "memory", "node", "running", "since"),
     )
 
     def __init__(self, index: int, node: NodeView, view: View) -> None:
         self.index = index
         self.node = node
-        self.slots = node.processors.bit_count()
         #: Processors that jobs of this plan may still get. A processor that a migration of this
         #: plan vacates is not among them, because the job is still on it.
         self.free: ProcessorMap = view.free & node.processors
         #: Jobs on the node, and jobs that are being moved to it.
-        self.running = self.slots - self.free.bit_count()
+        self.running = (node.processors ^ self.free).bit_count()
         load = view.loads.get(node.name, _NO_REPORT)
         #: Bytes that jobs may use; inf if the node reports no load.
         self.memory = load.memory
         #: The present demand of its jobs in bytes.
         self.demand = load.demand
+        #: Whether the node has reported its load lately. If not, no job is moved to it.
+        self.is_measured = load.memory < math.inf
+        #: Bytes that no job demands; 0 if the node reports no load.
+        self.idle = 0.0
+        self._set_idle()
         #: Major faults per second.
         self.fault_rate = load.fault_rate
         self.faulting: tuple[JobMemory, ...] = load.faulting
         self.flag: ReservationState | None = None
         self.since = 0.0
 
-    @property
-    def idle(self) -> float:
-        """Return the bytes that no job demands; 0 if the node reports no load."""
-        return max(0.0, self.memory - self.demand) if self.is_measured else 0.0
-
-    @property
-    def is_measured(self) -> bool:
-        """Return whether the node has reported its load lately. If not, no job is moved to it."""
-        return self.memory < math.inf
+    def _set_idle(self) -> None:
+        if self.is_measured:
+            self.idle = max(0.0, self.memory - self.demand)
 
     @property
     def accepts(self) -> bool:
@@ -61,7 +59,7 @@ class NodeRow:
 
     def has_place(self, demand: float) -> bool:
         """Return whether a job with this demand fits into idle memory and a free slot."""
-        return bool(self.free) and self.running < self.slots and self.idle >= demand
+        return bool(self.free) and self.idle >= demand
 
     def take(self, demand: float) -> ProcessorMap:
         """Give the lowest free processor to a job that is moved here, and return it."""
@@ -69,12 +67,14 @@ class NodeRow:
         self.free &= ~processor
         self.running += 1
         self.demand += demand
+        self._set_idle()
         return processor
 
     def lose(self, moved: JobMemory) -> None:
         """Subtract a job that leaves the node from the jobs, demand and faults of the node."""
         self.running -= 1
         self.demand -= moved.demand
+        self._set_idle()
         self.faulting = tuple(each for each in self.faulting if each.job != moved.job)
 
     def largest_faulting(self, movable: frozenset[JobId]) -> JobMemory | None:
@@ -85,8 +85,13 @@ class NodeRow:
         """
         found: JobMemory | None = None
         for each in self.faulting:
-            if each.job in movable and (
-                found is None or largest_first(each) < largest_first(found)
+            if each.job not in movable:
+                continue
+            # The order of `largest_first`, whose keys would take most of the time here.
+            if (
+                found is None
+                or each.demand > found.demand
+                or (each.demand == found.demand and each.job < found.job)
             ):
                 found = each
         return found
@@ -111,9 +116,7 @@ class NodeTable:
         Args:
             flag: the state that the node must have; None for a node that is not reserved.
         """
-        return max(
-            [row.idle for row in self.rows if row.flag is flag and row.has_place(0.0)], default=-1.0
-        )
+        return max([row.idle for row in self.rows if row.flag is flag and row.free], default=-1.0)
 
     def destination(
         self,
