@@ -1,4 +1,4 @@
-"""A federation of three sites on hosts of their own, one of which is cut off for a while.
+"""A federation of three sites on hosts of their own, one of which is cut off twice.
 
 Each site has a server for all users, and bob runs a job there. Alice has an account at each site.
 She reaches the sites through login agents, as their ordinary user, and her stubs join her grid
@@ -25,8 +25,8 @@ pytestmark = [needs_root, pytest.mark.cluster, pytest.mark.mpi, pytest.mark.time
 SLOTS = {"delft": 3, "leiden": 2, "mmn": 2}
 #: Poll often, give idle stubs back soon, and let stubs end soon that are cut off.
 TIMES = {"poll_s": 0.5, "idle_s": 1.5, "retry_s": 3600, "start_timeout_s": 60, "orphan_s": 8}
-#: Of the job; it computes for 160 s at least unless it is told to hurry.
-LENGTH = 40
+#: Of the job; it computes for 100 s at least unless it is told to hurry.
+LENGTH = 25
 
 
 @pytest.fixture
@@ -109,17 +109,22 @@ def test_a_job_goes_on_when_a_site_is_cut_off_and_grows_there_again(
     job.has(4, *SLOTS)
     assert [len(site.stubs()) for site in grid.sites.values()] == [2, 1, 1]
 
+    leiden = grid.sites["leiden"]
     with network.cut("leiden"):
         job.has(3, "delft", "mmn")
         (lost,) = [e for e in grid.server_client.history(job.id) if e.kind == "job.survived"]
         assert lost.data["iteration"] > 0
         # The stub at leiden ends although nobody can reach it, and bob has his processor there.
-        leiden = grid.sites["leiden"]
         grid.wait(lambda: not leiden.stubs(), "the end of the stub that was cut off")
         grid.wait(lambda: not processes_at(network, "leiden"), "the end of its processes")
         second = leiden.occupy(1)
         leiden.as_user(BOB).cancel(second)
         assert grid.server_client.job(job.id).held == 3
+
+    grid.wait(lambda: bool(leiden.stubs()), "a new claim")
+    with network.cut("leiden"):
+        grid.wait(lambda: not leiden.stubs(), "the end of a stub that cannot register")
+        job.has(3, "delft", "mmn")
 
     job.has(4, *SLOTS)
     grid.server_client.resize(job.id, 2)
