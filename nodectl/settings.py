@@ -141,7 +141,7 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _located(message: str) -> str:
-    """Turn "Expected `int`, got `str` - at `$.slots`" into "slots: expected int, got str"."""
+    """Return "slots: expected int, got str" for "Expected `int`, got `str` - at `$.slots`"."""
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`.*", message)
     if unknown:
         return f"{unknown[1]}: there is no such key"

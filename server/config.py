@@ -318,7 +318,7 @@ def _read(path: Path) -> dict[str, object]:
 
 
 def _readable(text: str) -> str:
-    """Turn "Expected `float`, got `str` - at `$.lease_s`" into "lease_s: expected float, ..."."""
+    """Return "lease_s: expected float, ..." for "Expected `float`, ... - at `$.lease_s`"."""
     match = re.fullmatch(r"(.*) - at `\$\.?(.*)`", text)
     message, key = (match[1], match[2]) if match else (text, "")
     message = message.replace("`", "")

@@ -53,7 +53,7 @@ class SimulatorParser(CommandParser):
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A converter for argparse: numbers within bounds."""
+    """Converts the text of an option to a number within bounds, for argparse."""
 
     read: type[int] | type[float]
     low: float
@@ -350,7 +350,7 @@ def _named(option: str, read: Callable[[str], _T], text: str) -> _T:
 def with_backfill(
     name: str, backfill: str | None, options: Mapping[str, object]
 ) -> tuple[str, dict[str, object]]:
-    """Apply ``--backfill`` to a strategy: ``fcfs`` with ``easy`` becomes ``fcfs+easy``.
+    """Return a strategy with ``--backfill`` applied: ``fcfs`` with ``easy`` becomes ``fcfs+easy``.
 
     Raises:
         SettingsError: the strategy has another backfilling in its name, or none to choose.

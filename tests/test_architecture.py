@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -292,6 +293,16 @@ def test_every_package_has_its_place(part: str) -> None:
     named = [name for line in ORDER[part].splitlines() for name in line.split()]
     assert len(named) == len(set(named))
     assert {name for name in there if not name.endswith(stubs)} - {"__init__"} == set(named)
+
+
+@pytest.mark.parametrize("part", ORDER)
+def test_the_table_for_contributors_is_up_to_date(part: str) -> None:
+    """The table has all packages of a part in their order, and files that exist to begin with."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    row = next(line for line in text.splitlines() if line.startswith(f"| `{part}` |"))
+    packages, first = (re.findall(r"`([^`]+)`", cell) for cell in row.split("|")[3:5])
+    assert packages == [name for name in order_of(part) if (ROOT / part / name).is_dir()]
+    assert [name for name in first if not (ROOT / part / name).is_file()] == []
 
 
 @pytest.mark.parametrize("part", ORDER)

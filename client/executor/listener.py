@@ -37,7 +37,7 @@ _REACH_S, _RETRY_S = 20.0, 0.5
 
 
 class Contact(NamedTuple):
-    """Everything that a worker needs to reach its executor; the environment of its job has it."""
+    """Everything that a worker needs to reach its executor; passed in its environment."""
 
     #: The host and its start on which `path` is.
     host: str

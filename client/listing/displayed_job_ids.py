@@ -33,7 +33,7 @@ def title_of(number: int, array: int | None, task: int | None, tasks: str | None
         number: of the job.
         array: the array of which it is a task, or None.
         task: its number in this array.
-        tasks: of an array, those of its tasks that a line of a list stands for.
+        tasks: the tasks of an array, such as ``1-5,7``, if a line of a list stands for several.
     """
     if array:
         return f"{array}_{task}"

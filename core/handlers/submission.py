@@ -54,7 +54,10 @@ def on_job_submitted(state: CoreState, event: JobSubmitted) -> None:
 
 
 def on_job_cancelled(state: CoreState, event: JobCancelled) -> None:
-    """Cancel a job in any state, or in those of the event; of an array, its tasks in them."""
+    """Cancel a job, or the tasks of an array.
+
+    If the event names states, only a job or task in one of them is cancelled.
+    """
     job = _find(state, event.job, event.request)
     if job is None:
         return

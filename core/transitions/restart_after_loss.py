@@ -136,7 +136,7 @@ def _without_checkpoint(state: CoreState, job: Job) -> ProcessorMap:
 
 
 def _near(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
-    """Return the processors that are in the clusters on which the job runs."""
+    """Return those of ``processors`` that are in the clusters on which the job runs."""
     mine = job.allocation | job.reserved
     clusters = {node.cluster for node in _nodes(state, mine)}
     near = NONE

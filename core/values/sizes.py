@@ -70,20 +70,20 @@ class Sizes:
 
     @property
     def lo(self) -> int:
-        """Deprecated name of ``min``."""
+        """Return ``min``, of which this is a deprecated name."""
         return self.min
 
     @property
     def hi(self) -> int:
-        """Deprecated name of ``max``."""
+        """Return ``max``, of which this is a deprecated name."""
         return self.max
 
     def down(self, size: int) -> int:
-        """Deprecated name of ``largest_at_most``."""
+        """Return ``largest_at_most(size)``; this is a deprecated name."""
         return self.largest_at_most(size)
 
     def up(self, size: int) -> int:
-        """Deprecated name of ``smallest_above``."""
+        """Return ``smallest_above(size)``; this is a deprecated name."""
         return self.smallest_above(size)
 
     def intersect(self, other: "Sizes") -> "Sizes | None":

@@ -107,7 +107,7 @@ class Shim:
         self._pmi = PmiService(request, self._ranks, self)
 
     def run(self) -> None:
-        """Start the ranks, and serve them until all have ended without leftovers."""
+        """Start the ranks, and serve them until they and all processes they left have ended."""
         self._loop.on_signals(
             {
                 signal.SIGCHLD: self._reap,

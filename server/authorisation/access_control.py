@@ -91,7 +91,7 @@ REQUIRED_ROLE: Mapping[str, UserRole] = {
 
 @dataclass(slots=True)
 class AccessControl:
-    """The roles of the users of this server."""
+    """Decides which role a user of this server has, and what that role allows."""
 
     #: The user that the server runs as.
     own_uid: int

@@ -71,7 +71,7 @@ class CertificateAuthenticator:
 
     @property
     def certified(self) -> CertifiedNodes | None:
-        """Return the object that watches the open streams."""
+        """Return the object that keeps the certificates of the open streams."""
         return self._certified
 
     async def authenticate(self, context: Any, reports: AsyncIterator[Any]) -> NodePeer | None:

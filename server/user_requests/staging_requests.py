@@ -91,7 +91,11 @@ class StagingRequests:
         }
 
     async def _in_thread(self, call: Any, *arguments: Any) -> Any:
-        """Call a function that waits for the disk, and turn its errors into refusals."""
+        """Call a function in a thread, as it waits for the disk; return its result.
+
+        Raises:
+            UserRequestError: the function failed.
+        """
         try:
             return await self._files.in_thread(call, *arguments)
         except StagingError as error:

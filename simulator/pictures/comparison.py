@@ -21,7 +21,7 @@ _METRICS = {
 def comparison(
     labels: Sequence[str], runs: Sequence[Sequence[Mapping[str, float]]], title: str
 ) -> "Figure":
-    """Draw the mean of each metric for each strategy.
+    """Return a picture of the mean of each metric for each strategy.
 
     Args:
         labels: the names of the strategies.

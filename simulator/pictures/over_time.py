@@ -24,7 +24,7 @@ Steps = tuple[list[float], list[float]]
 
 
 def utilization(spans: Sequence[Span], processors: int, title: str) -> "Figure":
-    """Draw the share of the processors that jobs held."""
+    """Return a picture of the share of the processors that jobs held."""
     changes = [(span.start, len(span.processors)) for span in spans]
     changes += [(span.end, -len(span.processors)) for span in spans]
     times, held = _steps(changes)
@@ -33,7 +33,7 @@ def utilization(spans: Sequence[Span], processors: int, title: str) -> "Figure":
 
 
 def queue_length(jobs: Sequence[JobRecord], title: str) -> "Figure":
-    """Draw the number of jobs that wait for their first start."""
+    """Return a picture of the number of jobs that wait for their first start."""
     changes = [(job.submit, 1) for job in jobs]
     changes += [(job.end if job.start is None else job.start, -1) for job in jobs]
     times, waiting = _steps(changes)
@@ -41,7 +41,7 @@ def queue_length(jobs: Sequence[JobRecord], title: str) -> "Figure":
 
 
 def sizes(spans: Sequence[Span], title: str) -> "Figure":
-    """Draw the sizes over time of those jobs that were resized most often."""
+    """Return a picture of the sizes over time of those jobs that were resized most often."""
     resizes: dict[int, int] = {}
     for span in spans:
         resizes[span.job] = resizes.get(span.job, 0) + span.resized

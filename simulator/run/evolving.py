@@ -122,7 +122,7 @@ class Phases:
         return (SizesRequested(job, run.number, run.asked, sizes, reason, until),)
 
     def end_phase(self, run: EvolvingRun, version: int, now: float) -> Iterable[Event]:
-        """Begin the next phase, unless the run has changed since ``version``."""
+        """Begin the next phase, unless the run has changed since ``version``; return the events."""
         if run.ended or run.version != version:
             return ()
         run.next_phase(now)

@@ -57,7 +57,7 @@ class SharedNode:
     # ---------------------------------------------------------------- jobs
 
     def add(self, run: JobRun, arrives: float) -> None:
-        """Accept a job that begins to compute at a time; until then it is being moved."""
+        """Accept a job, which is moved here until time ``arrives`` and then begins to compute."""
         self._settle()
         if arrives > self.now:
             run.arrives = arrives

@@ -124,7 +124,10 @@ class MalleabilityPolicy(ABC):
 
 
 class Fpsma(MalleabilityPolicy):
-    """Favour Previously Started Malleable Applications (KOALA 5.3.1)."""
+    """Favour Previously Started Malleable Applications (KOALA 5.3.1).
+
+    The earliest started job grows first, as far as it can; the latest started one shrinks first.
+    """
 
     def _grow(self, jobs: Sequence[RunningJob], growth: Growth) -> None:
         for job in jobs:

@@ -13,7 +13,7 @@ from pliant.simulator.experiments.definition.definitions import name_of
 
 
 def results_table(rows: Sequence[Row], results: Sequence[Mapping[str, Any]]) -> str:
-    """Return a Markdown table: for each row and metric, real, simulated without costs, printed."""
+    """Return a Markdown table of each metric: real, simulated without costs, and in the paper."""
     lines = [
         "| experiment | row | metric | real | simulated | printed |",
         "|---|---|---|---|---|---|",

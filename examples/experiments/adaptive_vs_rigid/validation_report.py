@@ -103,7 +103,7 @@ def _write_pictures(folder: Path, found: Sequence[Validation]) -> list[Path]:
 
 
 def _times(each: Validation, kind: str, title: str) -> Any:
-    """Draw the real and the simulated times of all jobs, with their distance below."""
+    """Return a figure of the real and simulated times of all jobs, with their distance below."""
     jobs = sorted(each.distances, key=lambda distance: distance.job)
     numbers = [distance.job for distance in jobs]
     figure = new_figure(9.0, 5.0)

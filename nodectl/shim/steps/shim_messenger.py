@@ -68,7 +68,7 @@ class ShimMessenger:
         self._arm()
 
     def has_room(self, rank: int) -> bool:
-        """Return whether another message to a node may be sent, given those unacknowledged."""
+        """Return whether `send` may be called: too many unacknowledged messages forbid it."""
         peer = self._peers.get(rank)
         return peer is None or len(peer.unacknowledged) < WINDOW
 

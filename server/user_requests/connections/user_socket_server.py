@@ -116,7 +116,7 @@ class UserSocketServer:
         self._users.close()
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a user of this host."""
+        """Serve one connection of a user of this host."""
         uid = peer_uid(writer.get_extra_info("socket"))
 
         async def find_user() -> RequestingUser:
