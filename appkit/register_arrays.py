@@ -64,6 +64,9 @@ class DataRegistration(Registration):
             like: a matrix; the array always has the same blocks as its rows.
             constant: the array does not change from the first loop on.
 
+        Returns:
+            The handle of the array.
+
         Raises:
             DistributionError: what ``init`` returned does not fit; ``lengths`` does not return one
                 length for each process, with the axis as their sum; the axis is not as long as
@@ -110,6 +113,9 @@ class DataRegistration(Registration):
             init: returns the whole array, equal on all processes. Without it: zeros.
             constant: the array does not change from the first loop on.
 
+        Returns:
+            The handle of the array.
+
         Raises:
             DistributionError: what ``init`` returned does not fit.
         """
@@ -142,6 +148,9 @@ class DataRegistration(Registration):
                 about the same total weight.
             owner: gets items and a number of processes, returns the owner rank of each.
             constant: the array does not change from the first loop on.
+
+        Returns:
+            The handle of the items.
 
         Raises:
             DistributionError: ``init`` returned items of another shape.
@@ -183,6 +192,9 @@ class DataRegistration(Registration):
                 columns) and data, or an object that has these attributes. Without it: no nonzeros.
             constant: the array does not change from the first loop on.
 
+        Returns:
+            The handle of the matrix.
+
         Raises:
             DistributionError: ``init`` returned something that does not describe these rows.
         """
@@ -214,6 +226,9 @@ class DataRegistration(Registration):
             init: gets an index into the global array: for ``axis`` the numbers of the owned cells,
                 for other axes slices. Returns that part. Without it: zeros.
             constant: the array does not change from the first loop on.
+
+        Returns:
+            The handle of the array.
 
         Raises:
             DistributionError: what ``init`` returned does not fit.
@@ -254,6 +269,9 @@ class DataRegistration(Registration):
                 and columns ``(1, n)``; returns that part. Without it: zeros.
             constant: the array does not change from the first loop on.
 
+        Returns:
+            The handle of the matrix.
+
         Raises:
             DistributionError: ``grid`` does not make a grid of all processes, or what ``init``
                 returned does not fit.
@@ -286,6 +304,9 @@ class DataRegistration(Registration):
             init: gets the global numbers of the owned cells, returns their values. Without it:
                 zeros.
             constant: the array does not change from the first loop on.
+
+        Returns:
+            The handle of the array.
 
         Raises:
             DistributionError: ``owner`` does not name a rank, or a part from 0 on, for each cell,

@@ -84,6 +84,9 @@ class Registration:
             dtype: the type of a cell.
             init: returns the array; called on rank 0 only. Without it: zeros.
 
+        Returns:
+            The handle of the array.
+
         Raises:
             DuplicateName: the name is taken.
             LateRegistration: inside a loop.
@@ -102,6 +105,9 @@ class Registration:
         Args:
             name: unique in the job.
             seed: 0 or more, the same on all processes.
+
+        Returns:
+            The handle of the generator.
 
         Raises:
             DuplicateName: the name is taken.
@@ -129,6 +135,9 @@ class Registration:
                 new rank, in order: the part of the value for that rank.
             unpack: gets the parts that all old ranks packed for this process, in order, its rank
                 and the number of processes; returns the new value.
+
+        Returns:
+            The handle of the value.
 
         Raises:
             DuplicateName: the name is taken.

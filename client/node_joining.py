@@ -73,7 +73,7 @@ def join(
     clock: Callable[[], float] = time.time,
     pause_s: float = PAUSE_S,
 ) -> NodeIdentity:
-    """Join the cluster of a token, and store the identity of the new node.
+    """Join the cluster of a token; store and return the identity of the new node.
 
     The secret of the token is sent only to a server that has proved to be the one of the token.
     The key of the node is made here and never leaves this host. If the answer of the server gets

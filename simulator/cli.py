@@ -275,7 +275,7 @@ def _simulate(
 def _listener(
     file: TextIO | None, recording: "Recording | None"
 ) -> "Callable[[Note], None] | None":
-    """Return what takes each line of the history; None if nothing does."""
+    """Return a function that takes each line of the history; None if no output has them."""
     from pliant.simulator.report import note_line
 
     if file is None and recording is None:

@@ -26,7 +26,7 @@ class Command(NamedTuple):
     attr: str
 
     def load(self) -> Callable[[list[str]], Any]:
-        """Import the function.
+        """Import the function and return it.
 
         Raises:
             ModuleNotFoundError: its module, or one that it needs, is not installed.

@@ -116,7 +116,7 @@ class SshSession:
         stdout: BinaryIO | None = None,
         timeout_s: float = 60.0,
     ) -> CommandResult:
-        """Run a command and wait for its end.
+        """Run a command, wait for its end, and return its exit code and output.
 
         Args:
             command: the words; the shell of the host does not interpret them.
@@ -171,7 +171,9 @@ class SshSession:
 def _communicate(
     channel: Channel, stdin: bytes | BinaryIO, stdout: BinaryIO | None, deadline: float
 ) -> CommandResult:
-    """Send the input while reading both outputs, because a full window of one stops the command.
+    """Send the input, read both outputs meanwhile, and return the result of the command.
+
+    If one output were not read, a full window of it would stop the command.
 
     Args:
         channel: the channel on which the command runs.

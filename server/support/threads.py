@@ -32,7 +32,7 @@ def uncancellable_future() -> Future[Any]:
 def start_thread(
     name: str, work: Callable[[], None], on_fault: Callable[[str], None]
 ) -> threading.Thread:
-    """Start a daemon thread with a name that ``ps -T`` shows.
+    """Start and return a daemon thread with a name that ``ps -T`` shows.
 
     Args:
         name: the name of the thread, also in the kernel, where ``ps -T`` shows it.

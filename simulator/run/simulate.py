@@ -26,7 +26,7 @@ def simulate(
     on_note: Callable[[Note], None] | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> Result:
-    """Run jobs on a simulated machine with the core and the strategy that real clusters run.
+    """Run jobs on a simulated machine, with the core of real clusters, and return the result.
 
     Args:
         jobs: the jobs to submit, in any order, with unique numbers.

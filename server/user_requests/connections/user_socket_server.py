@@ -128,7 +128,7 @@ class UserSocketServer:
     async def _remote_user(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, user: RemoteUser
     ) -> None:
-        """Serve a user of a login host."""
+        """Serve one connection of a user of a login host."""
         account = user.account
 
         async def find_user() -> RequestingUser:

@@ -260,7 +260,7 @@ def check_submission(
     nodes: Callable[[], list[NodeView]] = list,
     max_array_size: int = LARGEST_ARRAY_SIZE,
 ) -> Submission:
-    """Check a submission against the schema and the cluster.
+    """Check a submission against the schema and the cluster, and return it with parsed values.
 
     Args:
         raw: the submission as the client sent it.
