@@ -49,8 +49,11 @@ RUN_TESTS := PYTHONDONTWRITEBYTECODE= PYTHONPATH=tests/support $(BIN)/python -m 
 unit: check
 	$(RUN_TESTS) -n $(WORKERS) --dist loadgroup -m "not (mpi or cluster)"
 
+# A quarter of the files name one of the markers. Each worker would import the others for nothing.
+SYSTEM_FILES = $$(grep -rlE "mark\.(mpi|cluster)" --include="test_*.py" tests | sort)
+
 system: unit
-	$(RUN_TESTS) -n $(WORKERS) --dist worksteal -m "(mpi or cluster) and not faults"
+	$(RUN_TESTS) -n $(WORKERS) --dist worksteal -m "(mpi or cluster) and not faults" $(SYSTEM_FILES)
 
 # Cases whose result is in .faults.jsonl are not run again; remove the file to run all cases.
 faults: check ## Cause every fault at every step of a resize; writes the tables of docs/faults.md

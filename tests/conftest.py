@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -41,6 +42,20 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.register_profile("explore", deadline=None)
 hypothesis.settings.load_profile("pliant")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse marked tests that `make system` would miss, because it searches files for the marks.
+
+    Raises:
+        pytest.UsageError: a file with such tests does not name the markers.
+    """
+    system = {"mpi", "cluster"}
+    paths = {i.path for i in items if any(mark.name in system for mark in i.iter_markers())}
+    for path in sorted(paths):
+        if not re.search(r"mark\.(mpi|cluster)", path.read_text(encoding="utf-8")):
+            raise pytest.UsageError(f"{path}: write pytest.mark.mpi or pytest.mark.cluster here")
 
 
 @pytest.fixture(autouse=True, scope="session")
