@@ -7,12 +7,14 @@ import re
 import select
 import stat
 from collections.abc import Iterator
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from pliant.core.support.base_error import PliantError
 from pliant.core.support.yaml_duplicate_keys import find_duplicate_key
+
+# The import of YAML is a twentieth of a controller's start, and most controllers have no such file.
+if TYPE_CHECKING:
+    import yaml
 
 #: Bytes of the largest file that is read.
 MAX_BYTES = 1 << 20
@@ -46,6 +48,8 @@ def parse_config(content: bytes) -> dict[str, Any]:
         ConfigFileError: it is too deep, is not YAML, has a key twice, or has a text that no path or
             name can have.
     """
+    import yaml
+
     try:
         text = content.decode("utf-8")
     except ValueError as error:
@@ -76,6 +80,8 @@ def key_lines(path: str | os.PathLike[str]) -> dict[str, int]:
 
     The result is empty if the file cannot be read again, as a pipe cannot.
     """
+    import yaml
+
     if not os.path.isfile(path):
         return {}
     try:
@@ -86,6 +92,8 @@ def key_lines(path: str | os.PathLike[str]) -> dict[str, int]:
 
 
 def _key_lines(node: yaml.Node | None, place: str) -> Iterator[tuple[str, int]]:
+    import yaml
+
     if not isinstance(node, yaml.MappingNode):
         return
     for key, value in node.value:
@@ -157,6 +165,8 @@ def _why(error: Exception) -> str:
 
 def _check_structure(text: str) -> None:
     """Refuse aliases, and texts nested so deeply that the recursive YAML reader could fail."""
+    import yaml
+
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):

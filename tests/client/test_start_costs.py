@@ -132,7 +132,7 @@ def test_a_controller_loads_neither_the_core_nor_large_libraries_that_it_does_no
     loaded = loaded_modules("import pliant.nodectl.controller.controller")
     packages = {name.partition(".")[0] for name in loaded}
     assert loaded & CORE == set()
-    assert packages & {"sqlalchemy", "numpy", "mpi4py", "cryptography", "rich"} == set()
+    assert packages & {"sqlalchemy", "numpy", "mpi4py", "cryptography", "rich", "yaml"} == set()
 
 
 def test_checking_the_configuration_of_the_server_loads_no_database() -> None:
