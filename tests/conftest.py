@@ -10,6 +10,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import hypothesis
@@ -67,6 +68,21 @@ def _own_folders() -> Iterator[None]:
         patch.setenv("PLIANT_RUN_DIR", str(base / "run"))
         yield
     shutil.rmtree(base, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _cached_entry_points() -> Iterator[None]:
+    """Read the installed strategies once: nearly every test of the core loads one by its name.
+
+    Reading them looks into every installed distribution. Processes that tests start do so as usual.
+    """
+    from importlib.metadata import entry_points
+
+    from pliant.strategies import registry
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "entry_points", cache(entry_points))
+        yield
 
 
 @pytest.fixture
