@@ -197,7 +197,7 @@ def test_unknown_jobs() -> None:
 def test_jobdel_cancels_the_known_and_names_the_unknown(cluster: Cluster) -> None:
     number = cluster.client.submit("true", hold=True)
     said = run_command("jobdel", "777", str(number))
-    assert (said.code, said.line) == (1, "jobdel: job 777: there is no job 777")
+    assert (said.code, said.line) == (1, "jobdel: there is no job 777")
     assert cluster.client.job(number).state == "CANCELLED"
     again = run_command("jobdel", str(number))
     assert (again.code, "already ended" in again.line) == (1, True), again
