@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import time
 from collections.abc import Iterator
@@ -96,8 +95,10 @@ class Connection:
     def interrupt(self) -> None:
         """End the request that another thread waits for; that thread closes the socket."""
         if (link := self._socket) is not None:
-            with contextlib.suppress(OSError):  # it is closed already
+            try:
                 link.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it is closed already
 
     def close(self) -> None:
         """Close the socket; the next request opens a new one."""

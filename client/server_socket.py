@@ -21,7 +21,7 @@ from pliant.client.paths import SOCKET
 from pliant.client.site_settings import ACCOUNT_VARIABLE, SITE_FILE, trusted_accounts
 from pliant.core.support.input_limits import MAX_REQUEST_BYTES
 from pliant.protos.daemons.peer_credentials import peer_uid
-from pliant.protos.daemons.private_paths import UntrustedPathError, private_socket
+from pliant.protos.daemons.private_paths import PrivateSocket, UntrustedPathError
 
 TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
 
@@ -77,7 +77,7 @@ def connect(link: socket.socket, directory: str) -> bool:
     """
     trusted = trusted_accounts()
     full_path = socket_path(directory)
-    with private_socket(full_path, shared=True, owners=trusted) as path:
+    with PrivateSocket(full_path, shared=True, owners=trusted) as path:
         try:
             link.connect(path)
         except BlockingIOError:

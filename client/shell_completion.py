@@ -17,7 +17,7 @@ from pliant.client.client_errors import ClientError
 from pliant.client.commands.cli import describe
 from pliant.client.commands.entry_points import Command, find_commands
 from pliant.client.terminal.output import Parser, print_text, run_command
-from pliant.core.support.command_line import collecting_parsers
+from pliant.core.support.command_line import CollectedParsers
 
 PROG = "pliant completion"
 SHELLS = ("bash", "zsh", "fish")
@@ -82,7 +82,7 @@ def find_parser(main: Callable[[list[str]], object]) -> argparse.ArgumentParser:
     Raises:
         ClientError: the command makes no parser.
     """
-    with collecting_parsers() as found:
+    with CollectedParsers() as found:
         try:
             main(["--help"])
         except SystemExit:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from pliant.protos.daemons.private_paths import (
     REMOVE_AND_RESTART,
+    PrivateSocket,
     UntrustedPathError,
     open_private,
-    private_socket,
 )
 
 #: The socket of the gRPC services, in the run directory.
@@ -81,7 +81,7 @@ def dial_target(text: str) -> Iterator[str]:
     if isinstance(address, TcpAddress):
         yield str(address)
         return
-    with private_socket(address.path) as path:
+    with PrivateSocket(address.path) as path:
         yield f"{_SCHEME}{path}"
 
 

@@ -26,7 +26,7 @@ from pliant.client.executor.authentication import (
     prove_as_worker,
 )
 from pliant.client.executor.wire import prepare
-from pliant.protos.daemons.private_paths import private_socket
+from pliant.protos.daemons.private_paths import PrivateSocket
 from pliant.protos.daemons.sockets import listen
 
 _BACKLOG = 512
@@ -163,7 +163,7 @@ def _connect(contact: Contact, place: tuple[str, int] | str) -> socket.socket:
     try:
         link.settimeout(_HANDSHAKE_S)
         if isinstance(place, str):
-            with private_socket(place) as path:
+            with PrivateSocket(place) as path:
                 link.connect(path)
         else:
             prepare(link)

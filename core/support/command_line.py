@@ -11,7 +11,6 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 
 TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
 
@@ -25,7 +24,7 @@ _NEAR = 0.82
 #: A longer beginning of an option, with its dashes, also names it.
 _SHORTEST = 4
 
-#: Parsers that were asked for help, while `collecting_parsers` is active.
+#: Parsers that were asked for help, while `CollectedParsers` is active.
 _collected: list[argparse.ArgumentParser] | None = None
 
 
@@ -70,25 +69,26 @@ class CommandParser(argparse.ArgumentParser):
         return super().parse_known_args(words, namespace)
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help, or hand this parser to `collecting_parsers`."""
+        """Print the help, or hand this parser to `CollectedParsers`."""
         if _collected is not None:
             _collected.append(self)
         else:
             super().print_help(file)
 
 
-@contextmanager
-def collecting_parsers() -> Iterator[list[argparse.ArgumentParser]]:
-    """Within this context, collect the parsers of commands that are asked for help.
+class CollectedParsers:
+    """Within this context, collects the parsers of commands that are asked for help.
 
     The help itself is not printed.
     """
-    global _collected  # noqa: PLW0603 - parsers are made deep inside of commands
-    found: list[argparse.ArgumentParser] = []
-    _collected = found
-    try:
-        yield found
-    finally:
+
+    def __enter__(self) -> list[argparse.ArgumentParser]:
+        global _collected  # noqa: PLW0603 - parsers are made deep inside of commands
+        _collected = []
+        return _collected
+
+    def __exit__(self, *_: object) -> None:
+        global _collected  # noqa: PLW0603
         _collected = None
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 
 from pliant.core.support.base_error import PliantError
 
@@ -50,37 +49,53 @@ def open_private(
     return descriptor
 
 
-@contextmanager
-def private_socket(
-    path: str | os.PathLike[str],
-    *,
-    shared: bool = False,
-    owners: Collection[int] | None = None,
-) -> Iterator[str]:
-    """Check the owner and mode of a socket and its directory; yield a short path to it.
+class PrivateSocket:
+    """A socket whose owner and mode, and those of its directory, were checked.
 
-    The short path is good only inside the block. It is short because the path of a unix socket
-    has at most 107 bytes.
-
-    Args:
-        path: the path of the socket.
-        shared: whether other accounts may use it.
-        owners: as for `open_private`.
-
-    Raises:
-        UntrustedPathError: another account owns one of them, or may use one of them.
-        OSError: there is no such socket.
+    The value of the context is a short path to the socket, which is good only inside the block. It
+    is short because the path of a unix socket has at most 107 bytes. (A class starts sooner than a
+    generator with a decorator, for which commands would import ``contextlib``.)
     """
-    directory, name = os.path.split(path)
-    descriptor = open_private(directory or ".", shared=shared, owners=owners)
-    try:
-        found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-        if not stat.S_ISSOCK(found.st_mode):
-            raise UntrustedPathError(f"{path} is not a socket; {REMOVE_AND_RESTART}")
-        _check(path, found, 0 if shared else 0o077, owners)
-        yield f"/proc/self/fd/{descriptor}/{name}"
-    finally:
-        os.close(descriptor)
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        shared: bool = False,
+        owners: Collection[int] | None = None,
+    ) -> None:
+        """Name a socket.
+
+        Args:
+            path: the path of the socket.
+            shared: whether other accounts may use it.
+            owners: as for `open_private`.
+        """
+        self._path, self._shared, self._owners = path, shared, owners
+        self._descriptor = -1
+
+    def __enter__(self) -> str:
+        """Check the socket and its directory, and return the short path.
+
+        Raises:
+            UntrustedPathError: another account owns one of them, or may use one of them.
+            OSError: there is no such socket.
+        """
+        directory, name = os.path.split(self._path)
+        descriptor = open_private(directory or ".", shared=self._shared, owners=self._owners)
+        try:
+            found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            if not stat.S_ISSOCK(found.st_mode):
+                raise UntrustedPathError(f"{self._path} is not a socket; {REMOVE_AND_RESTART}")
+            _check(self._path, found, 0 if self._shared else 0o077, self._owners)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+        return f"/proc/self/fd/{descriptor}/{name}"
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
 
 
 def open_private_file(path: str | os.PathLike[str], flags: int, *, shared: bool = False) -> int:

@@ -17,8 +17,9 @@ from .conftest import job
 #: Packages that take longer to import than a command may take as a whole.
 HEAVY = {"grpc", "google", "sqlalchemy", "numpy", "mpi4py", "msgspec", "yaml", "rich", "asyncio"}
 HEAVY |= {"cryptography", "paramiko"}
-#: Modules of the standard library that cost a request 1 to 7 ms each, and that it can do without.
+#: Modules of the standard library that cost a request 0.5 to 7 ms each, and that it can do without.
 SLOW = {"dataclasses", "inspect", "shutil", "asyncio", "subprocess", "typing", "locale", "pathlib"}
+SLOW |= {"contextlib"}
 #: Modules of the core that bring the rest of the core along.
 CORE = {
     f"pliant.core.{name}"

@@ -15,7 +15,7 @@ from pliant.protos.address import (
     parse_address,
     prepare_socket,
 )
-from pliant.protos.daemons.private_paths import UntrustedPathError, open_private, private_socket
+from pliant.protos.daemons.private_paths import PrivateSocket, UntrustedPathError, open_private
 
 
 @pytest.mark.parametrize("text", ["unix:/run/grpc.sock", "127.0.0.1:7000", "[::1]:0", "host:65535"])
@@ -84,7 +84,7 @@ def test_the_socket_of_an_earlier_server_is_replaced(private: Path) -> None:
     (private / "s").touch()
     with pytest.raises(UntrustedPathError, match="is not a socket"):
         prepare_socket(UnixAddress(private / "s"))
-    with pytest.raises(UntrustedPathError, match="is not a socket"), private_socket(private / "s"):
+    with pytest.raises(UntrustedPathError, match="is not a socket"), PrivateSocket(private / "s"):
         pass
 
 

@@ -46,6 +46,7 @@ def test_a_browser_gets_neither_the_key_nor_the_folders_of_the_cluster(
         with contextlib.suppress(psutil.Error):
             if process.environ().get("BROWSER") == str(browser):
                 process.kill()
+                process.wait(30)
 
 
 @pytest.mark.cluster
