@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 #: A loaded machine is slow; this is only waited for when something is wrong.
-PATIENCE_S = 40.0
+PATIENCE_S = 90.0
 
 
 def wait_until(
