@@ -368,8 +368,10 @@ def test_in_the_foreground_until_a_signal(state: Path, number: signal.Signals, m
 
 
 def test_up_in_the_foreground_does_not_take_over_a_cluster_that_runs(
-    state: Path, capsys: Capture
+    state: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The process that runs the tests reaps nothing: orphans of later tests would stay as zombies.
+    monkeypatch.setattr(process_table, "adopt_orphans", lambda: None)
     assert up(["--nodes", "1", "--detach"]) == 0
     capsys.readouterr()
     for words in ([], ["--nodes", "2"]):
