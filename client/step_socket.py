@@ -16,10 +16,10 @@ _CHUNK = 1 << 16
 
 
 def connect(path: str) -> socket.socket:
-    """Return a connection to the socket of the script's shim.
+    """Connect to the shim of the job's script by its unix socket, and return the connection.
 
     Raises:
-        StepFailedError: there is no shim, or it is on another node.
+        StepFailedError: no shim listens there, for example because this is another node of the job.
     """
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

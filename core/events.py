@@ -255,7 +255,7 @@ class NodeRemoved:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class WorldReady:
-    """All processes of a start or a growth run on one node; joining ranks wait there."""
+    """A node has started all its processes of a start or a growth; after a growth, they wait."""
 
     job: JobId
     run: int

@@ -80,12 +80,12 @@ def _step(climber: Climber, size: int, place_: int) -> tuple[float, bool, int, i
 
 
 class SteepestAscent(Strategy):
-    """The strategy with the largest sum of speedups.
+    """The strategy that seeks the largest sum of the jobs' speedups, in steps of processors.
 
     Args:
         min_gain: steps that raise the speedup by no more than this per processor are not taken.
         min_improvement: if no job starts, running jobs are resized only if the sum of their
-            speedups rises by more than this part of it.
+            speedups rises by more than this fraction of it.
     """
 
     def __init__(self, *, min_gain: float = 0.0, min_improvement: float = 0.02) -> None:

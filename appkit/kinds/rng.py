@@ -25,7 +25,10 @@ def stream(seed: int, number: int) -> np.random.Generator:
 
 
 class RandomStreams(RegisteredData):
-    """A handle of this process's random ``generator``, the same object until the process leaves."""
+    """A handle of random streams, one for each process; ``generator`` is that of this process.
+
+    The generator stays the same object in all resizes until the process leaves.
+    """
 
     def __init__(self, membership: Membership, name: str, seed: int) -> None:
         """Create the entry, still without a stream; see ``Job.rng``."""

@@ -64,7 +64,7 @@ class RefusedError(Exception):
 
 
 class _Guard:
-    """Refuses foreign host names, and adds headers that forbid scripts of others."""
+    """Refuses requests for other host names, and forbids scripts from other sites by headers."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

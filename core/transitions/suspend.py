@@ -37,8 +37,9 @@ def order_suspension(
         job: the job.
         cause: who wants it: a text for users.
         by_strategy: whether a strategy wants it, which may start the job again.
-        requeues: whether the job is requeued even if it cannot be saved.
-        returns: whether the job is requeued when it is saved and its processes have exited.
+        requeues: whether the job is requeued even if saving it fails.
+        returns: whether the job is requeued once it is saved and its processes have exited;
+            otherwise it stays suspended.
         serves: the waiting job that will get the processors.
     """
     if job.moves_by_growth:

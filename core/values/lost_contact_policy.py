@@ -75,10 +75,11 @@ def grace_s(stop_after_s: float | None, lease_s: float, kill_grace_s: float) -> 
 
 
 def wait_s(grace_s: float, lease_s: float) -> float:
-    """Return the seconds from the loss of a node until its processes have certainly ended.
+    """Return how long after a node was declared lost its processes have certainly ended, seconds.
 
-    The server declared the node lost ``lease_s`` after the node's last message, and the node's
-    count began before it sent that message. The clock of the node may be slower than the server's.
+    A node without contact ends its processes by its own clock, which may be slower than the
+    server's. The server declared it lost ``lease_s`` after its last message, and the node began to
+    count before it sent that message.
 
     Args:
         grace_s: what ``grace_s`` returned when the processes were started.

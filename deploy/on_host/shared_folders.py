@@ -27,7 +27,11 @@ def make_marker(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]
 
 
 def find_marker(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Return ``missing``: the reason for each folder in which this host has no marker."""
+    """Check that this host sees the marker file of the server's host in each shared folder.
+
+    Returns:
+        ``missing``: the folders without it, with the reason.
+    """
     missing = {}
     for folder in arguments["shared"]:
         if not os.path.isdir(folder):

@@ -73,7 +73,7 @@ class LineView(QuietView):
 
 @contextmanager
 def progress_view(hosts: Sequence[str], *, quiet: bool = False) -> Iterator[ProgressView]:
-    """Yield a view for the hosts that suits the standard output."""
+    """Show the progress of hosts, as a context: live on a terminal, else in lines, or never."""
     if quiet:
         yield QuietView()
         return

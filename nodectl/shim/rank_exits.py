@@ -81,7 +81,11 @@ class ExitTracker:
         self._leaving[rank.rank] = None
 
     def update(self) -> None:
-        """Report ended ranks without leftovers, and end the leftovers of other ended ranks."""
+        """Handle ranks whose processes have ended.
+
+        Report the exits of those whose child processes have ended, too. End the remaining child
+        processes of the others.
+        """
         done, self._waiting = self._waiting, []
         for number in list(self._leaving):
             left = rank_termination.leftovers(self._ranks.values(), self._ranks[number])

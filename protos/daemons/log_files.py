@@ -17,7 +17,10 @@ CHECK_INTERVAL_S = 1.0
 
 
 class LogFile:
-    """The file to which standard error is written, and standard output if it is the same file."""
+    """The log file behind a descriptor, such as standard error: open it again after a rotation.
+
+    Standard output, if it is the same file, is then replaced, too.
+    """
 
     def __init__(self, descriptor: int = 2) -> None:
         """Remember the present path of the file behind ``descriptor``."""

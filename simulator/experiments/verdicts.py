@@ -114,11 +114,11 @@ def compare_pairs(
 
 
 def summary(verdicts: Mapping[str, str], claims: Mapping[str, bool]) -> str:
-    """Return one verdict for a line of the table, from those of its values and its claims.
+    """Combine the verdicts on the values of a line of the table, and its claims, both by name.
 
     Returns:
-        "differs" with the names of the values and claims that do not agree. If all agree: "too few
-        runs" if any value is undecided, otherwise the weakest kind of agreement.
+        "differs" with the names of the values and claims that do not agree. If there are none: "too
+        few runs" if a value is undecided, otherwise the weakest kind of agreement.
     """
     wrong = [name for name, verdict in verdicts.items() if verdict == DIFFERS]
     wrong += [f"not {claim}" for claim, true in claims.items() if not true]

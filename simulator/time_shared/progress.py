@@ -54,7 +54,7 @@ def progress(paging: Sequence[float], efficiency: float, *, overlap: bool = True
 
 
 def _fill(paging: Sequence[float], efficiency: float) -> list[float]:
-    """Return the rates of the jobs: raised together, each until it meets a limit.
+    """Return how fast each job computes: all rates rise together until processor or disk is full.
 
     Args:
         paging: the paging time of each job, per second of its processor time.

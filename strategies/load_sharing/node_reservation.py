@@ -58,7 +58,7 @@ class ReservationRules:
 
 @dataclass(frozen=True, slots=True)
 class Reservations:
-    """What the strategy remembers from pass to pass."""
+    """The reserved nodes, and since when, which the strategy keeps from pass to pass."""
 
     flags: tuple[tuple[NodeName, ReservationState, float], ...] = ()
     #: No node is reserved before this time, in seconds since the epoch.

@@ -28,9 +28,9 @@ def run_multicluster(given: Mapping[str, Any], workload: Workload, seed: int) ->
     """Run one simulation of several clusters and return all of its metrics.
 
     Args:
-        given: the key ``multicluster`` of the run.
+        given: the value of the run's key ``multicluster``.
         workload: the jobs, each with one component.
-        seed: the seed of local users and of latencies.
+        seed: the seed of the random background load of local users and of the random latencies.
 
     Raises:
         ExperimentError: a key, or a name given as a value, is not known.

@@ -174,7 +174,7 @@ class _Arrivals:
 
 
 def _merged(streams: list[_Arrivals]) -> Iterator[_Arrivals]:
-    """Yield, for each job, the stream from which it comes, and advance only this stream."""
+    """Merge streams of arrivals by time: yield the stream of each next job, then advance it."""
     for stream in streams:
         stream.advance()
     while True:
