@@ -101,7 +101,7 @@ def test_real_jobs_go_where_the_placement_policy_of_the_simulator_sends_them(
         job = sites.submit(components)
         if parts is None:
             refused += 1
-            shared.wait_for(job, lambda found: "needs" in found.reason, "why it waits")
+            shared.wait_for(job, lambda found: "at least" in found.reason, "why it waits")
             shared.client.cancel(job)
             shared.wait_for(job, lambda found: found.final, "its end")
             for oldest in list(running)[:1]:

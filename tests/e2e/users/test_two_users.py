@@ -19,7 +19,7 @@ import pytest
 from helperkit import ACCOUNT, ALICE, BOB, Site, needs_root
 from pliant.client.api import Client
 from pliant.client.client_errors import RequestError
-from pliant.client.terminal import output
+from pliant.client.terminal.alternate_screen import AlternateScreen
 from pliant.server.authorisation.privacy import PUBLIC
 from testkit import ROOT, wait_until
 from userkit import run_as
@@ -116,11 +116,11 @@ def watch_once() -> str:
     """Return the first picture of ``jobstat --watch``."""
     pictures: list[str] = []
 
-    def leave(text: str) -> None:
+    def leave(_: AlternateScreen, text: str) -> None:
         pictures.append(text)
         raise KeyboardInterrupt
 
-    output.print_text = leave
+    AlternateScreen.draw = leave  # type: ignore[assignment,method-assign]
     pliant("commands.jobstat", "--watch")
     return pictures[0]
 
