@@ -45,7 +45,7 @@ class Bench:
         self.failed: list[str] = []
 
     def write_file(self) -> None:
-        """Write the hosts file."""
+        """Write the file that names the hosts to ``pliant deploy``."""
         lines = [
             "cluster: bench",
             f"listen: {self.hosts.address('head')}:7000",

@@ -33,7 +33,7 @@ class ResizeCostModel:
     """
 
     def __init__(self) -> None:
-        """Start without records."""
+        """Begin with no record of a resize."""
         self.records: tuple[ResizeRecord, ...] = ()
 
     def add(self, record: ResizeRecord) -> None:

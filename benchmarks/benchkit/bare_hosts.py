@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from netkit.network import Network
+from sshkit import make_key
 
 USER, _UID = "alice", 5001
 _PROGRAMS = ("ip", "nsenter", "unshare", "pivot_root", "ssh-keygen", "/usr/sbin/sshd")
@@ -88,12 +89,12 @@ class BareHosts:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "t", self.base], check=True)
         (self.base / "shared").mkdir()
         (self.base / "shared").chmod(0o1777)
-        _make_key(self.key)
+        make_key(self.key)
         self._network.up()
         known = []
         for name in self.names:
             (self.base / name).mkdir()
-            _make_key(self.base / name / "host_key")
+            make_key(self.base / name / "host_key")
             (self.base / name / "sshd_config").write_text(_SSHD)
             kind, key = (self.base / name / "host_key.pub").read_text().split()[:2]
             known.append(f"{self.address(name)} {kind} {key}\n")
@@ -180,8 +181,3 @@ class BareHosts:
         self._network.down()
         subprocess.run(["umount", "--lazy", self.base], check=False)
         self.base.rmdir()
-
-
-def _make_key(path: Path) -> None:
-    words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "bench", "-f", str(path)]
-    subprocess.run(words, check=True)

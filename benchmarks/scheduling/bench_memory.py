@@ -61,7 +61,7 @@ MOST = 0.5
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of run."""
+    """A row of the table: a strategy, and the nodes and jobs with which it is measured."""
 
     name: str
     strategy: str
@@ -85,7 +85,7 @@ ROWS = (
 
 @dataclass(frozen=True)
 class Result:
-    """What happened in one run."""
+    """The measurements of one run."""
 
     seconds: float
     #: Jobs that were moved, and what the history says about it.

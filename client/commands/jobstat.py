@@ -50,7 +50,6 @@ from pliant.client.terminal.output import (
     print_text,
     run_command,
     terminal_columns,
-    watch,
     with_keys_first,
 )
 from pliant.client.terminal.tables import shorten
@@ -156,6 +155,8 @@ def _shown(options: argparse.Namespace) -> tuple[Shown, ...]:
 def _show(options: argparse.Namespace) -> int:
     with Connection() as link:
         if options.watch:
+            from pliant.client.terminal.alternate_screen import watch
+
             with _Frames(link, options) as frames:
                 return watch(frames.next, options.every)
         # The garbage collector would visit the values of 50,000 jobs again and again, which took a

@@ -25,7 +25,6 @@ from pliant.client.terminal.output import (
     print_json,
     print_text,
     run_command,
-    watch,
     with_keys_first,
 )
 from pliant.client.terminal.tables import shorten, table
@@ -69,6 +68,8 @@ def _show(options: argparse.Namespace) -> int:
     names = node_names(options.names)
     with Connection() as link:
         if options.watch:
+            from pliant.client.terminal.alternate_screen import watch
+
             return watch(lambda: _frame(link.request("nodes"), names), options.every)
         answer = link.request("nodes")
     nodes = _chosen(answer["nodes"], names)

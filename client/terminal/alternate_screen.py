@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
+from collections.abc import Callable
 from types import FrameType
+
+from pliant.client.client_errors import NoServerError
+from pliant.client.terminal.output import print_text
 
 _ENTER = "\x1b[?1049h\x1b[?7l"  # without wrapping, so that each line of a frame takes one row
 _LEAVE = "\x1b[?7h\x1b[?1049l"
@@ -47,10 +52,7 @@ class AlternateScreen:
 
     @staticmethod
     def _write(text: str) -> None:
-        try:
-            sys.stdout.write(text)
-        except UnicodeEncodeError:
-            sys.stdout.write(text.encode("ascii", "backslashreplace").decode("ascii"))
+        print_text(text, end="")
         sys.stdout.flush()
 
     @staticmethod
@@ -61,3 +63,19 @@ class AlternateScreen:
         self.__exit__()
         os.kill(os.getpid(), number)  # its default action, from which SIGCONT returns
         self.__enter__()
+
+
+def watch(draw: Callable[[], str], every_s: float) -> int:
+    """Show the text that ``draw`` returns every ``every_s`` seconds until Ctrl-C; return 0."""
+    try:
+        text = draw()  # an error of the first look is not shown on a screen that disappears
+        with AlternateScreen() as screen:
+            while True:
+                screen.draw(text)
+                time.sleep(every_s)
+                try:
+                    text = draw()
+                except NoServerError as error:
+                    text = str(error)  # it may come back
+    except KeyboardInterrupt:
+        return 0

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
-from pliant.client.client_errors import ClientError, NoServerError
+from pliant.client.client_errors import ClientError
 from pliant.client.terminal.number_arguments import seconds
 from pliant.core.support.command_line import CommandParser
 
@@ -135,12 +135,12 @@ def print_error(prog: str, message: str) -> None:
     sys.stderr.write(f"{prog}: " + "\n  ".join(lines) + "\n")
 
 
-def print_text(text: str) -> None:
-    """Print a line; escape characters that stdout cannot encode."""
+def print_text(text: str, *, end: str = "\n") -> None:
+    """Print a text and ``end``; escape characters that stdout cannot encode."""
     try:
-        print(text)
+        print(text, end=end)
     except UnicodeEncodeError:
-        print(text.encode("ascii", "backslashreplace").decode("ascii"))
+        print(text.encode("ascii", "backslashreplace").decode("ascii"), end=end)
 
 
 def print_json(value: object) -> None:
@@ -192,23 +192,3 @@ def add_watch_options(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds between two lists of --watch (1)",
     )
-
-
-def watch(draw: Callable[[], str], every_s: float) -> int:
-    """Show the text that ``draw`` returns every ``every_s`` seconds until Ctrl-C; return 0."""
-    import time
-
-    from pliant.client.terminal.alternate_screen import AlternateScreen
-
-    try:
-        text = draw()  # an error of the first look is not shown on a screen that disappears
-        with AlternateScreen() as screen:
-            while True:
-                screen.draw(text)
-                time.sleep(every_s)
-                try:
-                    text = draw()
-                except NoServerError as error:
-                    text = str(error)  # it may come back
-    except KeyboardInterrupt:
-        return 0

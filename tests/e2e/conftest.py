@@ -8,6 +8,7 @@ import pytest
 from clusterkit.afterwards import idle
 from clusterkit.cluster import Cluster
 from clusterkit.counter import Counter
+from helperkit import Site
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +41,14 @@ def counter(cluster: Cluster, tmp_path: Path) -> Counter:
     job = Counter(cluster, tmp_path / "counter")
     cluster.wait_malleable(job.id)
     return job
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """Return a server for all users, with one node that has a root helper."""
+    made = Site()
+    try:
+        made.up()
+        yield made
+    finally:
+        made.close()

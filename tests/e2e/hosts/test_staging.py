@@ -16,6 +16,7 @@ from helperkit.identity import acting_as
 from helperkit.site import Site
 from netkit.network import Network, NetworkError
 from pliant.client.client_errors import RequestError
+from pliant.nodectl.shim.staging.staged_folder import WORK
 from testkit.waiting import wait_until
 from tlskit.cluster import ApartTlsCluster
 
@@ -101,7 +102,7 @@ def test_a_growth_brings_the_files_to_another_host(
     assert len(cluster.client.job(number).nodes) == 2
     folders = [cluster.base / f"tmp-{name}" for name in NODES]
     for folder in folders:
-        wait_until(lambda: list(folder.glob("*/work/part*")), what="ranks on both hosts")  # noqa: B023
+        wait_until(lambda: list(folder.glob(f"*/{WORK}/part*")), what="ranks on both hosts")  # noqa: B023
     stop.touch()
     job = cluster.wait_for(number, lambda each: each.final, "the end")
     assert job.state == "COMPLETED", (job, (work / f"pliant-{number}.out").read_text())

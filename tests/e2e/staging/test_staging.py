@@ -12,6 +12,7 @@ import pytest
 
 from clusterkit.cluster import Cluster
 from clusterkit.shared import running_cluster
+from pliant.nodectl.shim.staging.staged_folder import WORK
 from testkit.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(300)]
@@ -92,7 +93,7 @@ def test_outputs_survive_a_restart_of_controller_and_server(cluster: Cluster, wo
     number = int(done.stdout)
     cluster.wait_for(number, lambda job: job.state == "RUNNING", "the start")
     folders = Path(f"/tmp/pliant-stage-{os.getuid()}")
-    pattern = f"*.j{number}.r1/work/started"
+    pattern = f"*.j{number}.r1/{WORK}/started"
     found = wait_until(lambda: list(folders.glob(pattern)), what="the script to run")
     folder = (found or list(folders.glob(pattern)))[0].parent
     cluster.kill("node-n1")

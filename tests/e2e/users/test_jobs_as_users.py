@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -26,16 +25,6 @@ from testkit import ROOT, wait_until
 pytestmark = [needs_root, pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(400)]
 
 PROGRAM = str(ROOT / "tests" / "e2e" / "apps" / "bargaining.py")
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    made = Site()
-    try:
-        made.up()
-        yield made
-    finally:
-        made.close()
 
 
 class Malleable:
