@@ -10,6 +10,9 @@ from typing import Any
 MAX_STEPS = 1000
 #: Longest name of a step, in characters.
 MAX_NAME = 64
+#: Sizes of one step that are recorded; later ones count in its processor-seconds only. So the
+#: report of a script with many resizes stays far below the longest message.
+MAX_SIZES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +23,18 @@ class StepRecord:
     number: int
     #: The file name of its program.
     name: str
+    #: Its largest size.
     processors: int
     start: float
     end: float
     code: int
     #: The signal that ended it; 0 if none did.
     signal: int
+    #: Its first sizes, each with the time from which it had this size; none in records of
+    #: versions that did not record them.
+    sizes: tuple[tuple[float, int], ...] = ()
+    #: Processor-seconds over all sizes; 0 in records of such versions.
+    processor_s: float = 0.0
 
 
 def read_steps(records: Any) -> tuple[StepRecord, ...]:
@@ -43,6 +52,9 @@ def _read_step(record: Any) -> StepRecord:
     name = record["name"]
     if not isinstance(name, str) or len(name) > MAX_NAME:
         raise ValueError("the name of a step is invalid")
+    sizes = record.get("sizes", ())
+    if not isinstance(sizes, list | tuple) or len(sizes) > MAX_SIZES:
+        raise ValueError("the sizes of a step are invalid")
     return StepRecord(
         number=_number(record["number"], 1, 1 << 31),
         name=name.encode("utf-8", "replace").decode(),
@@ -51,6 +63,8 @@ def _read_step(record: Any) -> StepRecord:
         end=_time(record["end"]),
         code=_number(record["code"], -(1 << 31), (1 << 31) - 1),
         signal=_number(record["signal"], 0, 255),
+        sizes=tuple((_time(at), _number(size, 1, 1 << 31)) for at, size in sizes),
+        processor_s=_time(record.get("processor_s", 0.0)),
     )
 
 

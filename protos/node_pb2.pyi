@@ -721,6 +721,31 @@ class RankExit(_message.Message):
 Global___RankExit: _TypeAlias = RankExit  # noqa: Y015
 
 @_typing.final
+class StepSize(_message.Message):
+    """A size of a step, from its start until the next size or the end of the step."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    PROCESSORS_FIELD_NUMBER: _builtins.int
+    start: _builtins.float
+    """in seconds since the epoch"""
+    processors: _builtins.int
+    def __init__(
+        self,
+        *,
+        start: _builtins.float = ...,
+        processors: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["processors", b"processors", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StepSize: _TypeAlias = StepSize  # noqa: Y015
+
+@_typing.final
 class Step(_message.Message):
     """A step of a script that has ended."""
 
@@ -733,6 +758,8 @@ class Step(_message.Message):
     END_FIELD_NUMBER: _builtins.int
     CODE_FIELD_NUMBER: _builtins.int
     SIGNAL_FIELD_NUMBER: _builtins.int
+    SIZES_FIELD_NUMBER: _builtins.int
+    PROCESSOR_S_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """counts the requests of the script, from 1"""
     name: _builtins.str
@@ -745,6 +772,12 @@ class Step(_message.Message):
     """exit code; 0 when ended by a signal"""
     signal: _builtins.int
     """0: ended by itself"""
+    processor_s: _builtins.float
+    """over all sizes"""
+    @_builtins.property
+    def sizes(self) -> _containers.RepeatedCompositeFieldContainer[Global___StepSize]:
+        """the first ones of many"""
+
     def __init__(
         self,
         *,
@@ -755,10 +788,12 @@ class Step(_message.Message):
         end: _builtins.float = ...,
         code: _builtins.int = ...,
         signal: _builtins.int = ...,
+        sizes: _abc.Iterable[Global___StepSize] | None = ...,
+        processor_s: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "end", b"end", "name", b"name", "number", b"number", "processors", b"processors", "signal", b"signal", "start", b"start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "end", b"end", "name", b"name", "number", b"number", "processor_s", b"processor_s", "processors", b"processors", "signal", b"signal", "sizes", b"sizes", "start", b"start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -57,6 +57,24 @@ def _phase(phase: Mapping[str, Any], now: float) -> Record:
     }
 
 
+def step_record(step: Mapping[str, Any]) -> Record:
+    """Return a step of a script with its phases, as the server returns it with its sizes.
+
+    The server keeps only the first sizes of a step with many, so the last phase ends with the step.
+    """
+    ends = [*(start for start, _ in step["sizes"][1:]), step["end"]]
+    phases = [
+        {
+            "start": start,
+            "end": end,
+            "processors": processors,
+            "processor_s": processors * max(0.0, end - start),
+        }
+        for (start, processors), end in zip(step["sizes"], ends, strict=True)
+    ]
+    return {**step, "phases": phases}
+
+
 def _record(job: Mapping[str, Any], phases: list[Record], now: float) -> Record:
     start = min((phase["start"] for phase in phases), default=job["start"])
     used = sum(phase["processor_s"] for phase in phases)

@@ -13,7 +13,14 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from pliant.client.accounting.job_usage import accounted, job_records, sizes_text, sums, swf_lines
+from pliant.client.accounting.job_usage import (
+    accounted,
+    job_records,
+    sizes_text,
+    step_record,
+    sums,
+    swf_lines,
+)
 from pliant.client.connection import Connection
 from pliant.client.listing.displayed_job_ids import TITLE_FIELDS, job_title
 from pliant.client.listing.selection import (
@@ -52,7 +59,10 @@ FIELDS = (
 #: The values of arrays and their tasks. CSV has their columns for all jobs.
 ARRAY_FIELDS = tuple(name for name in TITLE_FIELDS if name != "id")
 #: The values of a step in JSON.
-STEP_FIELDS = ("run", "step", "name", "processors", "start", "end", "exit_code", "signal")
+STEP_FIELDS = (
+    *("run", "step", "name", "processors", "start", "end", "exit_code", "signal"),
+    *("processor_s", "phases"),
+)
 _SUM_FIELDS = ("jobs", "processor_s", "mean_wait_s")
 _HEADS = (
     *("id", "name", "user", "account", "state", "code", "start", "wait", "run", "processor_s"),
@@ -177,7 +187,7 @@ def _records(
 
 
 def _plain(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: step[name] for name in STEP_FIELDS} for step in steps]
+    return [{name: step[name] for name in STEP_FIELDS} for step in map(step_record, steps)]
 
 
 def _write_paraver(
@@ -256,22 +266,26 @@ def _phases(records: Sequence[dict[str, Any]], now: float) -> str:
 
 
 def _steps(records: Sequence[dict[str, Any]], now: float) -> str:
-    heads = ("id", "run", "step", "name", "processors", "start", "time", "code")
+    heads = (
+        *("id", "run", "step", "name", "start", "time", "code", "processor_s"),
+        "sizes over time",
+    )
     rows = [
         (
             job_title(record),
             step["run"],
             step["step"],
             shorten(step["name"] or "-", 40),
-            step["processors"],
             format_time(step["start"], now),
             format_duration(max(0.0, step["end"] - step["start"])),
             _code(step),
+            round(step["processor_s"]),
+            sizes_text(step),
         )
         for record in records
         for step in record["steps"]
     ]
-    return table(heads, rows, right=_RIGHT | {"step", "processors", "time"})
+    return table(heads, rows, right=_RIGHT | {"step", "time"})
 
 
 def _code(record: dict[str, Any]) -> str:

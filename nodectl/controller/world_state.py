@@ -20,6 +20,7 @@ from pliant.nodectl.controller.users.helper_client import (
 )
 from pliant.nodectl.host.containment import SlotCpus
 from pliant.nodectl.host.procfs import ProcessIdentity
+from pliant.nodectl.step_record import StepRecord
 from pliant.nodectl.world_folder import SpooledExit, StartRequest, WorldFolder
 from pliant.protos import node_pb2 as wire
 from pliant.protos.sanitize_text import sanitize_text
@@ -246,8 +247,13 @@ def _wire_exit(end: SpooledExit) -> wire.RankExit:
         node_fault=end.node_fault,
         user_refused=end.user_refused,
         shim_lost=end.shim_lost,
-        steps=[wire.Step(**asdict(step)) for step in end.steps],
+        steps=[_wire_step(step) for step in end.steps],
     )
+
+
+def _wire_step(step: StepRecord) -> wire.Step:
+    sizes = [wire.StepSize(start=at, processors=size) for at, size in step.sizes]
+    return wire.Step(**{**asdict(step), "sizes": sizes})
 
 
 def refusal_report(

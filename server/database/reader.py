@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -479,6 +480,7 @@ def _phase(row: Any) -> AllocationPhase:
 
 
 def _step(row: Any) -> dict[str, Any]:
-    fields = ("job", "run", "name", "processors", "start", "end", "signal")
+    fields = ("job", "run", "name", "processors", "start", "end", "signal", "processor_s")
     values = {name: getattr(row, name) for name in fields}
-    return {**values, "step": row.number, "exit_code": row.code}
+    sizes = json.loads(row.sizes) or [[row.start, row.processors]]
+    return {**values, "step": row.number, "exit_code": row.code, "sizes": sizes}

@@ -40,6 +40,9 @@ class StepOfScript(NamedTuple):
     end: float
     code: int
     signal: int
+    #: Its sizes, each with the time from which it had this size.
+    sizes: tuple[tuple[float, int], ...]
+    processor_s: float
 
 
 class RowVersion(NamedTuple):
@@ -297,7 +300,8 @@ def add_exit(world: str, rank: int, end: tuple[int, int, int, str, float]) -> Wr
 
 def add_step(world: str, step: StepOfScript) -> Write:
     """Return the write that adds a step of a script to the accounting."""
-    return Write(_ADD_STEP, {**step._asdict(), "world": world, "name": escape_control(step.name)})
+    texts = {"name": escape_control(step.name), "sizes": json.dumps(step.sizes)}
+    return Write(_ADD_STEP, {**step._asdict(), **texts, "world": world})
 
 
 def add_barrier(world: str, sequence: int, pairs: Mapping[str, str]) -> Write:

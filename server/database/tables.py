@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 #: The newest migration. A database of this version is opened without importing Alembic, which is
 #: slow.
-HEAD = "0004"
+HEAD = "0005"
 
 metadata = MetaData()
 
@@ -126,6 +126,9 @@ step = Table(
     Column("end", Float, nullable=False),
     Column("code", Integer, nullable=False),
     Column("signal", Integer, nullable=False),
+    #: A list of [START, PROCESSORS] as JSON, empty for steps recorded by older versions.
+    Column("sizes", Text, nullable=False, server_default="[]"),
+    Column("processor_s", Float, nullable=False, server_default="0"),
 )
 
 #: Complete barriers of worlds that span nodes, kept as long as a node may ask for them again.

@@ -9,8 +9,9 @@ from pliant.protos.codec_error import CodecError
 from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.database.statements import StepOfScript
 
-#: Steps of one run that a node may report.
+#: Steps of one run that a node may report, and sizes of one step.
 _MAX_STEPS = 1000
+_MAX_SIZES = 100
 
 
 def steps_from_proto(message: node_pb2.RanksExited) -> dict[int, tuple[StepOfScript, ...]]:
@@ -27,7 +28,9 @@ def steps_from_proto(message: node_pb2.RanksExited) -> dict[int, tuple[StepOfScr
 
 
 def _step(step: node_pb2.Step) -> StepOfScript:
-    if not (math.isfinite(step.start) and math.isfinite(step.end)):
+    sizes = tuple((size.start, size.processors) for size in step.sizes[:_MAX_SIZES])
+    times = (step.start, step.end, step.processor_s, *(at for at, _ in sizes))
+    if not all(map(math.isfinite, times)):
         raise CodecError(f"step {step.number}: its times are invalid")
     return StepOfScript(
         step.number,
@@ -37,4 +40,7 @@ def _step(step: node_pb2.Step) -> StepOfScript:
         step.end,
         step.code,
         step.signal,
+        sizes,
+        # A shim that was started before an upgrade sends no sizes.
+        step.processor_s or step.processors * (step.end - step.start),
     )

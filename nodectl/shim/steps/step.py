@@ -12,7 +12,7 @@ from pliant.core.values.sizes import Sizes
 from pliant.nodectl.shim.event_loop import EventLoop, SocketChannel
 from pliant.nodectl.shim.steps.resizer import StepResizer
 from pliant.nodectl.shim.steps.step_world import StepWorld
-from pliant.nodectl.step_record import MAX_NAME, StepRecord
+from pliant.nodectl.step_record import MAX_NAME, MAX_SIZES, StepRecord
 from pliant.nodectl.world_folder import StartRequest
 from pliant.protos.sanitize_text import sanitize_text
 
@@ -73,10 +73,20 @@ class Step:
         is_cut = self.is_ending or bool(self.worlds)
         code, number, _ = self._failure or (0, int(signal.SIGTERM) if is_cut else 0, "")
         name = os.path.basename(self.request.argv[0])[:MAX_NAME]
-        history = self.resizer.history if self.resizer is not None else []
-        size = max((size for _, size in history), default=len(self.places))
+        sizes = [(self.started, len(self.places))]
+        if self.resizer is not None:
+            sizes = self.resizer.history
+        ends = [*(at for at, _ in sizes[1:]), end]
         return StepRecord(
-            self.number, sanitize_text(name)[:MAX_NAME], size, self.started, end, code, number
+            self.number,
+            sanitize_text(name)[:MAX_NAME],
+            max(size for _, size in sizes),
+            self.started,
+            end,
+            code,
+            number,
+            tuple(sizes[:MAX_SIZES]),
+            sum(size * max(0.0, until - at) for (at, size), until in zip(sizes, ends, strict=True)),
         )
 
     def tell(self, **message: Any) -> None:

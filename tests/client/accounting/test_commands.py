@@ -84,21 +84,24 @@ def test_csv_names_tasks_and_escapes_what_a_terminal_would_interpret(
 def test_steps_of_scripts(used: Any, capsys: Capture) -> None:
     known = {"job": 1, "run": 1, "start": 5.0, "end": 65.0, "signal": 0}
     used.answers["accounting"]["steps"] = [
-        {**known, "step": 1, "name": "prepare", "processors": 1, "exit_code": 0},
-        {**known, "step": 2, "name": "a\x1b", "processors": 4, "exit_code": 7},
+        {**known, "step": 1, "name": "prepare", "processors": 1, "exit_code": 0}
+        | {"processor_s": 60.0, "sizes": [[5.0, 1]]},
+        {**known, "step": 2, "name": "a\x1b", "processors": 4, "exit_code": 7}
+        | {"processor_s": 140.0, "sizes": [[5.0, 4], [15.0, 2]]},
     ]
     assert jobacct.main(["-a", "--steps"]) == 0
     text = capsys.readouterr().out
     assert "\x1b" not in text
     _, first, second = text.splitlines()
-    assert first.split()[:5] == ["1", "1", "1", "prepare", "1"]
-    assert first.split()[-2:] == ["1m00s", "0:0"]
-    assert second.split()[-1] == "7:0"
+    assert first.split()[:4] == ["1", "1", "1", "prepare"]
+    assert first.split()[-6:] == ["1m00s", "0:0", "60", "1", "for", "1m00s"]
+    assert second.split()[-8:] == ["7:0", "140", "4", "for", "10s,", "2", "for", "50s"]
     assert used.requests[-1]["steps"] is True
     assert jobacct.main(["-a", "--json"]) == 0
     one, two = json.loads(capsys.readouterr().out)
     assert [step["name"] for step in one["steps"]] == ["prepare", "a\x1b"]
     assert set(one["steps"][0]) == set(jobacct.STEP_FIELDS)
+    assert [phase["processor_s"] for phase in one["steps"][1]["phases"]] == [40.0, 100.0]
     assert two["steps"] == []
 
 

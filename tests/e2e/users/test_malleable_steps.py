@@ -108,7 +108,13 @@ def test_a_malleable_step_grows_and_shrinks_within_the_job(
     steps = {step["step"]: step for step in found["steps"]}
     seen = [line.split() for line in (tmp_path / "sizes").read_text().splitlines()]
     assert [int(size) for size, _ in seen] == [2, 4, 2, 4, 3]
-    assert steps[int(seen[0][1])]["processors"] == 4
+    step = steps[int(seen[0][1])]
+    assert [phase["processors"] for phase in step["phases"]] == [2, 4, 2, 4, 3]
+    assert step["processors"] == 4
+    used = sum(phase["processors"] * (phase["end"] - phase["start"]) for phase in step["phases"])
+    assert step["processor_s"] == pytest.approx(used)
+    text = run_command("jobacct", "--steps", str(number)).out
+    assert "2 for" in next(line for line in text.splitlines() if "python" in line)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -130,7 +131,7 @@ def test_an_end_that_could_not_be_stored_is_new_when_it_is_reported_again(desk: 
 
 
 def test_the_steps_of_a_script_are_stored_with_its_end(desk: Desk) -> None:
-    step = StepOfScript(1, "prepare\n", 2, 1.0, 2.0, 3, 0)
+    step = StepOfScript(1, "prepare\n", 2, 1.0, 2.0, 3, 0, ((1.0, 2),), 2.0)
     event = ProcessesExited(ONE, 1, FIRST_START, (Exit(0, 0), Exit(1, 0)))
     report = EndReport(A, desk.world.name, (0, 1), (0.0, 0.0), event, {0: (step,)})
     for _ in range(2):
@@ -140,6 +141,7 @@ def test_the_steps_of_a_script_are_stored_with_its_end(desk: Desk) -> None:
     found = [(row["world"], row["number"], row["code"]) for row in steps]
     assert found == [(desk.world.name, 1, 3)]
     assert "\n" not in steps[0]["name"]
+    assert json.loads(steps[0]["sizes"]) == [[1.0, 2]]
 
 
 def test_a_repetition_is_not_acknowledged_before_the_first_is_durable(desk: Desk) -> None:
