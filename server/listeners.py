@@ -50,6 +50,7 @@ from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.rpc.staging.staging_service import StagingService
 from pliant.server.support.clock import HybridClock
 from pliant.server.support.rate_limit import RateLimiter
+from pliant.server.user_requests.step_resizes import StepResizes
 
 if TYPE_CHECKING:  # a server for one host needs no certificates, which take long to import
     from pliant.server.authentication.node_admission import NodeAdmission
@@ -94,6 +95,8 @@ class ServiceParts:
     shared_folder: SharedFolderProbe
     #: Has nodes remove the checkpoints of users.
     removals: CheckpointRemovals
+    #: Passes requests for sizes of steps to the shims of scripts.
+    step_resizes: StepResizes
     #: Transfers the staged files of jobs.
     staging: StagingService
 
@@ -261,6 +264,7 @@ class Services:
         )
         nodes.on_registered.append(parts.on_node_registered)
         nodes.shared_folder, nodes.removals = parts.shared_folder, parts.removals
+        nodes.on_shim_message = parts.step_resizes.on_answer
         return nodes
 
     def _application_services(self) -> tuple[grpc.GenericRpcHandler, ...]:

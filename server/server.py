@@ -73,6 +73,7 @@ from pliant.server.user_requests.metrics_query import MetricsQuery
 from pliant.server.user_requests.operation_table import Operations
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
 from pliant.server.user_requests.staging_requests import StagingRequests
+from pliant.server.user_requests.step_resizes import StepResizes
 from pliant.server.user_requests.submission.submissions import Submissions
 from pliant.server.user_requests.subscriptions import Subscriptions
 from pliant.server.watch.change_feed import ChangeFeed
@@ -147,6 +148,7 @@ class Server:
         self._tokens = AppTokens(bytes.fromhex(self._meta["key"]))
         short = self._meta["cluster"].replace("-", "")[:8]
         self._worlds = WorldRegistry(short)
+        self._step_resizes = StepResizes(self._worlds, self._status, self._connections)
         self._checkpoint_folders = CheckpointFolders(
             config.checkpoint_folder, short, self._tokens.checkpoint_name
         )
@@ -165,7 +167,11 @@ class Server:
         )
         self._status.resources = config.resources
         signer = self._load_signer()
-        self._removals = self._make_removals(signer)
+        self._removals = CheckpointRemovals(
+            self._connections, signer, self._uid_of, self._remove_old_checkpoints
+        )
+        if signer is not None:
+            self._checkpoint_folders.on_foreign = self._removals.add
         self._dispatcher = CommandDispatcher(
             self._connections,
             self._worlds,
@@ -296,18 +302,6 @@ class Server:
         self._status.submission_limits.limits = config.limits_of_users()
         return submissions
 
-    def _make_removals(self, signer: OrderSigner | None) -> CheckpointRemovals:
-        """Return the object that orders nodes to remove the checkpoints of users' ended jobs."""
-        removals = CheckpointRemovals(
-            self._connections,
-            signer,
-            self._uid_of,
-            self._remove_old_checkpoints,
-        )
-        if signer is not None:
-            self._checkpoint_folders.on_foreign = removals.add
-        return removals
-
     def _remove_old_checkpoints(self) -> None:
         """Remove the checkpoints of all jobs that have ended."""
         last = self._job_ids.last()  # a later job may have no entry yet
@@ -410,10 +404,10 @@ class Server:
             self._job_ids.on_node_registered,
             self._shared_folder,
             self._removals,
+            self._step_resizes,
             StagingService(self._status, self._tokens, self._staging, self._reader),
         )
-        services = Services(parts, self._config, self._generation, self._secret)
-        self._services = services
+        services = self._services = Services(parts, self._config, self._generation, self._secret)
         self._remove.on_closed += [
             self._barriers.forget,
             lambda jobs, _: self._rate_limiter.forget(jobs),
@@ -474,7 +468,13 @@ class Server:
                 identity,
             ),
             Commands(
-                self._core_loop, self._status, self._connections, jobs, access, self._configured
+                self._core_loop,
+                self._status,
+                self._connections,
+                jobs,
+                access,
+                self._configured,
+                self._step_resizes,
             ),
             UsageQueries(self._core_loop, self._reader, self._clock, jobs),
             self._make_subscriptions(jobs),

@@ -74,7 +74,7 @@ ORDER = {
     """,
     "protos": """
         channel codec_error daemons generate hmac_handshake sanitize_text
-        joined_world_variables staging versions
+        joined_world_variables shim_relay staging versions
         address codec
         checkpoint_codec report_chunking identity interactive
         node_joining signed_orders

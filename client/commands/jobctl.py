@@ -107,7 +107,7 @@ def _action(
     parser: argparse.ArgumentParser = actions.add_parser(
         name, help=text, description=text[0].upper() + text[1:] + "."
     )
-    step = "; in a script, a step of its job: 17.2" if id_type is _job_or_step else ""
+    step = "; or a step of a script: 17.2" if id_type is _job_or_step else ""
     parser.add_argument("id", type=id_type, help=f"the job, or a task of an array: 17_3{step}")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(act=act)
@@ -149,17 +149,18 @@ def _job_or_step(text: str) -> Any:
 
 
 def _resize_step(job: int, step: int, options: argparse.Namespace) -> int:
-    """Set the size of a step of the job in whose script this process runs."""
+    """Set the size of a step: in the script of its job directly, elsewhere through the server."""
     import os
 
-    from pliant.client.step_socket import resize_step
-
-    path = os.environ.get("PLIANT_STEP_SOCKET")
-    if not path or os.environ.get("PLIANT_JOB") != str(job):
-        raise UsageError(f"step {job}.{step}: a step can be resized only in the script of its job")
     if options.release:
         raise UsageError("leave out --release: a step gives back its last ranks")
-    resize_step(path, step, options.size)
+    path = os.environ.get("PLIANT_STEP_SOCKET")
+    if path and os.environ.get("PLIANT_JOB") == str(job):
+        from pliant.client.step_socket import resize_step
+
+        resize_step(path, step, options.size)
+    else:
+        _ask("resize", id=job, step=step, size=options.size)
     return 0
 
 

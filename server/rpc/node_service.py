@@ -27,6 +27,7 @@ from pliant.protos.codec import (
 from pliant.protos.codec_error import CodecError
 from pliant.protos.report_chunking import join
 from pliant.protos.sanitize_text import sanitize_text
+from pliant.protos.shim_relay import SERVER_RANK
 from pliant.protos.signed_orders.launch_order import VERSION
 from pliant.server.authentication.opening_handshake import NodeNotAdmittedError
 from pliant.server.checkpoints.shared_folder_probe import SHARED, SharedFolderProbe
@@ -99,6 +100,8 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self.shared_folder: SharedFolderProbe | None = None
         #: Has nodes remove checkpoints of users; None if nodes are not asked.
         self.removals: CheckpointRemovals | None = None
+        #: Takes the messages of shims to the server.
+        self.on_shim_message: Callable[[NodeName, node_pb2.Relay], None] | None = None
 
     async def Connect(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
         """Serve one controller until either side ends the stream."""
@@ -308,6 +311,10 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
 
     def _pass_on(self, node: NodeName, message: node_pb2.Relay) -> None:
         """Send a message from one shim of a world to another; the shim repeats a lost message."""
+        if message.to_rank == SERVER_RANK:
+            if self.on_shim_message is not None:
+                self.on_shim_message(node, message)
+            return
         target = self._validator.relay_target(node, message)
         if target is not None:
             self._connections.send_to_node(target, node_pb2.NodeOrder(relay=message))

@@ -41,7 +41,7 @@ _MAX_USERS = 1000
 #: Fields of a request that are recorded.
 _NAMED = (
     *("id", "ids", "node", "size", "release", "priority", "reason", "users", "states", "names"),
-    *("signal", "strategy", "options"),
+    *("signal", "step", "strategy", "options"),
 )
 #: Characters of a field that are recorded.
 _LONGEST = 200

@@ -38,6 +38,7 @@ from pliant.server.user_requests.request_fields import (
     read_node,
     read_number,
 )
+from pliant.server.user_requests.step_resizes import StepResizes
 from pliant.server.user_requests.submission.submission_schema import check_priority
 
 #: Requests that concern the processes of one job; the others apply to all tasks of an array.
@@ -57,8 +58,9 @@ class Commands:
         jobs: JobLookup,
         access: AccessControl,
         configured: StrategyChoice,
+        step_resizes: StepResizes,
     ) -> None:
-        self._configured = configured
+        self._configured, self._step_resizes = configured, step_resizes
         self._core_loop, self._status, self._connections = core_loop, status, connections
         self._jobs, self._access = jobs, access
 
@@ -155,10 +157,16 @@ class Commands:
         return await self._ask_of("requeue", job, peer, events.JobRequeued(job, peer.user))
 
     async def resize(self, request: Request, peer: RequestingUser) -> Answer:
-        """Resize job ``id`` to ``size`` processors, or take the slots in ``release`` from it."""
+        """Resize job ``id`` to ``size`` processors, or take the slots in ``release`` from it.
+
+        With ``step``, resize this step of the job's script instead.
+        """
         job = await self._authorise("resize", JobId(read_number(request, "id")), peer)
         release = self._places(request.get("release") or [])
         size = read_number(request, "size", default=0)
+        if request.get("step") is not None:
+            await self._step_resizes.resize(job, read_number(request, "step"), size)
+            return {"message": ""}
         return await self._ask_of(
             "resize", job, peer, events.ResizeRequested(job, size, release, peer.user)
         )

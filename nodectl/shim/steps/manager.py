@@ -45,6 +45,7 @@ from pliant.nodectl.shim.steps.step_requests import StepRequests, leader
 from pliant.nodectl.shim.steps.step_world import NodeEvents, StepWorld
 from pliant.nodectl.step_record import MAX_STEPS, StepRecord
 from pliant.nodectl.world_folder import MALLEABLE_STEP, NOT_USABLE, StartRequest, WorldFolder
+from pliant.protos.shim_relay import SERVER_RANK
 
 #: Bytes of output that may wait for a client that does not read.
 _MAX_OUTPUT_BACKLOG = 1 << 20
@@ -68,7 +69,7 @@ class StepManager:
             request: the request to start the world.
             send: sends a packet to the shim of another node, see `Relay`.
         """
-        self._loop, self._spool, self._request = loop, spool, request
+        self._loop, self._spool, self._request, self._send = loop, spool, request, send
         self._first = request.ranks[0][0]
         self._relay = ShimMessenger(loop, send, self._on_relayed, self._on_room)
         self._socket = RequestSocket(loop, spool, self._on_request) if self._first == 0 else None
@@ -101,7 +102,12 @@ class StepManager:
         any(remote.reap(pid, status) for remote in list(self._remote.values()))
 
     def receive(self, rank: int, packet: dict[str, Any]) -> None:
-        """Handle a packet from the shim of another node."""
+        """Handle a packet from the shim of another node, or from the server."""
+        if rank == SERVER_RANK:
+            reason = self._set_size(int(packet["step"]), int(packet["size"]))
+            self._send(rank, {"request": packet["request"], "reason": reason})
+            self._resize_steps()
+            return
         self._relay.receive(rank, packet)
 
     def records(self) -> tuple[StepRecord, ...]:
@@ -280,17 +286,21 @@ class StepManager:
     def _on_resize(self, number: int, size: int, client: socket.socket) -> None:
         """Set the size of a malleable step for a client, and answer whether this is possible."""
         channel = SocketChannel(self._loop, client, LineSplitter(lambda _: None))
-        step = self._running.get(number)
-        if step is None:
-            running = ", ".join(map(str, self._running)) or "none"
-            reason = f"step {number} does not run; running steps: {running}"
-        elif step.resizer is None:
-            reason = f"step {number} is rigid: start it with --size A-B"
-        else:
-            reason = step.resizer.fix(size)
+        reason = self._set_size(number, size)
         answer = {"op": "refused", "reason": reason} if reason else {"op": "resizing"}
         channel.send(json.dumps(answer).encode() + b"\n")
         self._resize_steps()
+
+    def _set_size(self, number: int, size: int) -> str:
+        """Set the size of a step; return why this is refused, or an empty text."""
+        step = self._running.get(number)
+        if step is None or not _is_counted(step):
+            counted = [str(each.number) for each in self._running.values() if _is_counted(each)]
+            running = ", ".join(counted) or "none"
+            return f"step {number} does not run; running steps: {running}"
+        if step.resizer is None:
+            return f"step {number} is rigid: start it with --size A-B"
+        return step.resizer.fix(size)
 
     def _on_step_ended(self, step: Step) -> None:
         del self._running[step.number]

@@ -95,21 +95,28 @@ def test_a_malleable_step_grows_and_shrinks_within_the_job(
         f"{SCRIPTS}/jobctl resize $PLIANT_JOB.$step 3; wait_for 3\n"
         f"{SCRIPTS}/jobctl resize $PLIANT_JOB.$step 5 || echo code $?\n"
         f"{SCRIPTS}/jobctl resize $PLIANT_JOB.9 1 || echo code $?\n"
+        "wait_for 1\n"  # this size is set outside of the script
         "touch stop; wait $pid; echo ended $?\n"
         f"{RUN} -n 4 echo after\n",
     )
+    sizes = tmp_path / "sizes"
+    cluster.wait_for(number, lambda _: sizes.exists() and "\n3 " in sizes.read_text(), "size 3")
+    name = f"{number}.{sizes.read_text().split()[-1]}"
+    assert "sizes" in run_command("jobctl", "resize", name, "5").line
+    assert "running steps" in run_command("jobctl", "resize", f"{number}.9", "1").line
+    assert run_command("jobctl", "resize", name, "1").code == 0
     lines = lines_of(cluster, number)
     assert lines[0] == "before"
     assert lines.count("between") == 2
     assert lines.count("code 1") == 2
-    assert "sum 4950.0 size 3" in lines
+    assert "sum 4950.0 size 1" in lines
     assert lines[-5:] == ["ended 0", *["after"] * 4]
-    (found,) = json.loads(run_command("jobacct", "--json", str(number)).out)
-    steps = {step["step"]: step for step in found["steps"]}
+    (record,) = json.loads(run_command("jobacct", "--json", str(number)).out)
+    steps = {each["step"]: each for each in record["steps"]}
     seen = [line.split() for line in (tmp_path / "sizes").read_text().splitlines()]
-    assert [int(size) for size, _ in seen] == [2, 4, 2, 4, 3]
+    assert [int(size) for size, _ in seen] == [2, 4, 2, 4, 3, 1]
     step = steps[int(seen[0][1])]
-    assert [phase["processors"] for phase in step["phases"]] == [2, 4, 2, 4, 3]
+    assert [phase["processors"] for phase in step["phases"]] == [2, 4, 2, 4, 3, 1]
     assert step["processors"] == 4
     used = sum(phase["processors"] * (phase["end"] - phase["start"]) for phase in step["phases"])
     assert step["processor_s"] == pytest.approx(used)

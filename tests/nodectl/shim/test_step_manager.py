@@ -17,6 +17,7 @@ from pliant.nodectl.shim.event_loop import EventLoop
 from pliant.nodectl.shim.steps import step_requests
 from pliant.nodectl.shim.steps.manager import StepManager
 from pliant.nodectl.world_folder import NODES, STEP_SOCKET, StartRequest, WorldFolder
+from pliant.protos.shim_relay import SERVER_RANK
 
 #: The order to run a command on a node.
 START = {
@@ -141,4 +142,13 @@ def test_commands_on_a_node_are_limited(tmp_path: Path, monkeypatch: pytest.Monk
     answers = [shim.request(hosts=["n2"], command="sleep 600") for _ in range(3)]
     assert [answer["op"] for answer in answers] == ["started", "started", "refused"]
     assert "2 commands run on n2 already" in answers[2]["reason"]
+    shim.close()
+
+
+def test_the_server_sets_sizes_of_steps(tmp_path: Path) -> None:
+    shim = Shim(tmp_path, 0)
+    shim.steps.receive(SERVER_RANK, {"ack": 0, "request": 5, "step": 1, "size": 2})
+    ((rank, answer),) = shim.sent
+    assert (rank, answer["request"]) == (SERVER_RANK, 5)
+    assert "step 1 does not run" in answer["reason"]
     shim.close()

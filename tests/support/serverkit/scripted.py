@@ -56,6 +56,7 @@ from pliant.server.user_requests.metrics_query import MetricsQuery
 from pliant.server.user_requests.operation_table import Operations
 from pliant.server.user_requests.reading_requests import ServerInfo, StateQueries, UsageQueries
 from pliant.server.user_requests.staging_requests import StagingRequests
+from pliant.server.user_requests.step_resizes import StepResizes
 from pliant.server.user_requests.submission.submissions import Submissions
 from pliant.server.user_requests.subscriptions import Subscriptions
 from pliant.server.watch.change_feed import ChangeFeed
@@ -281,7 +282,13 @@ class Shell:
         )
         configured = StrategyChoice("fcfs", {})
         changing = Commands(
-            core_loop or self.execute, status, self.connections, jobs, access, configured
+            core_loop or self.execute,
+            status,
+            self.connections,
+            jobs,
+            access,
+            configured,
+            StepResizes(self.worlds, status, self.connections),
         )
         return Operations(
             self._submissions,

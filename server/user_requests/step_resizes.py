@@ -1,0 +1,105 @@
+"""Pass users' requests for other sizes of steps to the shims of scripts, and take the answers.
+
+The shim of a script decides about the sizes of its steps, so the server stores nothing. A request
+and its answer travel as the messages between shims do, with `SERVER_RANK` in place of a rank.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from pliant.core.model.jobs import JobType
+from pliant.core.values.ids import JobId, NodeName
+from pliant.protos import node_pb2
+from pliant.protos.sanitize_text import sanitize_text
+from pliant.protos.shim_relay import SERVER_RANK
+from pliant.server.execution.connections import Connections
+from pliant.server.registry.mpi_worlds import WorldRegistry
+from pliant.server.registry.status_cache import StatusCache
+from pliant.server.support.threads import uncancellable_future
+from pliant.server.support.user_request_error import UserRequestError
+
+#: Seconds in which the shim has to answer.
+ANSWER_TIMEOUT_S = 10.0
+#: Characters of an answer that are shown; the shim runs as the job's user.
+_MAX_REASON = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    world: str
+    node: NodeName
+    #: Gets the reason for which the size is refused; an empty text if it is set.
+    reason: Future[str]
+
+
+class StepResizes:
+    """Requests of users for sizes of steps. May be used from any thread."""
+
+    def __init__(
+        self, worlds: WorldRegistry, status: StatusCache, connections: Connections
+    ) -> None:
+        self._worlds, self._status, self._connections = worlds, status, connections
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, _Waiting] = {}
+
+    async def resize(self, job: JobId, step: int, size: int) -> None:
+        """Set the size of a malleable step.
+
+        Args:
+            job: the job of the script.
+            step: the number of the step.
+            size: the size; 0 to let the step grow and shrink again.
+
+        Raises:
+            UserRequestError: the job is no running script, its shim refuses, or does not answer.
+        """
+        world, node = self._script_of(job)
+        number, answer = next(self._numbers), uncancellable_future()
+        self._waiting[number] = _Waiting(world, node, answer)
+        # Shims of earlier versions read `ack`, and ignore the rest.
+        request = {"ack": 0, "request": number, "step": step, "size": size}
+        data = json.dumps(request).encode()
+        relay = node_pb2.Relay(world=world, from_rank=SERVER_RANK, to_rank=0, data=data)
+        try:
+            sent = self._connections.send_to_node(node, node_pb2.NodeOrder(relay=relay))
+            if not sent:
+                raise UserRequestError(f"node {node} is not connected", kind="unavailable")
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                reason = await asyncio.wrap_future(answer)
+        except TimeoutError:
+            raise UserRequestError(
+                f"node {node} has not answered within {ANSWER_TIMEOUT_S:.0f} s: try again",
+                kind="unavailable",
+            ) from None
+        finally:
+            del self._waiting[number]
+        if reason:
+            raise UserRequestError(reason, kind="refused", field="step")
+
+    def on_answer(self, node: NodeName, message: node_pb2.Relay) -> None:
+        """Take an answer of a shim; one that nobody waits for is ignored."""
+        try:
+            answer = json.loads(message.data)
+            waiting = self._waiting.get(answer["request"])
+            reason = sanitize_text(str(answer["reason"]))[:_MAX_REASON]
+        except (ValueError, TypeError, KeyError):
+            return  # a user may have manipulated the shim; the node is not to blame
+        if waiting is None or (waiting.world, waiting.node) != (message.world, node):
+            return
+        if not waiting.reason.done():
+            waiting.reason.set_result(reason)
+
+    def _script_of(self, job: JobId) -> tuple[str, NodeName]:
+        """Return the world of a running script, and the node of its shim."""
+        info = self._status.job(job) or {}
+        worlds = self._worlds.of_job(job, info["run"]) if info else ()
+        if info.get("type") != JobType.SCRIPT.value:
+            raise UserRequestError(f"job {job} has no steps: it is no script", kind="refused")
+        if not worlds:
+            raise UserRequestError(f"job {job} is {info['state']}: it has no steps", kind="refused")
+        return worlds[0].name, self._status.node_map.host(worlds[0].processors[0]).name
