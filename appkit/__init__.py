@@ -33,18 +33,18 @@ from pliant.appkit.appkit_errors import (
 )
 from pliant.appkit.coordinator.answer_offer import OfferTerms
 from pliant.appkit.coordinator.messages import Offer, RequestState
-from pliant.appkit.coordinator.size_requests import Request
+from pliant.appkit.coordinator.program_size_requests import Request
 from pliant.appkit.decorator import malleable
 from pliant.appkit.job import Job
-from pliant.appkit.kinds.block import BlockArray
-from pliant.appkit.kinds.csr import CsrMatrix
+from pliant.appkit.kinds.block_array import BlockArray
+from pliant.appkit.kinds.csr_matrix import CsrMatrix
 from pliant.appkit.kinds.custom import Custom
-from pliant.appkit.kinds.cyclic import CyclicArray
+from pliant.appkit.kinds.cyclic_array import CyclicArray
 from pliant.appkit.kinds.items import Items
-from pliant.appkit.kinds.partition import PartitionedArray
+from pliant.appkit.kinds.partitioned_array import PartitionedArray
 from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray, RootArray
+from pliant.appkit.kinds.replicated_values import State
 from pliant.appkit.kinds.rng import RandomStreams
-from pliant.appkit.kinds.state import State
 from pliant.appkit.mpi.derived_communicators import DerivedComm
 from pliant.appkit.resize.hooks import ResizeInfo
 from pliant.core.values.sizes import SizesError

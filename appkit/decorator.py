@@ -17,13 +17,13 @@ from pliant.appkit.checkpoint.save import Checkpoints
 from pliant.appkit.environment import Environment, checkpoint_folder, read_environment
 from pliant.appkit.exit_without_finalize import end_now
 from pliant.appkit.job import Job
-from pliant.appkit.job_data import JobData
 from pliant.appkit.json_lines import open_control
 from pliant.appkit.loops import Loops
 from pliant.appkit.mpi.connect import warm_up_connections
 from pliant.appkit.mpi.membership import Membership, MembershipPhase
 from pliant.appkit.mpi.unsupported_operations import refuse_unsupported
-from pliant.appkit.runtime import Runtime
+from pliant.appkit.registered_objects import JobData
+from pliant.appkit.safe_point_runtime import Runtime
 from pliant.core.support.plural import plural
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 

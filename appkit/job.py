@@ -10,20 +10,20 @@ from mpi4py import MPI
 
 from pliant.appkit.appkit_errors import DistributionError, LoopError
 from pliant.appkit.coordinator.answer_offer import OnOffer
-from pliant.appkit.coordinator.size_requests import Request
-from pliant.appkit.data.handle import Handle
-from pliant.appkit.job_data import JobData
+from pliant.appkit.coordinator.program_size_requests import Request
+from pliant.appkit.data.array_handles import Handle
 from pliant.appkit.loop_exit_check import REMEDY, left_alone_message, waiting_for_others
 from pliant.appkit.loops import Loops, Position
 from pliant.appkit.mpi.derived_communicators import Derive, DerivedComm
 from pliant.appkit.mpi.membership import MembershipPhase
 from pliant.appkit.performance.timing import site_of
 from pliant.appkit.register_arrays import DataRegistration
+from pliant.appkit.registered_objects import JobData
 from pliant.appkit.registration import Registration
 from pliant.appkit.resize.hooks import ResizeInfo, check_callable
 from pliant.appkit.resize.rank_messages import pack_message, unpack_message
 from pliant.appkit.resize.safe_point import SafePointMessage
-from pliant.appkit.runtime import Runtime
+from pliant.appkit.safe_point_runtime import Runtime
 from pliant.appkit.serialization import decode, encode
 
 #: Sent at a safe point in place of a message's length by a rank 0 that has left the loop.

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from pliant.appkit.appkit_errors import DistributionError
-from pliant.appkit.kinds.block import BlockArray, Init
-from pliant.appkit.kinds.csr import CsrInit, CsrMatrix
-from pliant.appkit.kinds.cyclic import CyclicArray, CyclicInit, Grid
+from pliant.appkit.kinds.block_array import BlockArray, Init
+from pliant.appkit.kinds.csr_matrix import CsrInit, CsrMatrix
+from pliant.appkit.kinds.cyclic_array import CyclicArray, CyclicInit, Grid
 from pliant.appkit.kinds.item_distribution import (
     ByOwner,
     Even,
@@ -19,7 +19,7 @@ from pliant.appkit.kinds.item_distribution import (
     Weighted,
 )
 from pliant.appkit.kinds.items import ItemInit, Items
-from pliant.appkit.kinds.partition import PartitionedArray, PartitionInit, spread_parts
+from pliant.appkit.kinds.partitioned_array import PartitionedArray, PartitionInit, spread_parts
 from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray
 from pliant.appkit.redistribution.block_partitioning import Lengths, LengthSplit, Split
 from pliant.appkit.redistribution.cyclic_layout import square_grid

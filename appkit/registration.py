@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from pliant.appkit.appkit_errors import LateRegistration
+from pliant.appkit.data.array_handles import Handle
 from pliant.appkit.data.constant_arrays import Constant
-from pliant.appkit.data.handle import Handle
 from pliant.appkit.data.registered_data import RegisteredData
-from pliant.appkit.job_data import JobData
 from pliant.appkit.kinds.custom import Custom, Pack, Unpack
 from pliant.appkit.kinds.replicated_and_root_arrays import RootArray
+from pliant.appkit.kinds.replicated_values import State, StateEntry
 from pliant.appkit.kinds.rng import RandomStreams
-from pliant.appkit.kinds.state import State, StateEntry
 from pliant.appkit.loops import Loops
 from pliant.appkit.mpi.membership import MembershipPhase
+from pliant.appkit.registered_objects import JobData
 
 EntryT = TypeVar("EntryT", bound=RegisteredData)
 V = TypeVar("V")

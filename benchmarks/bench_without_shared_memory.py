@@ -48,7 +48,7 @@ def run(transport: str, settings: dict[str, str]) -> dict[tuple[int, int, int], 
     with cluster(1, 4, *options) as (client, out):
         log, stop = out / "log", out / "stop"
         job = client.submit(
-            *(sys.executable, str(APPS / "pairs.py"), str(stop)),
+            *(sys.executable, str(APPS / "rank_pair_latency.py"), str(stop)),
             sizes="2-4",
             prefer=2,
             chdir=str(out),

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from pliant.charts.job_bands import Band, band_of
-from pliant.charts.job_tracks import JobTracks
+from pliant.charts.allocations_from_history import JobTracks
+from pliant.charts.job_sizes_over_time import Band, band_of
 from pliant.charts.layout import SHORTEST_S, Window
 from pliant.charts.processor_gantt import Lanes, Node
 from pliant.charts.timeline import Timeline

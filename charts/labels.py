@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pliant.charts.axes import Scale
 from pliant.charts.drawing import Text, fitting
-from pliant.charts.job_bands import Band
+from pliant.charts.job_sizes_over_time import Band
 from pliant.charts.layout import Piece
 
 #: Smallest room for a name, pixels.

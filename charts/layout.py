@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import floor
 from typing import NamedTuple
 
-from pliant.charts.job_bands import Band, Hold, first_start
+from pliant.charts.job_sizes_over_time import Band, Hold, first_start
 
 #: With more jobs at the same time, a picture shows users, because bands could not be told apart.
 MAX_BANDS = 60

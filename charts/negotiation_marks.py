@@ -12,7 +12,7 @@ from math import cos, pi, sin
 from pliant.charts import layout
 from pliant.charts.axes import Scale
 from pliant.charts.drawing import Drawing, Key, Shape
-from pliant.charts.job_bands import SHOWN_MARKS, Band
+from pliant.charts.job_sizes_over_time import SHOWN_MARKS, Band
 from pliant.charts.layout import Piece
 
 _COLOURS = {"refused": "bad", "counter": "warn"}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pliant.charts import layout
 from pliant.charts.axes import Scale
 from pliant.charts.drawing import Drawing, Key, Line, Shape, Text, fitting
-from pliant.charts.job_bands import Band
+from pliant.charts.job_sizes_over_time import Band
 
 #: Machines with more processors cannot be drawn in this way.
 MAX_LANES = 512

@@ -9,7 +9,7 @@ from datetime import tzinfo
 from pliant.charts import layout
 from pliant.charts.axes import Scale, clock_axis, elapsed_axis, nice_step
 from pliant.charts.drawing import Drawing, Key, Line, Shape, Text, fitting
-from pliant.charts.job_bands import Band
+from pliant.charts.job_sizes_over_time import Band
 from pliant.charts.labels import place_label
 from pliant.charts.layout import Piece, Window
 from pliant.charts.legend import draw_legend

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pliant.client.client_errors import RequestError, SubmitError, UsageError
 from pliant.protos.staging.archive import BLOCK_BYTES, StagingError, digest, pack, relative_name
-from pliant.protos.staging.delivery import deliver
+from pliant.protos.staging.deliver_outputs import deliver
 
 if TYPE_CHECKING:
     from pliant.client.connection import Connection

@@ -11,10 +11,10 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import ResizeStage
 from pliant.core.model.wait_reasons import sentence
 from pliant.core.state import (
-    contract_status,
     named_resources,
     node_resources,
-    relocation,
+    profit_contract_status,
+    relocations_in_progress,
     user_processor_limits,
 )
 from pliant.core.state.core_state import CoreState
@@ -90,8 +90,8 @@ def _lines(
         yield from _running(state, job, now)
         yield from _safe_point(job, progress)
     if job.relocation is not None:
-        yield relocation.describe(job, now)
-    yield from contract_status.lines(job, now)
+        yield relocations_in_progress.describe(job, now)
+    yield from profit_contract_status.lines(job, now)
     if job.priority:
         yield f"its priority is {job.priority}; the default is 0, and higher ones go first"
     yield f"strategy: {state.strategy}"

@@ -11,17 +11,17 @@ from pliant.core.commands import Command
 from pliant.core.handlers import (
     application_sessions,
     array_tasks,
+    counter_offer_decisions,
     donor_negotiation,
     drain,
-    offer_answers,
     operator_resize,
+    planned_relocations,
     planning,
-    relocation,
     server_restart,
     size_requests,
     stuck_processes,
     submission,
-    suspension,
+    suspend_resume_requeue,
 )
 from pliant.core.handlers import nodes as node_handlers
 from pliant.core.model.jobs import Job
@@ -59,9 +59,9 @@ EVENT_HANDLERS: dict[type, Handler] = {
     events.JobReleased: submission.on_job_released,
     events.PriorityChanged: submission.on_priority_changed,
     events.JobSignalled: submission.on_job_signalled,
-    events.JobSuspended: suspension.on_job_suspended,
-    events.JobResumed: suspension.on_job_resumed,
-    events.JobRequeued: suspension.on_job_requeued,
+    events.JobSuspended: suspend_resume_requeue.on_job_suspended,
+    events.JobResumed: suspend_resume_requeue.on_job_resumed,
+    events.JobRequeued: suspend_resume_requeue.on_job_requeued,
     events.ResizeRequested: operator_resize.on_resize_requested,
     events.NodeRegistered: node_handlers.on_node_registered,
     events.NodeSuspected: node_handlers.on_node_suspected,
@@ -78,28 +78,28 @@ EVENT_HANDLERS: dict[type, Handler] = {
     events.ApplicationRegistered: application_sessions.on_application_registered,
     events.ApplicationLeft: application_sessions.on_application_left,
     events.StandbyReady: resize_after_agreement.on_standby_ready,
-    events.OfferAnswered: offer_answers.on_offer_answered,
+    events.OfferAnswered: counter_offer_decisions.on_offer_answered,
     events.SizesRequested: size_requests.on_sizes_requested,
     events.RequestCancelled: size_requests.on_request_cancelled,
     events.SpeedMeasured: application_sessions.on_speed_measured,
     events.ResizeBegun: resize_after_agreement.on_resize_begun,
     events.ResizeDecided: resize_after_agreement.on_resize_decided,
     events.ResizeWithdrawn: resize_after_agreement.on_resize_withdrawn,
-    events.SaveReported: suspension.on_save_reported,
-    events.SuspensionHeld: suspension.on_suspension_held,
+    events.SaveReported: suspend_resume_requeue.on_save_reported,
+    events.SuspensionHeld: suspend_resume_requeue.on_suspension_held,
 }
 
 #: The handler of each timer. A handler ignores a timer that is no longer relevant.
 TIMER_HANDLERS: dict[TimerKind, Callable[[CoreState, Timer], None]] = {
-    TimerKind.OFFER: offer_answers.on_negotiation_timeout,
-    TimerKind.RELEASE_TIME: offer_answers.on_negotiation_timeout,
+    TimerKind.OFFER: counter_offer_decisions.on_negotiation_timeout,
+    TimerKind.RELEASE_TIME: counter_offer_decisions.on_negotiation_timeout,
     TimerKind.PREPARE: resize_after_agreement.on_resize_timeout,
     TimerKind.SAFE_POINT: resize_after_agreement.on_resize_timeout,
     TimerKind.DEADLINE: resize_after_agreement.on_resize_timeout,
     TimerKind.RELEASE: resize_after_agreement.on_resize_timeout,
     TimerKind.ROLLBACK: resize_after_agreement.on_resize_timeout,
     TimerKind.LEAVERS: leaving_ranks.on_leavers_timeout,
-    TimerKind.SAVE: suspension.on_save_timeout,
+    TimerKind.SAVE: suspend_resume_requeue.on_save_timeout,
     TimerKind.START: stuck_processes.on_start_timeout,
     TimerKind.END: stuck_processes.on_end_timeout,
     TimerKind.STRAGGLERS: stuck_processes.on_stragglers_timeout,
@@ -192,7 +192,7 @@ class Core:
             node_handlers.give_back_cleared_nodes(state)
             drain.ask_to_leave_draining(state)
         if state.growing_away:
-            relocation.continue_growing_away(state)
+            planned_relocations.continue_growing_away(state)
         self._review()
         if state.plan_due and planning.stop_revising(state):
             self._review()
@@ -281,7 +281,7 @@ class Core:
         if self._state.memory is not None:
             self._state.memory, self._state.memory_changed = None, True
         self._state.strategy = name
-        suspension.requeue_suspended_by_strategy(self._state)
+        suspend_resume_requeue.requeue_suspended_by_strategy(self._state)
         self._state.plan_due = True
 
     @property
@@ -342,7 +342,7 @@ class Core:
         size_requests.review_size_requests(
             self._state
         )  # a resize that they waited for may have been taken back
-        suspension.recover(self._state)
+        suspend_resume_requeue.recover(self._state)
         fencing.recover(self._state)
         resize_open_close.start_reserved(self._state)
         return self._state.drain()

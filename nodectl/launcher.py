@@ -26,7 +26,7 @@ from pliant.nodectl.host import cgroup, procfs
 from pliant.nodectl.host.cgroup_hierarchies import find_bases
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.host.stderr_log import describe
-from pliant.nodectl.shim import shim_process
+from pliant.nodectl.shim import run_successive_worlds
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel
 
 #: Signals that must neither end the launcher before its controller does, nor kill a new shim that
@@ -153,7 +153,7 @@ def _become_shim(orders: socket.socket) -> NoReturn:
         os.closerange(_ORDERS + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         cgroup.enter()
-        shim_process.main(orders)
+        run_successive_worlds.main(orders)
         code = 0
     except BaseException:
         traceback.print_exc()

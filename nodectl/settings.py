@@ -12,8 +12,8 @@ from typing import Any, Literal
 import msgspec
 
 from pliant.core.support.base_error import PliantError
-from pliant.core.values.constraint import is_property
 from pliant.core.values.node_needs import MAX_GRES, is_gres_name, parse_memory
+from pliant.core.values.node_property_constraint import is_property
 from pliant.nodectl.host.cpus import format_cpus, parse_cpus
 from pliant.protos.address import TcpAddress, parse_address
 from pliant.protos.daemons.config_files import ConfigFileError, read_config

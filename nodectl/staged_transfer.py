@@ -27,7 +27,7 @@ from pliant.protos.staging.archive import (
     states,
     unpack,
 )
-from pliant.protos.staging.variables import STAGE_ARCHIVE, STAGE_OUTPUTS
+from pliant.protos.staging.environment_variables import STAGE_ARCHIVE, STAGE_OUTPUTS
 
 if TYPE_CHECKING:
     import grpc
@@ -249,7 +249,7 @@ def _address() -> str:
 def _channel(target: str) -> grpc.Channel:
     import grpc
 
-    from pliant.protos.channel import channel_options, tls_channel_options
+    from pliant.protos.grpc_channel_options import channel_options, tls_channel_options
 
     roots = os.environ.get("PLIANT_ROOTS_FILE", "")
     if not roots:

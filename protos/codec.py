@@ -14,9 +14,9 @@ from pliant.core.model.jobs import Exit
 from pliant.core.model.nodes import JobMemory, NodeLoad
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome
 from pliant.core.support.input_limits import MAX_PROCESSORS, MAX_TEXT
-from pliant.core.values.constraint import is_property
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.node_needs import MAX_GRES, MAX_MEMORY, is_gres_name
+from pliant.core.values.node_property_constraint import is_property
 from pliant.core.values.processors import from_indices
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 from pliant.protos import app_pb2, node_pb2

@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from pliant.core.support.command_line import CommandParser
-from pliant.simulator.user_options import (
+from pliant.simulator.user_limit_and_share_options import (
     add_output_options,
     add_scheduling_options,
     add_workload_options,

@@ -86,6 +86,10 @@ if TYPE_CHECKING:
         Profile,
         releases,
     )
+    from pliant.strategies.policies.offers_for_size_requests import (
+        served,
+        with_size_requests,
+    )
     from pliant.strategies.policies.placement import (
         Placer,
         cluster_of,
@@ -98,10 +102,6 @@ if TYPE_CHECKING:
     )
     from pliant.strategies.policies.queue_order import (
         in_order,
-    )
-    from pliant.strategies.policies.size_requests import (
-        served,
-        with_size_requests,
     )
     from pliant.strategies.queueing import (
         Composed,
@@ -260,12 +260,12 @@ __getattr__ = lazy_names(
         "processors_by_cluster": "policies.placement",
         "releases": "policies.free_processors_profile",
         "free_capacity_of": "nodes.node_profile",
-        "served": "policies.size_requests",
+        "served": "policies.offers_for_size_requests",
         "share": "policies.equal_surplus",
         "strategy_options": "registry",
         "too_few": "policies.availability_estimate",
         "too_wide": "policies.availability_estimate",
         "usable_processors": "policies.placement",
-        "with_size_requests": "policies.size_requests",
+        "with_size_requests": "policies.offers_for_size_requests",
     },
 )

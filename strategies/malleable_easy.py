@@ -32,7 +32,7 @@ from pliant.core.model.views_and_plans import Availability, RunningJob, View, Wa
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies.policies.donors import DonorLimits, PlannedShrinks, donors_of
-from pliant.strategies.policies.early_starts import Agreement, start_promised
+from pliant.strategies.policies.early_starts_of_reserved_jobs import Agreement, start_promised
 from pliant.strategies.policies.placement import Placer
 from pliant.strategies.queueing import Composed, Resizing
 
@@ -269,7 +269,7 @@ def easy_min(*, agreement: Agreement = "direct") -> MalleableEasy:
 
     Args:
         agreement: on which processors jobs with reservations start: ``direct``, ``pool`` or
-            ``steal``, see `policies.early_starts`.
+            ``steal``, see `policies.early_starts_of_reserved_jobs`.
     """
     return MalleableEasy("fcfs", "easy", Minimum(agreement))
 
@@ -279,7 +279,7 @@ def easy_avg(*, agreement: Agreement = "direct") -> MalleableEasy:
 
     Args:
         agreement: on which processors jobs with reservations start: ``direct``, ``pool`` or
-            ``steal``, see `policies.early_starts`.
+            ``steal``, see `policies.early_starts_of_reserved_jobs`.
     """
     return MalleableEasy("fcfs", "easy", Average(agreement))
 
@@ -289,6 +289,6 @@ def easy_pref(*, agreement: Agreement = "direct") -> MalleableEasy:
 
     Args:
         agreement: on which processors jobs with reservations start: ``direct``, ``pool`` or
-            ``steal``, see `policies.early_starts`.
+            ``steal``, see `policies.early_starts_of_reserved_jobs`.
     """
     return MalleableEasy("fcfs", "easy", Preference(agreement))

@@ -11,7 +11,7 @@ from typing import Any
 from pliant.core.support.base_error import PliantError
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.interface.options import OptionError, StrategyOption, convert, describe
-from pliant.strategies.policies.size_requests import WithSizeRequests
+from pliant.strategies.policies.offers_for_size_requests import WithSizeRequests
 from pliant.strategies.queue_order_option import WithQueueOrder
 
 GROUP = "pliant.strategies"

@@ -56,8 +56,8 @@ ORDER = {
         malleable_easy max_fit queueing_presets profit_lazy
     """,
     "charts": """
-        colours drawing job_tracks usable_processors
-        job_bands output
+        colours drawing allocations_from_history usable_processors
+        job_sizes_over_time output
         layout
         axes
         labels negotiation_marks
@@ -67,14 +67,14 @@ ORDER = {
     """,
     "simulator": """
         confidence inputs
-        run time_shared user_options
+        run time_shared user_limit_and_share_options
         cli_options multicluster pictures what_if
         experiments report
         cli
     """,
     "protos": """
-        channel codec_error daemons generate hmac_handshake sanitize_text
-        joined_world_variables shim_relay staging versions
+        codec_error daemons generate grpc_channel_options hmac_handshake
+        mpich_variables_for_joined_worlds sanitize_text shim_relay staging versions
         address codec
         checkpoint_codec report_chunking identity interactive
         node_joining signed_orders
@@ -92,10 +92,10 @@ ORDER = {
         storage
         environment data
         coordinator kinds
-        job_data
+        registered_objects
         registration performance checkpoint
         register_arrays resize
-        runtime
+        safe_point_runtime
         job
         decorator
     """,

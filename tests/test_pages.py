@@ -18,7 +18,7 @@ from pliant.nodectl.controller.start_order import make_environment
 from pliant.nodectl.settings import ControllerSettings
 from pliant.nodectl.settings import load as load_settings
 from pliant.protos import node_pb2 as wire
-from pliant.protos.staging.variables import STAGE_ARCHIVE, STAGE_OUTPUTS
+from pliant.protos.staging.environment_variables import STAGE_ARCHIVE, STAGE_OUTPUTS
 from pliant.server.config import Config, load_config
 from testkit import PARTS, ROOT, part_files, run_python
 

@@ -11,10 +11,10 @@ from mpi4py import MPI
 
 from pliant.appkit.appkit_errors import CheckpointError
 from pliant.appkit.checkpoint.store import CheckpointStore, Manifest, registration_difference
-from pliant.appkit.job_data import JobData
-from pliant.appkit.kinds.state import unpack
+from pliant.appkit.kinds.replicated_values import unpack
 from pliant.appkit.loops import Position
 from pliant.appkit.mpi.membership import MembershipPhase
+from pliant.appkit.registered_objects import JobData
 from pliant.appkit.storage.array_files import ArrayReader
 
 

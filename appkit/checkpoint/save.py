@@ -9,11 +9,11 @@ from typing import Any
 
 from pliant.appkit.checkpoint.store import CheckpointStore, Manifest
 from pliant.appkit.coordinator.messages import CheckpointOrder, CheckpointReport
-from pliant.appkit.coordinator.suspension import SuspensionHandler
+from pliant.appkit.coordinator.suspension_orders import SuspensionHandler
 from pliant.appkit.environment import Environment
-from pliant.appkit.job_data import JobData
-from pliant.appkit.kinds.state import pack
+from pliant.appkit.kinds.replicated_values import pack
 from pliant.appkit.loops import Position
+from pliant.appkit.registered_objects import JobData
 from pliant.appkit.storage.array_files import ArrayWriter, SavedArray
 from pliant.appkit.storage.checkpoint_signature import key_source
 from pliant.appkit.storage.private_folders import PrivateFolder

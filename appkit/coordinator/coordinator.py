@@ -25,11 +25,11 @@ from pliant.appkit.coordinator.messages import (
     Withdrawn,
 )
 from pliant.appkit.coordinator.negotiation import Negotiations
-from pliant.appkit.coordinator.suspension import SuspensionHandler
+from pliant.appkit.coordinator.suspension_orders import SuspensionHandler
 from pliant.appkit.environment import Environment
 from pliant.appkit.joining.rendezvous import ENDED, Rendezvous
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.redistribution.transfer_plan import RankMap
 from pliant.core.model.negotiation import Template
 from pliant.core.model.size_request import RequestAnswer
 

@@ -264,7 +264,7 @@ def _open_channel(target: str, roots: bytes | None) -> "grpc.Channel":
     """Open a gRPC channel; with ``roots`` (PEM), only to a server whose certificate they signed."""
     import grpc
 
-    from pliant.protos.channel import channel_options, tls_channel_options
+    from pliant.protos.grpc_channel_options import channel_options, tls_channel_options
 
     if roots is None:
         return grpc.insecure_channel(target, options=channel_options())

@@ -13,10 +13,10 @@ import numpy as np
 from mpi4py import MPI
 
 from pliant.appkit.appkit_errors import DistributionError
-from pliant.appkit.data.handle import Handle
+from pliant.appkit.data.array_handles import Handle
 from pliant.appkit.data.registered_data import Description, GatheredMetadata, RegisteredData
-from pliant.appkit.redistribution.exchange import Array
-from pliant.appkit.redistribution.plan import (
+from pliant.appkit.redistribution.range_exchange import Array
+from pliant.appkit.redistribution.transfer_plan import (
     RankMap,
     TransferPlan,
     Transfers,

@@ -13,7 +13,7 @@ from mpi4py import MPI
 from pliant.appkit.appkit_errors import AppkitError, DistributionError, JoiningRankLost
 from pliant.appkit.data.registered_data import GatheredMetadata, RegisteredData
 from pliant.appkit.mpi import joining_rank_watch, tags
-from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.redistribution.transfer_plan import RankMap
 from pliant.faults import failpoint
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pliant.appkit.appkit_errors import DistributionError
-from pliant.appkit.redistribution.exchange import Array
+from pliant.appkit.redistribution.range_exchange import Array
 
 #: Bytes that `touch_pages` writes to before it asks again whether to stop; whole pages.
 SLICE_BYTES = 4096 * mmap.PAGESIZE

@@ -7,8 +7,8 @@ from typing import Any
 from mpi4py import MPI
 
 from pliant.appkit.appkit_errors import DuplicateName
-from pliant.appkit.redistribution.exchange import Array
-from pliant.appkit.redistribution.plan import RankMap, TransferPlan
+from pliant.appkit.redistribution.range_exchange import Array
+from pliant.appkit.redistribution.transfer_plan import RankMap, TransferPlan
 from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter
 
 #: Kind, name and parameters of one registered object, as JSON values.

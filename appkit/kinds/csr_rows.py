@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from pliant.appkit.appkit_errors import CheckpointError, DistributionError
 from pliant.appkit.redistribution.block_partitioning import cuts_by_weight, layout_of
-from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.layout import Layout, UnevenLayout
+from pliant.appkit.redistribution.range_exchange import Array
 from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter, SavedArray
 
 

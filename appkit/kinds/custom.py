@@ -11,7 +11,7 @@ from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.data.registered_data import Description, GatheredMetadata, RegisteredData
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.packed_exchange import exchange_buffers
-from pliant.appkit.redistribution.plan import (
+from pliant.appkit.redistribution.transfer_plan import (
     CellPlan,
     RankMap,
     Transfer,

@@ -8,9 +8,9 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from pliant.appkit.mpi import tags
-from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.layout import Layout
 from pliant.appkit.redistribution.packed_exchange import exchange_buffers
+from pliant.appkit.redistribution.range_exchange import Array
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.data.registered_data import GatheredMetadata
 from pliant.appkit.redistribution.block_partitioning import cuts_by_weight, layout_of
-from pliant.appkit.redistribution.exchange import Array, RangeBuffer, exchange_ranges
 from pliant.appkit.redistribution.layout import BlockLayout, Layout, UnevenLayout
 from pliant.appkit.redistribution.packed_exchange import OwnerIndex, PackedBuffer, exchange_packed
-from pliant.appkit.redistribution.plan import (
+from pliant.appkit.redistribution.range_exchange import Array, RangeBuffer, exchange_ranges
+from pliant.appkit.redistribution.transfer_plan import (
     CellPlan,
     RangePlan,
     RankMap,

@@ -9,13 +9,13 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike
 
 from pliant.appkit.appkit_errors import DistributionError
+from pliant.appkit.data.array_handles import SinglePartHandle
 from pliant.appkit.data.gather_metadata import rebalance_entries
-from pliant.appkit.data.handle import SinglePartHandle
 from pliant.appkit.data.registered_data import Description, GatheredMetadata
 from pliant.appkit.kinds.item_distribution import ItemDistribution, ItemExchange
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.exchange import Array
-from pliant.appkit.redistribution.plan import CellPlan, RangePlan, RankMap, plan_blocks
+from pliant.appkit.redistribution.range_exchange import Array
+from pliant.appkit.redistribution.transfer_plan import CellPlan, RangePlan, RankMap, plan_blocks
 from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter
 
 #: Gets the rank and the number of processes; returns the first items of this process.

@@ -8,12 +8,12 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike
 
 from pliant.appkit.appkit_errors import CheckpointError, DistributionError
-from pliant.appkit.data.handle import SinglePartHandle
+from pliant.appkit.data.array_handles import SinglePartHandle
 from pliant.appkit.data.initial_values import assign_initial
 from pliant.appkit.data.registered_data import Description, GatheredMetadata
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.exchange import Array, RangeBuffer, exchange_ranges
-from pliant.appkit.redistribution.plan import (
+from pliant.appkit.redistribution.range_exchange import Array, RangeBuffer, exchange_ranges
+from pliant.appkit.redistribution.transfer_plan import (
     RangePlan,
     RangeTransfer,
     RankMap,

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from pliant.appkit.appkit_errors import CheckpointError
 from pliant.appkit.data.registered_data import Description, GatheredMetadata, RegisteredData
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.exchange import RangeBuffer, exchange_ranges
-from pliant.appkit.redistribution.plan import RangePlan, RankMap, plan_replicated
+from pliant.appkit.redistribution.range_exchange import RangeBuffer, exchange_ranges
+from pliant.appkit.redistribution.transfer_plan import RangePlan, RankMap, plan_replicated
 from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter
 
 

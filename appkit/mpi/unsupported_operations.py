@@ -17,7 +17,11 @@ from typing import Any
 from mpi4py import MPI
 
 from pliant.appkit.appkit_errors import UnsupportedOperation
-from pliant.appkit.mpi.any_source import has_no_shared_memory, replacements, transport_is_ucx
+from pliant.appkit.mpi.receive_from_any_source import (
+    has_no_shared_memory,
+    replacements,
+    transport_is_ucx,
+)
 
 
 def refuse_unsupported() -> None:

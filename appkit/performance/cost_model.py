@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pliant.appkit.coordinator.messages import Measured, Offer
 from pliant.appkit.data.registered_data import Registry
-from pliant.appkit.redistribution.plan import RankMap, seconds_of
+from pliant.appkit.redistribution.transfer_plan import RankMap, seconds_of
 from pliant.core.support.plural import plural
 from pliant.core.values.speedup import speedup_of
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.redistribution.layout import BlockLayout, Layout, UnevenLayout
-from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.redistribution.transfer_plan import RankMap
 
 #: Gets the number of processes and returns the length of each one's block.
 Lengths = Callable[[int], Sequence[int]]

@@ -12,9 +12,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from pliant.appkit.redistribution import exchange
-from pliant.appkit.redistribution.exchange import Array, MessageBatch
-from pliant.appkit.redistribution.plan import CellPlan, Transfer
+from pliant.appkit.redistribution import range_exchange
+from pliant.appkit.redistribution.range_exchange import Array, MessageBatch
+from pliant.appkit.redistribution.transfer_plan import CellPlan, Transfer
 
 #: Bytes that a process packs at most for all others together; it unpacks as many at most.
 STAGE_BYTES = 32 << 20
@@ -200,17 +200,17 @@ def exchange_buffers(
     """
     batch = MessageBatch(comm, tag)
     for other, array in receives.items():
-        for spec in exchange.buffer_specs(array):
+        for spec in range_exchange.buffer_specs(array):
             batch.receive(spec, other)
     for other, array in sends.items():
-        for spec in exchange.buffer_specs(array):
+        for spec in range_exchange.buffer_specs(array):
             batch.send(spec, other)
     batch.wait()
 
 
 def cells_per_message(plan: CellPlan, processes: int) -> int:
     """Return the number of cells in one message, the same on all processes."""
-    limit = min(exchange.CHUNK_BYTES, STAGE_BYTES // processes)
+    limit = min(range_exchange.CHUNK_BYTES, STAGE_BYTES // processes)
     return max(1, limit // plan.cell_bytes)
 
 

@@ -22,15 +22,15 @@ from pliant.appkit.coordinator.messages import Decision
 from pliant.appkit.data.gather_metadata import error_text, gather_metadata
 from pliant.appkit.data.registered_data import Description
 from pliant.appkit.exit_without_finalize import end_now
-from pliant.appkit.job_data import JobData
-from pliant.appkit.kinds.state import pack, unpack
+from pliant.appkit.kinds.replicated_values import pack, unpack
 from pliant.appkit.mpi import joining_rank_watch
 from pliant.appkit.mpi.connect import connect_and_merge
 from pliant.appkit.mpi.disconnect import disconnect
 from pliant.appkit.mpi.membership import MembershipPhase
 from pliant.appkit.performance.timing import ResizeTiming
-from pliant.appkit.redistribution.exchange import NOT_ALIKE
-from pliant.appkit.redistribution.plan import RankMap, TransferPlan
+from pliant.appkit.redistribution.range_exchange import NOT_ALIKE
+from pliant.appkit.redistribution.transfer_plan import RankMap, TransferPlan
+from pliant.appkit.registered_objects import JobData
 from pliant.appkit.resize.votes import compare_registrations, vote
 from pliant.faults import failpoint
 

@@ -17,7 +17,7 @@ from pliant.appkit.appkit_errors import AppkitError
 from pliant.appkit.data.initial_values import touch_pages
 from pliant.appkit.data.registered_data import RegisteredData, Registry
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.exchange import Array
+from pliant.appkit.redistribution.range_exchange import Array
 
 
 @dataclass(frozen=True, slots=True)

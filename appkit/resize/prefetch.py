@@ -29,9 +29,9 @@ from mpi4py import MPI
 
 from pliant.appkit.checkpoint.store import CheckpointStore
 from pliant.appkit.coordinator.coordinator import Coordinator
+from pliant.appkit.data.array_handles import Handle
 from pliant.appkit.data.constant_arrays import Written
-from pliant.appkit.data.handle import Handle
-from pliant.appkit.job_data import JobData
+from pliant.appkit.registered_objects import JobData
 from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter, SavedArray
 from pliant.appkit.storage.private_folders import PrivateFolder
 from pliant.faults import failpoint

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pliant.appkit.checkpoint.save import Checkpoints
 from pliant.appkit.coordinator.coordinator import Coordinator
 from pliant.appkit.coordinator.messages import CheckpointOrder, Decision, RequestRecord
-from pliant.appkit.coordinator.size_requests import Requests
+from pliant.appkit.coordinator.program_size_requests import Requests
 from pliant.appkit.loops import Position
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.performance.monitor import PerformanceHistory, PerformanceMonitor

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pliant.appkit.appkit_errors import CheckpointError
-from pliant.appkit.redistribution.exchange import Array
+from pliant.appkit.redistribution.range_exchange import Array
 from pliant.appkit.storage.private_folders import PrivateFolder
 from pliant.faults import writing
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.layout import BlockLayout
+from pliant.appkit.redistribution.range_exchange import Array
 from pliant.appkit.storage import array_files
 from pliant.appkit.storage.array_files import ArrayReader, SavedArray
 

@@ -26,7 +26,7 @@ import grpc
 
 from pliant.protos import node_pb2 as wire
 from pliant.protos.address import dial_target
-from pliant.protos.channel import channel_options
+from pliant.protos.grpc_channel_options import channel_options
 from pliant.protos.hmac_handshake import NODE, ClientHandshake
 from pliant.protos.identity.certificate_names import SERVER_DNS_NAME
 from pliant.protos.node_pb2_grpc import NodeServiceStub

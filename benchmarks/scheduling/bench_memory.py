@@ -41,7 +41,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "apps"))
 
-import working_set
+import random_page_reads
 from benchkit import APPS, busy, cluster, verdict
 
 from pliant.client.api import Client
@@ -252,8 +252,8 @@ def submit(client: Client, base: Path, number: int) -> list[int]:
     jobs = []
     for place in range(number):
         file = base / f"file{place}"
-        working_set.prepare(file, FILE)
-        program = (sys.executable, str(APPS / "working_set.py"), str(file), str(FILE))
+        random_page_reads.prepare(file, FILE)
+        program = (sys.executable, str(APPS / "random_page_reads.py"), str(file), str(FILE))
         more = (str(PASSES), str(base / "go"))
         jobs.append(client.submit(*program, *more, stdout=str(base / f"out{place}")))
     return jobs

@@ -9,7 +9,7 @@ from typing import Any
 
 from pliant.client.client_errors import ClientError
 from pliant.client.cluster.host_list import Host
-from pliant.client.cluster.sites_option import site_of_each_node
+from pliant.client.cluster.node_sites_option import site_of_each_node
 
 #: The file in the state directory that holds the specification.
 SPEC_FILE = "cluster.json"

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pliant.client.client_errors import UsageError
 from pliant.client.cluster.cluster_spec import SAVE_BEFORE_S, ClusterSpec, RemoteSpec
-from pliant.client.cluster.sites_option import site_of_each_node
+from pliant.client.cluster.node_sites_option import site_of_each_node
 from pliant.client.terminal.number_arguments import bounded_int
 from pliant.client.terminal.output import Parser
 from pliant.core.support.plural import plural

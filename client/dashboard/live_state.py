@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pliant.charts.job_tracks import JobTrack, JobTracks
+from pliant.charts.allocations_from_history import JobTrack, JobTracks
 from pliant.charts.usable_processors import UsableProcessors
 
 #: How far back the page looks, seconds.

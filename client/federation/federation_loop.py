@@ -20,7 +20,8 @@ from pliant.client.cluster.remote.host_admission import ADDRESSES, HostAdmission
 from pliant.client.cluster.remote.node_agent import MODULE, START_VARIABLE
 from pliant.client.cluster.remote.node_start_message import NodeStartMessage, encode_start_messages
 from pliant.client.connection import Connection
-from pliant.client.federation.observation import (
+from pliant.client.federation.planner import Planner
+from pliant.client.federation.planner_inputs_and_actions import (
     Action,
     CancelStub,
     Claim,
@@ -36,7 +37,6 @@ from pliant.client.federation.observation import (
     parse_stub_name,
     stub_name,
 )
-from pliant.client.federation.planner import Planner
 from pliant.client.federation.settings import FederationSettings, SiteSettings
 from pliant.core.support.plural import plural
 from pliant.core.values.sizes import parse_sizes

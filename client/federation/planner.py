@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from pliant.client.federation.observation import (
+from pliant.client.federation.planner_inputs_and_actions import (
     Action,
     CancelStub,
     Claim,

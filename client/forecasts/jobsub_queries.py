@@ -42,16 +42,18 @@ def choose_server(options: argparse.Namespace, job: Job) -> tuple[str, Job]:
         NoServerError: no server answered.
         ClientError: no server would accept the job.
     """
-    from pliant.client.forecasts import server_bids
+    from pliant.client.forecasts import choose_server_by_bid
 
-    found = server_bids.collect_bids(job, server_bids.parse_servers(options.bid))
-    best = server_bids.best_bid(found, options.bid_by)
+    found = choose_server_by_bid.collect_bids(job, choose_server_by_bid.parse_servers(options.bid))
+    best = choose_server_by_bid.best_bid(found, options.bid_by)
     if not options.json:
         # Not to standard output, which has the number of the job only, unless nothing is submitted.
-        print(server_bids.bids_table(found, best), file=sys.stdout if options.query else sys.stderr)
+        table = choose_server_by_bid.bids_table(found, best)
+        print(table, file=sys.stdout if options.query else sys.stderr)
     if best is None:
-        raise server_bids.no_bid(found)
-    return best.run, {"server": best.server, "bids": list(map(server_bids.bid_record, found))}
+        raise choose_server_by_bid.no_bid(found)
+    records = [choose_server_by_bid.bid_record(bid) for bid in found]
+    return best.run, {"server": best.server, "bids": records}
 
 
 def _what_if(options: argparse.Namespace, job: Job) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pliant.charts.allocations_from_history import JobTracks
 from pliant.charts.history_timeline import node_rows, with_unknown
-from pliant.charts.job_bands import Band, band_of
-from pliant.charts.job_tracks import JobTracks
+from pliant.charts.job_sizes_over_time import Band, band_of
 from pliant.charts.layout import SHORTEST_S, Window
 from pliant.charts.processor_gantt import Lanes
 from pliant.charts.timeline import Timeline

@@ -155,8 +155,8 @@ def check_node_needs(
     """
     if not (mem_per_cpu or gpus or gres or constraint or nodelist or exclude):
         return {}  # the usual case imports nothing
-    from pliant.core.values.constraint import Constraint
     from pliant.core.values.node_needs import GPU, parse_gres, parse_memory
+    from pliant.core.values.node_property_constraint import Constraint
     from pliant.core.values.node_ranges import parse_node_ranges
 
     option = "--gres"

@@ -16,7 +16,7 @@ from pliant.core.events import (
 from pliant.core.model.jobs import Job, RegisteredProgram
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import BEFORE_GO, Releasing, Withdrawing
-from pliant.core.state import relocation
+from pliant.core.state import relocations_in_progress
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
@@ -47,7 +47,7 @@ def on_application_registered(state: CoreState, event: ApplicationRegistered) ->
     if job.state is JobState.STARTING:
         job.starting.clear()
         state.step(job, JobState.RUNNING, f"runs on {plural(job.size, 'processor')}")
-        relocation.note_arrival(state, job)
+        relocations_in_progress.note_arrival(state, job)
     _settle_open_resize(state, job, event, again)
     if job.state not in _LIVE or not _same_allocation(state, job, event):
         return

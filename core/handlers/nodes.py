@@ -1,7 +1,7 @@
 """Events of nodes: registration, silence, loss, drains, and what they mean for jobs.
 
 The server decides from heartbeats that a node is silent or lost
-(``server/rpc/heartbeat_leases.py``).
+(``server/rpc/node_loss_detection.py``).
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import Node, NodeFault, NodeState, max_load_age_s
 from pliant.core.model.resize import BEFORE_GO, Preparing
-from pliant.core.state import node_resources, relocation
+from pliant.core.state import node_resources, relocations_in_progress
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
@@ -34,7 +34,7 @@ from pliant.core.transitions import (
     resize_open_close,
     restart_after_loss,
     spare_nodes,
-    suspend,
+    suspension_steps,
 )
 from pliant.core.transitions.resize_after_agreement import (
     launch_joining,
@@ -161,8 +161,8 @@ def _owed(job: Job, node: Node) -> bool:
 def _taken_away(state: CoreState, job: Job, processors: ProcessorMap, reason: str) -> None:
     """Handle processes that have ended without an exit report."""
     resize = job.resize
-    if suspend.is_leaving(job):
-        suspend.processes_gone(state, job, processors)
+    if suspension_steps.is_leaving(job):
+        suspension_steps.processes_gone(state, job, processors)
         return
     if resize:  # exits before the application's decision are known already
         processors &= ~resize.gone
@@ -203,7 +203,7 @@ def on_world_ready(state: CoreState, event: WorldReady) -> None:
     if job.state is JobState.STARTING and not job.starting:
         state.step(job, JobState.RUNNING, f"runs on {plural(job.size, 'processor')}")
         state.note("job.running", "all processes are up", job)
-        relocation.note_arrival(state, job)
+        relocations_in_progress.note_arrival(state, job)
 
 
 def on_node_suspected(state: CoreState, event: NodeSuspected) -> None:
@@ -298,7 +298,7 @@ def on_node_load_measured(state: CoreState, event: NodeLoadMeasured) -> None:
         for each in load.faulting
         if (job := state.jobs.get(each.job)) is not None and job.occupied & node.processors
     ]
-    known = relocation.corrected(state, node, replace(load, faulting=tuple(here)))
+    known = relocations_in_progress.corrected(state, node, replace(load, faulting=tuple(here)))
     if node.name not in state.loads or state.now > state.loads[node.name][1]:
         state.plan_due = True
     state.loads[node.name] = known, state.now + max_load_age_s(event.interval_s)

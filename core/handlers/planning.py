@@ -7,7 +7,7 @@ fit. A refused part is noted in the history, and the rest of the plan is carried
 from sys import maxsize
 
 from pliant.core.commands import RunStrategy, SetTimer
-from pliant.core.handlers import donor_negotiation, relocation, suspension
+from pliant.core.handlers import donor_negotiation, planned_relocations, suspend_resume_requeue
 from pliant.core.model.jobs import Job, Promise
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.timers import Timer, TimerKind
@@ -16,7 +16,7 @@ from pliant.core.state import named_resources, node_resources, user_processor_li
 from pliant.core.state.core_state import PLAN_REFUSED, CoreState
 from pliant.core.state.views import view
 from pliant.core.support.plural import plural
-from pliant.core.transitions import job_end, resize_open_close, suspend, time_limits
+from pliant.core.transitions import job_end, resize_open_close, suspension_steps, time_limits
 from pliant.core.values.ids import CycleId, JobId
 from pliant.core.values.processors import NONE, ProcessorMap, count
 
@@ -77,7 +77,7 @@ def commit(state: CoreState, plan: Plan) -> bool:
             donors[offer.job] = given
             promised |= given & state.usable()
     for wish in plan.suspends:
-        suspension.suspend_as_planned(state, wish)
+        suspend_resume_requeue.suspend_as_planned(state, wish)
     for start in plan.starts:
         _drop_reservation(state, start)
         _requeue_suspended(state, start)
@@ -89,7 +89,7 @@ def commit(state: CoreState, plan: Plan) -> bool:
     for offer in plan.expands:
         lacks |= not _expand(state, offer, promised, donors)
     for move in plan.migrations:
-        relocation.move_as_planned(state, move)
+        planned_relocations.move_as_planned(state, move)
     _show_reservations(state, plan)
     donor_negotiation.link_donors(state, donors)
     for rejection in plan.rejects:
@@ -299,7 +299,7 @@ def _requeue_suspended(state: CoreState, start: Start) -> None:
     """Put a job that the strategy suspended back into the queue, because it starts again."""
     job = state.jobs.get(start.job)
     if job is not None and job.state is JobState.SUSPENDED and job.suspended_by_strategy:
-        suspend.requeue(state, job, "continues from its checkpoint")
+        suspension_steps.requeue(state, job, "continues from its checkpoint")
 
 
 def _accept(state: CoreState, acceptance: Acceptance) -> None:

@@ -16,7 +16,7 @@ from pliant.core.model.jobs import Exit, Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.state import relocation
+from pliant.core.state import relocations_in_progress
 from pliant.core.state.core_state import CoreState
 from pliant.core.transitions import job_end, resize_open_close, restart_after_loss
 from pliant.core.values.processors import from_indices, indices
@@ -53,7 +53,7 @@ def on_end_timeout(state: CoreState, timer: Timer) -> None:
     if not job.occupied & state.suspect():
         # It may take for ever, and other jobs wait.
         restart_after_loss.drop_kept(state, job)
-        relocation.abandon(state, job, "its processes do not end")
+        relocations_in_progress.abandon(state, job, "its processes do not end")
         resize_open_close.use_withheld(state, job)
     if not job.occupied:
         return

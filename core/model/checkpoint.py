@@ -1,6 +1,6 @@
 """Checkpoints of a job: the last one, and the open suspension that takes one.
 
-``transitions/suspend.py`` and ``handlers/suspension.py`` work on these values.
+``transitions/suspension_steps.py`` and ``handlers/suspend_resume_requeue.py`` work on these values.
 """
 
 from dataclasses import dataclass

@@ -5,7 +5,7 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import Resize
 from pliant.core.model.views_and_plans import Outcome
 from pliant.core.state.core_state import CoreState
-from pliant.core.transitions import job_end, resize_open_close, suspend
+from pliant.core.transitions import job_end, resize_open_close, suspension_steps
 from pliant.core.values.negotiation_policy import Escalation
 
 
@@ -23,6 +23,6 @@ def _escalate(state: CoreState, job: Job, why: str) -> None:
     text = f"a mandatory offer failed ({why})"
     state.note("offer.escalated", f"{text}: {escalation}", job, escalation=escalation.value)
     if escalation is Escalation.REQUEUE:
-        suspend.order_suspension(state, job, text, requeues=True)
+        suspension_steps.order_suspension(state, job, text, requeues=True)
     elif escalation is Escalation.TERMINATE:
         job_end.end(state, job, JobState.FAILED, text)

@@ -12,7 +12,7 @@ from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import Node, NodeState
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.core_state import CoreState
-from pliant.core.transitions import job_end, suspend
+from pliant.core.transitions import job_end, suspension_steps
 from pliant.core.values import lost_contact_policy
 from pliant.core.values.lost_contact_policy import Isolation
 from pliant.core.values.processors import NONE
@@ -93,5 +93,5 @@ def _gone(state: CoreState, node: Node | None, entry: Isolation) -> bool:
 def _continue(state: CoreState, job: Job) -> None:
     if job.state is JobState.COMPLETING:
         job_end.close_if_gone(state, job)
-    elif suspend.is_leaving(job):
-        suspend.processes_gone(state, job, NONE)
+    elif suspension_steps.is_leaving(job):
+        suspension_steps.processes_gone(state, job, NONE)

@@ -8,14 +8,14 @@ from pliant.core.model.jobs import Completion, Exit, Job, JobType
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.resize import PROPOSED, Begun, Go, Releasing, Resize, Withdrawing
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.state import relocation
+from pliant.core.state import relocations_in_progress
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
     leaving_ranks,
     resize_open_close,
     restart_after_loss,
-    suspend,
+    suspension_steps,
     time_limits,
 )
 from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices, indices
@@ -34,8 +34,8 @@ def processes_exited(state: CoreState, event: ProcessesExited) -> None:
     if job is None or job.run != event.run or job.state not in ACTIVE_STATES:
         resize_open_close.start_reserved(state)
         return
-    if suspend.is_leaving(job):
-        suspend.processes_gone(state, job, gone)
+    if suspension_steps.is_leaving(job):
+        suspension_steps.processes_gone(state, job, gone)
     elif job.state is JobState.COMPLETING:
         mine = job.allocation & job.occupied
         own = [exit for exit in event.exits if mine >> exit.processor & 1]
@@ -102,7 +102,7 @@ def on_time_limit(state: CoreState, timer: Timer) -> None:
     if job is None:
         return
     # Also a job of which some ranks have exited: the other ranks may wait for ever.
-    if job.state in ACTIVE_STATES and job.ending is None and not suspend.is_leaving(job):
+    if job.state in ACTIVE_STATES and job.ending is None and not suspension_steps.is_leaving(job):
         reason = time_limits.reason_to_end(state, job, timer)
         if reason:
             state.note("job.timeout", f"{reason}: its processes are told to end", job)
@@ -115,7 +115,7 @@ def on_warning(state: CoreState, timer: Timer) -> None:
     warning = job.spec.warning if job is not None else None
     if job is None or warning is None or job.warned_run == job.run:
         return
-    if job.state in ACTIVE_STATES and job.ending is None and not suspend.is_leaving(job):
+    if job.state in ACTIVE_STATES and job.ending is None and not suspension_steps.is_leaving(job):
         job.warned_run = job.run
         state.note("job.warned", f"its processes get the signal {warning}", job)
         state.emit(SignalRanks(job.id, job.run, warning.number))
@@ -193,7 +193,7 @@ def _requeue_and_hold(state: CoreState, job: Job) -> None:
     """Put a job whose last process has exited on hold, until somebody releases it."""
     reason = job.reason
     restart_after_loss.drop_kept(state, job)
-    suspend.requeue(state, job, reason)
+    suspension_steps.requeue(state, job, reason)
     state.step(job, JobState.HELD, reason)
     state.note("job.held", reason, job)
 
@@ -411,7 +411,7 @@ def _complete(
     if final is JobState.NODE_FAIL and not requeue:
         reason += restart_after_loss.describe_limit(state, job)
     if completion is None or hold or not completion.requeue:
-        relocation.abandon(state, job, reason)
+        relocations_in_progress.abandon(state, job, reason)
     if completion is None:
         # Leaving ranks whose exit arrived before the coordinator's report.
         gone = job.resize.gone if job.resize else NONE

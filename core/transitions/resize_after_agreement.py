@@ -13,7 +13,7 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import Node
 from pliant.core.model.resize import Begun, Go, Preparing, Releasing, Resize, Withdrawing
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.state import node_resources, relocation
+from pliant.core.state import node_resources, relocations_in_progress
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
@@ -189,7 +189,7 @@ def _commit(state: CoreState, job: Job, resize: Resize, event: ResizeDecided) ->
         state, job, resize.stage.at if isinstance(resize.stage, Begun) else None
     )
     job.ranks, job.epoch = resize.after, event.epoch
-    relocation.add_bytes(job, event.bytes_moved)
+    relocations_in_progress.add_bytes(job, event.bytes_moved)
     state.charge(job)
     job.refused_growths = job.failed_negotiations = 0
     time_limits.arm_estimate(state, job)

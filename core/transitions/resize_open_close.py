@@ -20,7 +20,7 @@ from pliant.core.model.resize import (
     Withdrawing,
 )
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.state import node_resources, relocation
+from pliant.core.state import node_resources, relocations_in_progress
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
 from pliant.core.transitions import negotiation_messages, time_limits
@@ -284,7 +284,7 @@ def drop_reservation(state: CoreState, job: Job, reason: str = "waits in the que
     if job.resize is not None:
         withdraw(state, job, reason)
         return
-    relocation.abandon(state, job, reason)
+    relocations_in_progress.abandon(state, job, reason)
     state.drop_reservation(job)
     state.explain(job, reason)
     state.plan_due = True
@@ -319,7 +319,7 @@ def start_reserved(state: CoreState) -> None:
             continue
         # Since the order to move, a node may have lost the folder of checkpoints, for example.
         if job.is_moving and (wrong := node_resources.wrong_nodes(state, job, job.reserved)):
-            relocation.abandon(state, job, wrong)
+            relocations_in_progress.abandon(state, job, wrong)
         else:
             start(state, job, job.reserved)
 

@@ -16,7 +16,7 @@ from pliant.core.model.nodes import Node, NodeState
 from pliant.core.state import node_resources, user_processor_limits
 from pliant.core.state.core_state import CoreState
 from pliant.core.support.plural import plural
-from pliant.core.transitions import resize_open_close, spare_nodes, suspend
+from pliant.core.transitions import resize_open_close, spare_nodes, suspension_steps
 from pliant.core.values.ids import NodeName
 from pliant.core.values.processors import NONE, ProcessorMap, count, lowest
 
@@ -82,13 +82,13 @@ def start_next_run(state: CoreState, job: Job) -> None:
     if not size:
         why = job.reason + ("; what is left to it is too small" if job.size_before_loss else "")
         drop_kept(state, job)
-        suspend.requeue(state, job, f"is queued again: {why}")
+        suspension_steps.requeue(state, job, f"is queued again: {why}")
         resize_open_close.start_reserved(state)  # if it was being moved
         return
     nodes = _nodes(state, job.allocation)
     lost = [node.name for node in nodes if node.state is NodeState.LOST]
     _reserve(state, job, _left(state, job))
-    suspend.requeue(state, job, f"is restarted at once: {job.reason}")
+    suspension_steps.requeue(state, job, f"is restarted at once: {job.reason}")
     _fit(state, job)
     _note_restart(state, job, lost)
     resize_open_close.start_reserved(state)

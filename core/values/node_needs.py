@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from sys import maxsize
 from typing import Any
 
-from pliant.core.values.constraint import Constraint
+from pliant.core.values.node_property_constraint import Constraint
 from pliant.core.values.node_ranges import parse_node_ranges
 
 #: The amount that counts bytes of memory. All others are generic resources.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pliant import appkit
-from pliant.appkit.data.handle import Handle
+from pliant.appkit.data.array_handles import Handle
 from pliant.appkit.data.registered_data import RegisteredData
 
 #: Members of single kinds of data that only a resize or a checkpoint uses.

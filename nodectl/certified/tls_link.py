@@ -12,11 +12,11 @@ from pathlib import Path
 import grpc
 
 from pliant.core.support.base_error import PliantError
-from pliant.nodectl.certified.application_access import (
+from pliant.nodectl.certified.renewal import CertificateRenewal
+from pliant.nodectl.certified.server_address_for_applications import (
     ApplicationAccess,
     application_address,
 )
-from pliant.nodectl.certified.renewal import CertificateRenewal
 from pliant.nodectl.certified.tls_diagnosis import diagnose
 from pliant.protos import node_pb2 as wire
 from pliant.protos.identity.certificate_names import SERVER_DNS_NAME

@@ -53,7 +53,7 @@ from pliant.protos import node_pb2 as wire
 
 if TYPE_CHECKING:
     # It loads the package cryptography, which a node without a certificate does not need.
-    from pliant.nodectl.certified.application_access import ApplicationAccess
+    from pliant.nodectl.certified.server_address_for_applications import ApplicationAccess
 
 logger = logging.getLogger("pliant.nodectl")
 

@@ -38,11 +38,11 @@ from pliant.nodectl.world_folder import (
 from pliant.protos import node_pb2 as wire
 from pliant.protos.signed_orders.launch_content import job_variables
 from pliant.protos.signed_orders.launch_order import LaunchOrderError, decode
-from pliant.protos.signed_orders.signed_order import SIGNATURE_BYTES
+from pliant.protos.signed_orders.signature_and_validity import SIGNATURE_BYTES
 
 if TYPE_CHECKING:
     # It loads the package cryptography, which a node without a certificate does not need.
-    from pliant.nodectl.certified.application_access import ApplicationAccess
+    from pliant.nodectl.certified.server_address_for_applications import ApplicationAccess
 
 logger = logging.getLogger("pliant.nodectl")
 

@@ -18,7 +18,7 @@ from pliant.nodectl.host import cgroup
 from pliant.nodectl.root_helper.become_user import User, become, leave_session_keyring
 from pliant.nodectl.root_helper.cgroup_limits import GroupLimits
 from pliant.nodectl.root_helper.descriptors import MAX_MESSAGE_BYTES, move_up, receive
-from pliant.nodectl.shim import user_shim
+from pliant.nodectl.shim import shim_started_by_root_helper
 from pliant.nodectl.shim.rank_fork_exec import set_process_name
 
 _PR_SET_DUMPABLE = 4
@@ -59,7 +59,7 @@ def wait_for_world(channel: socket.socket, shims: Path) -> int:
     # A process that has changed its user cannot be inspected by that user, as other shims can.
     # Nothing of root is left in it.
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
-    return user_shim.main([str(shims)])
+    return shim_started_by_root_helper.main([str(shims)])
 
 
 def _give_up_descriptors(handles: list[int]) -> list[int]:
@@ -92,8 +92,8 @@ def _take_descriptors(folder: int, request: int) -> None:
     log = _open_log(folder)
     os.dup2(log, 2)
     os.close(log)
-    os.dup2(request, user_shim.REQUEST_FD, inheritable=False)
-    os.dup2(folder, user_shim.FOLDER_FD, inheritable=False)
+    os.dup2(request, shim_started_by_root_helper.REQUEST_FD, inheritable=False)
+    os.dup2(folder, shim_started_by_root_helper.FOLDER_FD, inheritable=False)
     os.close(request)
     os.close(folder)
 

@@ -42,7 +42,7 @@ from pliant.nodectl.root_helper.config import HelperConfig
 from pliant.nodectl.root_helper.folders.checkpoint_removal import fork_removal
 from pliant.nodectl.root_helper.folders.job_folders import JobFolders
 from pliant.nodectl.root_helper.helper_errors import HelperConfigError, HelperRefusalError
-from pliant.nodectl.root_helper.request_checks import RequestVerifier
+from pliant.nodectl.root_helper.request_verification import RequestVerifier
 from pliant.nodectl.root_helper.started_worlds import Started
 from pliant.nodectl.root_helper.subreaper_pool import SubreaperPool
 from pliant.nodectl.world_folder import WORLD_NAME

@@ -22,7 +22,7 @@ from pliant.nodectl.host import procfs
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.root_helper.descriptors import CHANNEL_FD
 from pliant.nodectl.root_helper.helper_errors import HelperRefusalError
-from pliant.nodectl.root_helper.request_checks import CheckedLaunch
+from pliant.nodectl.root_helper.request_verification import CheckedLaunch
 from pliant.nodectl.root_helper.started_worlds import send_signal
 from pliant.nodectl.root_helper.world_subreaper import WorldOrder
 

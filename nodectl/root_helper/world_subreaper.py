@@ -33,7 +33,7 @@ from pliant.nodectl.root_helper.started_worlds import Started, send_signal
 
 if TYPE_CHECKING:
     # It loads the package cryptography. A subreaper has no use for it.
-    from pliant.nodectl.root_helper.request_checks import CheckedLaunch
+    from pliant.nodectl.root_helper.request_verification import CheckedLaunch
 
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -3,7 +3,7 @@
 A shim is a fork of the launcher and outlives both launcher and controller. It sleeps in one
 selector. It saves exits in the spool first, and then sends them to the controller if one is
 connected. It is done with a world when all ranks have ended and no process that a rank started is
-left. `shim_process` then waits for another world.
+left. `run_successive_worlds` then waits for another world.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pliant.nodectl.shim.event_loop import (
 from pliant.nodectl.shim.lease_enforcement import Lease
 from pliant.nodectl.shim.load_record_file import LoadRecorder
 from pliant.nodectl.shim.non_pmi_mpi import ForeignMpiError, use_own_launcher
-from pliant.nodectl.shim.pmi_service import PmiService, abort_reason
+from pliant.nodectl.shim.pmi_rank_connections import PmiService, abort_reason
 from pliant.nodectl.shim.rank_exits import ExitCallbacks, ExitTracker
 from pliant.nodectl.shim.ranks import Rank
 from pliant.nodectl.shim.staging.staged_folder import (

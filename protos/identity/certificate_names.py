@@ -8,7 +8,7 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Self
 
-from pliant.protos.channel import TLS_SERVER_NAME
+from pliant.protos.grpc_channel_options import TLS_SERVER_NAME
 from pliant.protos.identity.identity_errors import CertificateError, IdentityNameError
 
 SCHEME = "pliant://"

@@ -3,7 +3,7 @@
 TLS proves to a controller that an order came from the server. It proves nothing to the process that
 switches to the user: that process would have to believe the controller, which any defect of the
 controller or a stolen connection could use. So the server signs the order itself, see
-`signed_order` for the form of the bytes.
+`signature_and_validity` for the form of the bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from pliant.protos.signed_orders.signed_order import (
+from pliant.protos.signed_orders.signature_and_validity import (
     MAX_ID,
     NONCE_BYTES,
     OrderRefusal,

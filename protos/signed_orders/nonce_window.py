@@ -21,7 +21,7 @@ from pliant.protos.daemons.atomic_files import write_private
 from pliant.protos.daemons.private_paths import open_private_file
 from pliant.protos.identity.identity_errors import ReplayedOrderError, StoredIdentityError
 from pliant.protos.identity.stored_files import lock_for
-from pliant.protos.signed_orders.signed_order import NONCE_BYTES
+from pliant.protos.signed_orders.signature_and_validity import NONCE_BYTES
 
 _CONTENT = struct.Struct(f">{NONCE_BYTES}sd")
 _CHECKSUM = struct.Struct(">I")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 
-from pliant.protos.signed_orders.signed_order import (
+from pliant.protos.signed_orders.signature_and_validity import (
     NONCE_BYTES,
     OrderRefusal,
     SignedOrder,

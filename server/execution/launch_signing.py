@@ -19,7 +19,7 @@ from pliant.protos.identity.cluster_files import ORDER_KEY, load_identity, load_
 from pliant.protos.signed_orders.launch_content import LaunchContent
 from pliant.protos.signed_orders.launch_order import LaunchOrder
 from pliant.protos.signed_orders.removal_order import RemovalOrder
-from pliant.protos.signed_orders.signed_order import new_nonce, sign
+from pliant.protos.signed_orders.signature_and_validity import new_nonce, sign
 
 #: Seconds for which an order may be carried out.
 LIFETIME_S = 240

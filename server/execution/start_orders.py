@@ -12,7 +12,7 @@ from itertools import groupby
 from pliant.core.commands import NodeShare
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
-from pliant.protos.joined_world_variables import JOINED_WORLDS
+from pliant.protos.mpich_variables_for_joined_worlds import JOINED_WORLDS
 from pliant.server.checkpoints.checkpoint_folders import CheckpointFolders
 from pliant.server.registry.job_program import RANK_MARKS, Program, expand, has_mark, node_marks
 from pliant.server.registry.mpi_worlds import World

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pliant.core.arrays.task_numbers import parse_array
 from pliant.core.values.ids import JobId, task_job
-from pliant.protos.staging.variables import STAGE_ARCHIVE, STAGE_OUTPUTS
+from pliant.protos.staging.environment_variables import STAGE_ARCHIVE, STAGE_OUTPUTS
 
 #: Lists show this many characters of a command line.
 COMMAND_SHOWN = 200

@@ -18,7 +18,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import FINAL_STATES
 from pliant.core.model.nodes import Node, NodeLoad
 from pliant.core.model.views_and_plans import NodeView
-from pliant.core.state import contract_status, named_resources
+from pliant.core.state import named_resources, profit_contract_status
 from pliant.core.values.dependencies import format_dependencies
 from pliant.core.values.ids import JobId, NodeName, task_job
 from pliant.core.values.lost_contact_policy import isolation_policy
@@ -496,5 +496,5 @@ def _contract(job: Job) -> dict[str, Any]:
         "contract": contract.to_record(),
         "promise": job.promise.text if job.promise is not None else "",
         "promised_start": job.promise.start if job.promise is not None else None,
-        "expected_end": contract_status.expected_end(job),
+        "expected_end": profit_contract_status.expected_end(job),
     }

@@ -25,7 +25,7 @@ from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.core_loop import CoreLoop
 from pliant.server.registry.status_cache import MemoryUse, StatusCache
-from pliant.server.rpc.heartbeat_leases import Health, HeartbeatLeases
+from pliant.server.rpc.node_loss_detection import Health, HeartbeatLeases
 from pliant.server.support.stall_detection import CATCH_UP_S, wait_measuring_stall
 from pliant.server.support.threads import start_thread
 

@@ -31,7 +31,7 @@ from typing import TypeVar
 
 from pliant.protos.daemons.atomic_files import sync_folder, write_whole
 from pliant.protos.staging.archive import StagingError, check_space, digest
-from pliant.protos.staging.delivery import deliver
+from pliant.protos.staging.deliver_outputs import deliver
 from pliant.server.registry.job_program import Program
 from pliant.server.support.threads import thread_pool
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 
 from pliant.core.job_explanation import explain
 from pliant.core.model.usage import AllocationPhase
-from pliant.core.state import contract_status, queue_snapshot, views
+from pliant.core.state import profit_contract_status, queue_snapshot, views
 from pliant.core.state.usage_reports import open_phases, standings
 from pliant.core.transitions.time_limits import time_limits_left
 from pliant.core.values.ids import JobId
@@ -217,7 +217,7 @@ class StateQueries:
             text = [f"job {title(info)} ({info['name']}) is {info['state']}"]
             text += [event["text"] for event in last]
             for ended, _ in await self._reader.in_thread(lambda reader: reader.jobs([job])):
-                text += contract_status.lines(ended, now)
+                text += profit_contract_status.lines(ended, now)
         if number != job:  # it is explained by its array
             text.insert(0, f"job {title(info)} is {info['state']}: {info['reason']}")
         if info["state"] not in ("PENDING", "HELD", "REJECTED") and info["stdout"]:

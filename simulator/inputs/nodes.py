@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from pliant.core.values.constraint import is_property
 from pliant.core.values.node_needs import is_gres_name, parse_gres, parse_memory
+from pliant.core.values.node_property_constraint import is_property
 from pliant.simulator.inputs.simulation_errors import SettingsError
 
 #: How nodes are written, for messages.

@@ -31,8 +31,8 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY
-from pliant.core.values.constraint import Constraint
 from pliant.core.values.node_needs import GPU, MEMORY, NodeNeeds, parse_memory
+from pliant.core.values.node_property_constraint import Constraint
 from pliant.core.values.profit_contract import PROFIT_FORM, Contract, parse_profit
 from pliant.core.values.sizes import Sizes
 from pliant.simulator.inputs.files import open_regular

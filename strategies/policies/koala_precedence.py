@@ -34,7 +34,7 @@ from pliant.strategies.multicluster.placement_rules import (
     TransferTimes,
     place_components,
 )
-from pliant.strategies.policies.koala_clusters import ClusterState, cluster_states
+from pliant.strategies.policies.koala_cluster_states import ClusterState, cluster_states
 from pliant.strategies.policies.koala_malleability import MalleabilityPolicy
 from pliant.strategies.policies.placement import Placer
 

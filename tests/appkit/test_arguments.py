@@ -13,9 +13,9 @@ import pytest
 from pliant.appkit.appkit_errors import DistributionError, StateError
 from pliant.appkit.decorator import malleable
 from pliant.appkit.job import Job
-from pliant.appkit.job_data import JobData
 from pliant.appkit.loops import Loops
-from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.redistribution.transfer_plan import RankMap
+from pliant.appkit.registered_objects import JobData
 from rankkit import member
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pliant.appkit.redistribution.exchange import NOT_ALIKE
+from pliant.appkit.redistribution.range_exchange import NOT_ALIKE
 from standin import Application
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from pliant.charts import layout
-from pliant.charts.job_bands import Band, Hold
+from pliant.charts.job_sizes_over_time import Band, Hold
 from pliant.charts.layout import Window
 
 

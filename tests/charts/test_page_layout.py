@@ -15,7 +15,7 @@ import pytest
 
 from pliant.charts import layout
 from pliant.charts.colours import palette
-from pliant.charts.job_bands import Band, Hold
+from pliant.charts.job_sizes_over_time import Band, Hold
 from pliant.charts.layout import Window
 from testkit import ROOT
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.charts.history_timeline import Recording, node_rows, with_unknown
-from pliant.charts.job_bands import Band, Hold, Mark
+from pliant.charts.job_sizes_over_time import Band, Hold, Mark
 from pliant.charts.layout import MAX_BANDS, Window
 from pliant.charts.output.svg import SvgTheme, to_svg
 from pliant.charts.timeline import Timeline, draw_timeline

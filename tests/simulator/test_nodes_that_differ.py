@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pliant.core.values.constraint import Constraint
 from pliant.core.values.node_needs import GPU, MEMORY, NodeNeeds, parse_memory
+from pliant.core.values.node_property_constraint import Constraint
 from pliant.core.values.sizes import parse_sizes
 from pliant.simulator.inputs.nodes import parse_nodes
 from pliant.simulator.inputs.settings import Settings

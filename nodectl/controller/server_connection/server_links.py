@@ -21,7 +21,7 @@ from pliant.protos.node_pb2_grpc import NodeServiceStub
 
 if TYPE_CHECKING:
     # It loads the package cryptography, which a node without a certificate does not need.
-    from pliant.nodectl.certified.application_access import ApplicationAccess
+    from pliant.nodectl.certified.server_address_for_applications import ApplicationAccess
 
 Stream = grpc.aio.StreamStreamCall[wire.NodeReport, wire.NodeOrder]
 Options = list[tuple[str, int]]

@@ -23,12 +23,12 @@ from pliant.nodectl.controller.server_connection.server_links import ServerLink,
 from pliant.nodectl.host.checkpoint_folder import CheckpointFolderTest
 from pliant.protos import node_pb2 as wire
 from pliant.protos import versions
-from pliant.protos.channel import channel_options
+from pliant.protos.grpc_channel_options import channel_options
 from pliant.protos.report_chunking import split
 
 if TYPE_CHECKING:
     # It loads the package cryptography, which a node without a certificate does not need.
-    from pliant.nodectl.certified.application_access import ApplicationAccess
+    from pliant.nodectl.certified.server_address_for_applications import ApplicationAccess
 
 logger = logging.getLogger("pliant.nodectl")
 

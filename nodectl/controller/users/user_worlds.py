@@ -36,7 +36,7 @@ from pliant.protos.daemons.peer_credentials import peer_process
 from pliant.protos.sanitize_text import sanitize_text
 
 if TYPE_CHECKING:
-    from pliant.nodectl.certified.application_access import ApplicationAccess
+    from pliant.nodectl.certified.server_address_for_applications import ApplicationAccess
 
 logger = logging.getLogger("pliant.nodectl")
 

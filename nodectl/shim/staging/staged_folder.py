@@ -30,7 +30,7 @@ from dataclasses import replace
 
 from pliant.core.support.base_error import PliantError
 from pliant.nodectl.world_folder import StartRequest, to_bytes
-from pliant.protos.staging.variables import STAGE_ARCHIVE
+from pliant.protos.staging.environment_variables import STAGE_ARCHIVE
 
 #: Names in the folder.
 LOCK, FETCH, BEFORE, WORK = "lock", "fetch", "before", "work"

@@ -17,7 +17,7 @@ from pliant.nodectl.host import procfs, shared_memory
 from pliant.nodectl.shim import rank_termination
 from pliant.nodectl.shim import ranks as rank_processes
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel
-from pliant.nodectl.shim.pmi_service import PmiService, abort_reason
+from pliant.nodectl.shim.pmi_rank_connections import PmiService, abort_reason
 from pliant.nodectl.shim.rank_fork_exec import LaunchSpec, read_failures, start
 from pliant.nodectl.shim.ranks import Rank
 from pliant.nodectl.world_folder import MALLEABLE_STEP, NOT_USABLE, StartRequest

@@ -41,8 +41,8 @@ from pliant.nodectl.shim.steps.resizer import StepResizer
 from pliant.nodectl.shim.steps.shim_messenger import ShimMessenger
 from pliant.nodectl.shim.steps.size_policy import next_sizes
 from pliant.nodectl.shim.steps.step import Step
+from pliant.nodectl.shim.steps.step_mpi_world import NodeEvents, StepWorld
 from pliant.nodectl.shim.steps.step_requests import StepRequests, leader
-from pliant.nodectl.shim.steps.step_world import NodeEvents, StepWorld
 from pliant.nodectl.step_record import MAX_STEPS, StepRecord
 from pliant.nodectl.world_folder import MALLEABLE_STEP, NOT_USABLE, StartRequest, WorldFolder
 from pliant.protos.shim_relay import SERVER_RANK

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 from pliant.nodectl.shim.event_loop import EventLoop, ScheduledCall
 from pliant.nodectl.shim.steps.size_policy import ResizableStep
-from pliant.nodectl.shim.steps.step_world import StepWorld
+from pliant.nodectl.shim.steps.step_mpi_world import StepWorld
 
 #: Seconds from an offer until the program has begun the resize; later, it is withdrawn.
 BEGIN_TIMEOUT_S = 120.0

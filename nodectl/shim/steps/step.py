@@ -11,7 +11,7 @@ from typing import Any
 from pliant.core.values.sizes import Sizes
 from pliant.nodectl.shim.event_loop import EventLoop, SocketChannel
 from pliant.nodectl.shim.steps.resizer import StepResizer
-from pliant.nodectl.shim.steps.step_world import StepWorld
+from pliant.nodectl.shim.steps.step_mpi_world import StepWorld
 from pliant.nodectl.step_record import MAX_NAME, MAX_SIZES, StepRecord
 from pliant.nodectl.world_folder import StartRequest
 from pliant.protos.sanitize_text import sanitize_text

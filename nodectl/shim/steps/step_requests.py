@@ -12,7 +12,7 @@ from pliant.nodectl.shim.non_pmi_mpi import library_without_pmi
 from pliant.nodectl.shim.steps.local_ranks import COMMAND
 from pliant.nodectl.shim.steps.step import Step
 from pliant.nodectl.world_folder import MALLEABLE_STEP, StartRequest, WorldFolder
-from pliant.protos.joined_world_variables import JOINED_WORLDS
+from pliant.protos.mpich_variables_for_joined_worlds import JOINED_WORLDS
 
 #: Variables of the script that its steps do not get.
 _NOT_INHERITED = ("PLIANT_STEP_SOCKET", "PLIANT_HOST_FILE")

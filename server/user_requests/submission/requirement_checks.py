@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pliant.core.model.views_and_plans import NodeView
 from pliant.core.state.node_resources import impossible
 from pliant.core.support.plural import plural
-from pliant.core.values.constraint import Constraint
 from pliant.core.values.node_needs import (
     MAX_GRES,
     MAX_MEMORY,
@@ -16,6 +15,7 @@ from pliant.core.values.node_needs import (
     NodeNeeds,
     is_gres_name,
 )
+from pliant.core.values.node_property_constraint import Constraint
 from pliant.core.values.node_ranges import parse_node_ranges
 from pliant.core.values.resources import Need, parse_needs
 from pliant.core.values.resources import impossible as resources_impossible

@@ -32,7 +32,7 @@ from pliant.core.values.profit_contract import Contract, parse_profit
 from pliant.core.values.resources import Need
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup, SpeedupError, parse_speedup
-from pliant.protos.staging.variables import STAGE_ARCHIVE, STAGE_OUTPUTS
+from pliant.protos.staging.environment_variables import STAGE_ARCHIVE, STAGE_OUTPUTS
 from pliant.server.registry.job_program import (
     JOB_VARIABLES,
     PLACE_MARKS,

@@ -13,9 +13,9 @@ from pliant.appkit.checkpoint.restore import find_restorer
 from pliant.appkit.checkpoint.save import Checkpoints
 from pliant.appkit.checkpoint.store import CheckpointStore
 from pliant.appkit.coordinator.messages import CheckpointOrder, CheckpointReport
-from pliant.appkit.job_data import JobData
-from pliant.appkit.kinds.block import BlockArray
+from pliant.appkit.kinds.block_array import BlockArray
 from pliant.appkit.loops import Position
+from pliant.appkit.registered_objects import JobData
 from pliant.core.model.checkpoint import SaveWord
 from rankkit import member, run_ranks
 

@@ -23,9 +23,9 @@ from pliant.appkit.checkpoint.store import (
     registration_difference,
 )
 from pliant.appkit.data.registered_data import RegisteredData
-from pliant.appkit.kinds.block import BlockArray
+from pliant.appkit.kinds.block_array import BlockArray
 from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray
-from pliant.appkit.kinds.state import unpack
+from pliant.appkit.kinds.replicated_values import unpack
 from pliant.appkit.loops import Position
 from pliant.appkit.mpi.membership import Membership, MembershipPhase
 from pliant.appkit.serialization import encode

@@ -29,7 +29,7 @@ from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.negotiation import Template, Verb
 from pliant.core.values.sizes import parse_sizes
 from pliant.protos import app_pb2 as pb
-from pliant.protos import channel
+from pliant.protos import grpc_channel_options
 from pliant.protos.sanitize_text import sanitize_text
 from standin import Server
 from testkit import wait_until
@@ -152,8 +152,8 @@ def open_stream() -> Iterator[Open]:
 def test_a_host_that_is_gone_is_noticed_and_the_stream_opened_again(
     relay: Relay, server: Server, open_stream: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = channel.channel_options(keepalive_s=1.0, timeout_s=1.0)
-    monkeypatch.setattr(channel, "channel_options", lambda: options)
+    options = grpc_channel_options.channel_options(keepalive_s=1.0, timeout_s=1.0)
+    monkeypatch.setattr(grpc_channel_options, "channel_options", lambda: options)
     relay.target = server.address
     open_stream(relay.address)
     server.hellos.get(timeout=40)
@@ -270,7 +270,7 @@ def test_reports_wait_for_the_next_stream_and_answers_do_not(
 def test_channels_ask_no_more_often_than_the_server_allows() -> None:
     from pliant.server.rpc import grpc_server
 
-    mine, allowed = dict(channel.channel_options()), dict(grpc_server.OPTIONS)
+    mine, allowed = dict(grpc_channel_options.channel_options()), dict(grpc_server.OPTIONS)
     assert mine["grpc.keepalive_time_ms"] > allowed["grpc.http2.min_ping_interval_without_data_ms"]
     assert isinstance(grpc.insecure_channel("127.0.0.1:1", list(mine.items())), grpc.Channel)
 

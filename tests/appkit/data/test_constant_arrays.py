@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.appkit.redistribution.plan import RankMap, plan_blocks
+from pliant.appkit.redistribution.transfer_plan import RankMap, plan_blocks
 from pliant.protos import app_pb2 as pb
 from standin import Application
 from testkit import wait_until

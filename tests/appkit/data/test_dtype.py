@@ -12,14 +12,14 @@ import pytest
 
 from pliant.appkit.appkit_errors import RegistrationMismatch
 from pliant.appkit.checkpoint import store
+from pliant.appkit.data.array_handles import Handle
 from pliant.appkit.data.dtype import cell_type, type_terms
-from pliant.appkit.data.handle import Handle
-from pliant.appkit.kinds.block import BlockArray
-from pliant.appkit.kinds.csr import CsrMatrix
-from pliant.appkit.kinds.cyclic import CyclicArray
+from pliant.appkit.kinds.block_array import BlockArray
+from pliant.appkit.kinds.csr_matrix import CsrMatrix
+from pliant.appkit.kinds.cyclic_array import CyclicArray
 from pliant.appkit.kinds.item_distribution import ByOwner, Even
 from pliant.appkit.kinds.items import Items
-from pliant.appkit.kinds.partition import PartitionedArray
+from pliant.appkit.kinds.partitioned_array import PartitionedArray
 from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray, RootArray
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.resize import votes

@@ -8,10 +8,10 @@ import numpy as np
 
 from pliant.appkit.data.gather_metadata import gather_metadata
 from pliant.appkit.data.registered_data import Registry
-from pliant.appkit.kinds.block import BlockArray
+from pliant.appkit.kinds.block_array import BlockArray
 from pliant.appkit.kinds.item_distribution import Even, Weighted
 from pliant.appkit.kinds.items import Items
-from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.redistribution.transfer_plan import RankMap
 from rankkit import member, run_ranks
 
 

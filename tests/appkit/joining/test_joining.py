@@ -314,8 +314,8 @@ def test_the_program_answers_offers(run: Run) -> None:
 def test_messages_are_cut_and_axes_may_be_any(run: Run) -> None:
     app = run(
         """
-        import pliant.appkit.redistribution.exchange
-        pliant.appkit.redistribution.exchange.CHUNK_BYTES = 64
+        import pliant.appkit.redistribution.range_exchange
+        pliant.appkit.redistribution.range_exchange.CHUNK_BYTES = 64
         shapes = [((50, 7), 0), ((7, 50), 1), ((3, 40, 5), 1), ((2, 3, 30), 2), ((1, 40, 2), 1)]
         def values(index, shape):
             return np.arange(np.prod(shape)).reshape(shape)[index]

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from pliant.appkit.data.handle import Handle
-from pliant.appkit.kinds.csr import CsrMatrix
+from pliant.appkit.data.array_handles import Handle
+from pliant.appkit.kinds.csr_matrix import CsrMatrix
 from pliant.appkit.kinds.replicated_and_root_arrays import UndividedHandle
-from pliant.appkit.redistribution import exchange, packed_exchange
-from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.redistribution import packed_exchange, range_exchange
+from pliant.appkit.redistribution.transfer_plan import RankMap
 from pliant.appkit.storage import array_files
 from rankkit import Parts, load, rank_map, resize, save
 from rankkit.kinds import KINDS, TINY_KINDS, ItemKind, Kind
@@ -74,7 +74,7 @@ def test_sampled_pairs_of_sizes_with_short_messages(
     random = Random(kind.title)
     for _ in range(SAMPLES):
         monkeypatch.setattr(packed_exchange, "STAGE_BYTES", random.randint(1, 400))
-        monkeypatch.setattr(exchange, "CHUNK_BYTES", random.randint(20, 400))
+        monkeypatch.setattr(range_exchange, "CHUNK_BYTES", random.randint(20, 400))
         before, after = random.randint(1, LARGE), random.randint(1, LARGE)
         other = kind.varied(random)
         checked_resize(other, other.start(before), any_leave(before, after, random))

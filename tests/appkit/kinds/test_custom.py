@@ -13,7 +13,7 @@ from pliant.appkit.appkit_errors import DistributionError
 from pliant.appkit.data.gather_metadata import gather_metadata, rebalance_entries
 from pliant.appkit.kinds.custom import Custom
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.redistribution.transfer_plan import RankMap
 from rankkit import member, resize, run_ranks
 from rankkit.kinds import CustomWords
 

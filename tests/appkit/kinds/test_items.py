@@ -22,7 +22,7 @@ from pliant.appkit.kinds.item_distribution import (
 from pliant.appkit.kinds.items import Items
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution import packed_exchange
-from pliant.appkit.redistribution.plan import (
+from pliant.appkit.redistribution.transfer_plan import (
     RankMap,
     Transfers,
 )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pliant.appkit.appkit_errors import CheckpointError
 from pliant.appkit.kinds.rng import RandomStreams, stream
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.redistribution.transfer_plan import RankMap
 from pliant.appkit.storage.array_files import ArrayReader
 from rankkit import Parts, load, member, resize, save
 

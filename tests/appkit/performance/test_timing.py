@@ -17,7 +17,7 @@ from pliant.appkit.performance.cost_model import (
 )
 from pliant.appkit.performance.monitor import PerformanceMonitor
 from pliant.appkit.performance.timing import IterationTimer, ResizeTiming, Site, site_of
-from pliant.appkit.redistribution.plan import (
+from pliant.appkit.redistribution.transfer_plan import (
     RankMap,
     plan_blocks,
 )

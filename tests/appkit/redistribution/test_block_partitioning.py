@@ -18,7 +18,7 @@ from pliant.appkit.redistribution.block_partitioning import (
     layout_of,
 )
 from pliant.appkit.redistribution.layout import BlockLayout, UnevenLayout
-from pliant.appkit.redistribution.plan import RankMap, plan_layouts
+from pliant.appkit.redistribution.transfer_plan import RankMap, plan_layouts
 
 N = 40
 

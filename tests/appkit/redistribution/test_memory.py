@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from pliant.appkit.data.initial_values import touch_pages
-from pliant.appkit.kinds.block import BlockArray
-from pliant.appkit.kinds.csr import CsrMatrix
-from pliant.appkit.kinds.cyclic import CyclicArray
+from pliant.appkit.kinds.block_array import BlockArray
+from pliant.appkit.kinds.csr_matrix import CsrMatrix
+from pliant.appkit.kinds.cyclic_array import CyclicArray
 from pliant.appkit.kinds.item_distribution import ByOwner, Even
 from pliant.appkit.kinds.items import Items
-from pliant.appkit.kinds.partition import PartitionedArray
+from pliant.appkit.kinds.partitioned_array import PartitionedArray
 from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution import packed_exchange

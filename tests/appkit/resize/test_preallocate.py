@@ -13,7 +13,7 @@ import pytest
 
 from pliant.appkit.data.initial_values import SLICE_BYTES, touch_pages
 from pliant.appkit.data.registered_data import Registry
-from pliant.appkit.kinds.block import BlockArray
+from pliant.appkit.kinds.block_array import BlockArray
 from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray
 from pliant.appkit.redistribution.block_partitioning import LengthSplit
 from pliant.appkit.resize import preallocate

@@ -14,19 +14,19 @@ import numpy as np
 import pytest
 
 from pliant.appkit.appkit_errors import DistributionError
+from pliant.appkit.data.array_handles import Handle
 from pliant.appkit.data.constant_arrays import Constant
 from pliant.appkit.data.gather_metadata import gather_metadata
-from pliant.appkit.data.handle import Handle
-from pliant.appkit.kinds.block import BlockArray
-from pliant.appkit.kinds.csr import CsrMatrix
-from pliant.appkit.kinds.cyclic import CyclicArray
+from pliant.appkit.kinds.block_array import BlockArray
+from pliant.appkit.kinds.csr_matrix import CsrMatrix
+from pliant.appkit.kinds.cyclic_array import CyclicArray
 from pliant.appkit.kinds.item_distribution import Even
 from pliant.appkit.kinds.items import Items
-from pliant.appkit.kinds.partition import PartitionedArray
+from pliant.appkit.kinds.partitioned_array import PartitionedArray
 from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.block_partitioning import LengthSplit
-from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.redistribution.transfer_plan import RankMap
 from pliant.appkit.resize.prefetch import BackgroundTask
 from pliant.appkit.storage.array_files import ArrayReader
 from rankkit import member, rank_map, run_ranks, save

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pliant.client.federation.observation import (
+from pliant.client.federation.planner import Planner
+from pliant.client.federation.planner_inputs_and_actions import (
     Action,
     CancelStub,
     Claim,
@@ -24,7 +25,6 @@ from pliant.client.federation.observation import (
     parse_stub_name,
     stub_name,
 )
-from pliant.client.federation.planner import Planner
 from pliant.client.federation.settings import FederationSettings, SiteSettings
 from pliant.core.model.nodes import JOINED_DRAINED
 from pliant.core.values.sizes import parse_sizes

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from pliant.core.model.free_capacity import FreeCapacity, most_processes
 from pliant.core.model.views_and_plans import NodeView
-from pliant.core.values.constraint import Constraint
 from pliant.core.values.ids import NodeName
 from pliant.core.values.node_needs import GPU, MEMORY, NodeNeeds
+from pliant.core.values.node_property_constraint import Constraint
 from pliant.core.values.processors import block, count, from_indices, indices
 
 NODES = (

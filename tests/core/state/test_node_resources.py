@@ -12,9 +12,9 @@ from pliant.core.model.wait_reasons import WaitCode
 from pliant.core.state.node_resources import capacity, impossible, reasons
 from pliant.core.state.view_cache import node_view
 from pliant.core.state.views import view
-from pliant.core.values.constraint import Constraint
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.node_needs import GPU, MEMORY, NodeNeeds
+from pliant.core.values.node_property_constraint import Constraint
 from pliant.core.values.processors import block
 from pliant.strategies import Strategy
 

@@ -7,7 +7,6 @@ import pickle
 
 import pytest
 
-from pliant.core.values.constraint import Constraint
 from pliant.core.values.node_needs import (
     GPU,
     MEMORY,
@@ -17,6 +16,7 @@ from pliant.core.values.node_needs import (
     parse_gres,
     parse_memory,
 )
+from pliant.core.values.node_property_constraint import Constraint
 
 G = 1 << 30
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pliant.nodectl.certified.application_access import application_address
 from pliant.nodectl.certified.joined_node import JoinedNode, interface_of
+from pliant.nodectl.certified.server_address_for_applications import application_address
 from pliant.nodectl.settings import ControllerSettings, ControllerSettingsError, load
 from pliant.protos.address import local_address
 from tlskit import Membership

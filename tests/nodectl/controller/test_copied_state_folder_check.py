@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl.shim.shim_process import IDLE_NAME
+from pliant.nodectl.shim.run_successive_worlds import IDLE_NAME
 from pliant.nodectl.world_folder import WorldFolder
 from testkit import wait_until
 

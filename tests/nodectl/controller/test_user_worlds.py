@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from pliant.nodectl.certified.application_access import ApplicationAccess
+from pliant.nodectl.certified.server_address_for_applications import ApplicationAccess
 from pliant.nodectl.controller.start_order import make_environment, make_request
 from pliant.nodectl.controller.users.helper_client import encode_content
 from pliant.nodectl.controller.users.user_worlds import clean_message
 from pliant.nodectl.controller.world_state import LocalWorld
-from pliant.nodectl.root_helper.request_checks import content_of
+from pliant.nodectl.root_helper.request_verification import content_of
 from pliant.nodectl.settings import ControllerSettings
 from pliant.nodectl.world_folder import SpooledExit, StartRequest, WorldFolder
 from pliant.protos import node_pb2 as wire

@@ -27,7 +27,7 @@ from pliant.nodectl.host import cgroup
 from pliant.nodectl.host.cgroup_hierarchies import base
 from pliant.nodectl.world_folder import StartRequest
 from pliant.protos.identity import keys
-from pliant.protos.signed_orders.signed_order import SIGNATURE_BYTES
+from pliant.protos.signed_orders.signature_and_validity import SIGNATURE_BYTES
 from testkit import wait_until
 
 pytestmark = [needs_root, pytest.mark.timeout(180)]

@@ -18,7 +18,7 @@ from pliant.protos.signed_orders.launch_order import (
     digest_launch,
     verify,
 )
-from pliant.protos.signed_orders.signed_order import (
+from pliant.protos.signed_orders.signature_and_validity import (
     MAX_LIFETIME_S,
     SIGNATURE_BYTES,
     OrderRefusal,

@@ -17,7 +17,7 @@ from pliant.protos.daemons.private_paths import UntrustedPathError
 from pliant.protos.identity.identity_errors import ReplayedOrderError, StoredIdentityError
 from pliant.protos.signed_orders import nonce_window
 from pliant.protos.signed_orders.nonce_window import NonceWindow
-from pliant.protos.signed_orders.signed_order import new_nonce
+from pliant.protos.signed_orders.signature_and_validity import new_nonce
 
 NOW = 1_800_000_000.0
 RECORD = 28

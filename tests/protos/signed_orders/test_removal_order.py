@@ -17,7 +17,7 @@ from pliant.protos.signed_orders.removal_order import (
     decode_removal,
     verify_removal,
 )
-from pliant.protos.signed_orders.signed_order import OrderRefusal, new_nonce, sign
+from pliant.protos.signed_orders.signature_and_validity import OrderRefusal, new_nonce, sign
 
 NOW = 1_800_000_000
 KEY = keys.create_order_key()

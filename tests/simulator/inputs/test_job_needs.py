@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pliant.core.values.constraint import Constraint
 from pliant.core.values.node_needs import GPU, MEMORY, NodeNeeds
+from pliant.core.values.node_property_constraint import Constraint
 from pliant.simulator.inputs.swf import read_swf
 from pliant.simulator.inputs.workload import WorkloadError
 from pliant.simulator.inputs.workload_options import merge_side_file

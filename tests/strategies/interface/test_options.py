@@ -18,7 +18,7 @@ from pliant.strategies import (
     strategy_options,
 )
 from pliant.strategies.interface.options import convert, describe
-from pliant.strategies.policies.size_requests import WithSizeRequests
+from pliant.strategies.policies.offers_for_size_requests import WithSizeRequests
 from pliant.strategies.queueing import Composed
 
 

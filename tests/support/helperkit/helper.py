@@ -27,7 +27,7 @@ from pliant.protos.identity import keys
 from pliant.protos.signed_orders.launch_content import LaunchContent, signed_variables
 from pliant.protos.signed_orders.launch_order import LaunchOrder
 from pliant.protos.signed_orders.removal_order import RemovalOrder
-from pliant.protos.signed_orders.signed_order import new_nonce, sign
+from pliant.protos.signed_orders.signature_and_validity import new_nonce, sign
 from testkit import wait_until
 
 #: The controller's account, and two users. Both are in the group RESEARCH, too.

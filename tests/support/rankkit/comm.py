@@ -16,7 +16,7 @@ import pytest
 from mpi4py import MPI
 
 from pliant.appkit.mpi import joining_rank_watch, tags
-from pliant.appkit.redistribution import exchange, packed_exchange
+from pliant.appkit.redistribution import packed_exchange, range_exchange
 
 T = TypeVar("T")
 
@@ -124,7 +124,7 @@ def _instead_of_mpi() -> Iterator[None]:
         patch.setattr(packed_exchange, "MPI", SimpleNamespace(BYTE=MPI.BYTE))
         patch.setattr(joining_rank_watch, "MPI", SimpleNamespace(Request=request, BYTE=MPI.BYTE))
         mpi = SimpleNamespace(Request=request, Exception=MPI.Exception, BYTE=MPI.BYTE)
-        patch.setattr(exchange, "MPI", mpi)
+        patch.setattr(range_exchange, "MPI", mpi)
         yield
 
 

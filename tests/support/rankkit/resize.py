@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from pliant.appkit.data.gather_metadata import gather_metadata
 from pliant.appkit.mpi.membership import Membership, MembershipPhase
-from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.redistribution.transfer_plan import RankMap
 from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter, SavedArray
 from rankkit.comm import run_ranks
 

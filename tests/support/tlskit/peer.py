@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 
 from pliant.protos import app_pb2, app_pb2_grpc, node_pb2, node_pb2_grpc
-from pliant.protos.channel import tls_channel_options
+from pliant.protos.grpc_channel_options import tls_channel_options
 from tlskit import Credentials
 
 #: For the answer of a server on a loaded machine, seconds.

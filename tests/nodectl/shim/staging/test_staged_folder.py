@@ -16,7 +16,7 @@ from pliant.nodectl.shim.staging.staged_folder import (
     use_staged_folder,
 )
 from pliant.nodectl.world_folder import StartRequest
-from pliant.protos.staging.variables import STAGE_ARCHIVE
+from pliant.protos.staging.environment_variables import STAGE_ARCHIVE
 
 
 @pytest.fixture

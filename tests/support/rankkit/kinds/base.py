@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.redistribution.transfer_plan import RankMap
 from rankkit.resize import Parts, member
 
 #: The rank that owns each cell, or a number of bytes for each cell.

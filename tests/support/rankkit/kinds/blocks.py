@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from pliant.appkit.appkit_errors import DistributionError
-from pliant.appkit.kinds.block import BlockArray
+from pliant.appkit.kinds.block_array import BlockArray
 from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray, RootArray
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.block_partitioning import LengthSplit
-from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.redistribution.transfer_plan import RankMap
 from rankkit.kinds.base import Kind, Numbers, numbered
 from rankkit.resize import Parts
 

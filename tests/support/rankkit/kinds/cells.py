@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pliant.appkit.kinds.cyclic import CyclicArray, Grid
-from pliant.appkit.kinds.partition import PartitionedArray
+from pliant.appkit.kinds.cyclic_array import CyclicArray, Grid
+from pliant.appkit.kinds.partitioned_array import PartitionedArray
 from pliant.appkit.mpi.membership import Membership
 from rankkit.kinds.base import Kind, Numbers, numbered
 from rankkit.resize import Parts

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pliant.appkit.kinds.block import BlockArray
-from pliant.appkit.kinds.csr import CsrMatrix
+from pliant.appkit.kinds.block_array import BlockArray
+from pliant.appkit.kinds.csr_matrix import CsrMatrix
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.layout import BlockLayout
 from rankkit.comm import run_ranks

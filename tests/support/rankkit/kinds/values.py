@@ -8,7 +8,7 @@ from typing import Any
 from pliant.appkit.kinds.custom import Custom
 from pliant.appkit.kinds.rng import RandomStreams
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.redistribution.transfer_plan import RankMap
 from rankkit.kinds.base import Kind, Numbers
 from rankkit.resize import Parts
 
