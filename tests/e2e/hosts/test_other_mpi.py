@@ -136,7 +136,6 @@ def test_a_program_runs_on_all_hosts(
         file = Path(job.stdout)
         output = file.read_text() if file.exists() else ""  # it has none if it did not start
         answers[name] = job.state, sorted(output.splitlines()), job.reason
-        print(library, language, name, answers[name], job.nodes, job.end - job.start)
     assert answers["job.sh"][:2] == ("COMPLETED", ALL)
     if library.startswith("mpich"):
         assert answers["hello"][:2] == ("COMPLETED", ALL)
