@@ -195,7 +195,7 @@ class Job(DataRegistration):
         return hook
 
     def on_offer(self, hook: OnOfferT) -> OnOfferT:
-        """Let ``hook(offer)`` answer offers, in another thread: no MPI, no arrays. A decorator.
+        """Decorate ``hook(offer)``, which answers offers in another thread, without MPI and arrays.
 
         Args:
             hook: gets an `Offer`. True accepts, False refuses, None leaves it to the library;

@@ -8,7 +8,7 @@ from pliant.appkit.appkit_errors import LoopError
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A loop and an iteration, at which joining ranks start."""
+    """The loop and the iteration at which joining ranks start."""
 
     loop: int
     iteration: int

@@ -104,7 +104,7 @@ class DataRegistration(Registration):
         init: Callable[[], Any] | None = None,
         constant: bool = False,
     ) -> ReplicatedArray:
-        """Register an array of which every process has a copy; joining processes receive one.
+        """Register an array that is copied on every process; joining processes receive a copy.
 
         Args:
             name: unique in the job.
@@ -292,7 +292,7 @@ class DataRegistration(Registration):
         init: PartitionInit | None = None,
         constant: bool = False,
     ) -> PartitionedArray:
-        """Register an array whose cells belong to the processes that an owner map names.
+        """Register an array whose cells are assigned to processes by an owner map.
 
         Args:
             name: unique in the job.

@@ -47,7 +47,7 @@ class Registration:
         return self._member.phase is MembershipPhase.JOINING
 
     def state(self, /, **values: Any) -> State:
-        """Register small values, equal on all processes; a resize sends those of rank 0 to all.
+        """Register small values, equal on all processes; a resize broadcasts the values of rank 0.
 
         Args:
             values: the first value of each name; names cannot be added later. Scalars, text,

@@ -147,13 +147,13 @@ class Runtime:
             time.sleep(0.005)
 
     def next_message(self) -> SafePointMessage | None:
-        """Return what rank 0 broadcasts at this safe point; None if nothing, and on other ranks."""
+        """Return the message that rank 0 broadcasts at this safe point; None on all other ranks."""
         if not self._actions.has_news(self._coordinator):
             return None
         return self._actions.next_message(self._coordinator, self.performance)
 
     def handle(self, message: SafePointMessage, position: Position) -> None:
-        """Carry out what rank 0 has broadcast; collective over the job.
+        """Carry out the broadcast message of rank 0; collective over the job.
 
         Raises:
             JobLeave: this process leaves the job.

@@ -46,7 +46,7 @@ print(time.perf_counter() - start)
 
 
 def floor(volume: int) -> float:
-    """Return the median seconds in which two processes copy as many bytes as move, half each."""
+    """Return the median seconds in which two processes together copy ``volume`` bytes."""
     size = str(int(volume * (1 << 20) * MOVED) // 2)
     took = []
     for _ in range(7):

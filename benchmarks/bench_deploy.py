@@ -109,7 +109,7 @@ class Bench:
         return number
 
     def run(self, first: str, second: str) -> bool:
-        """Carry out all of it; return whether everything held."""
+        """Run all steps of the benchmark; return whether all checks passed."""
         names = ["head", *self.nodes]
         before = {name: self.hosts.evidence(name) for name in names}
         begin = time.monotonic()

@@ -71,7 +71,7 @@ def of_kind(client: Client, kind: str, job: int | None = None) -> list[Event]:
 
 
 def rounds(client: Client, out: Path, work: str) -> tuple[list[float], list[float]]:
-    """Return the seconds of the first rounds of negotiations, and those of all other rounds.
+    """Return the durations of first rounds of negotiations, and of all other rounds (seconds).
 
     ``work`` names what the program does meanwhile: ``sleep``, ``numpy`` or ``python``.
     """

@@ -54,7 +54,7 @@ def listed() -> dict[str, str]:
 
 
 def resize(client: Client, job: int, size: int) -> None:
-    """Request a resize as soon as the job can take one; do nothing if it has ended."""
+    """Request a resize as soon as the job accepts one; do nothing if the job has ended."""
     while not client.job(job).final:
         try:
             client.resize(job, size)

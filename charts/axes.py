@@ -60,7 +60,7 @@ class TimeAxis:
 
 
 def nice_step(value: float) -> float:
-    """Return the distance of ticks: a round whole number, at least ``value`` and at least 1."""
+    """Return a distance between ticks: a round whole number, at least ``value`` and at least 1."""
     if value <= 1:
         return 1.0
     power = 10.0 ** floor(log10(value))

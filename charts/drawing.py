@@ -55,7 +55,7 @@ class Text:
 
 
 class Key(NamedTuple):
-    """An entry of the legend: a colour, or none for a sentence, and its meaning."""
+    """An entry of the legend: a colour and its meaning, or a sentence without a colour."""
 
     colour: str
     words: str
@@ -97,7 +97,7 @@ _BOLD_LETTER = 0.6
 
 
 def fitting(words: str, width: float, size: float, *, bold: bool = False) -> str:
-    """Return as much of a text as fits into a width; empty if that is fewer than three letters."""
+    """Return the part of a text that fits into a width; empty if it is below three letters."""
     letters = int(width / (size * (_BOLD_LETTER if bold else _LETTER)))
     if len(words) <= letters:
         return words

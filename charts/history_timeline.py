@@ -138,7 +138,7 @@ def node_rows(nodes: Iterable[Mapping[str, Any]]) -> list[Node]:
 
 
 def with_unknown(rows: Sequence[Node], used: Iterable[int]) -> list[Node]:
-    """Return the rows, and further ones for processors in ``used`` that are on none of the nodes.
+    """Return the rows, with additional rows for the ``used`` processors of unknown nodes.
 
     Their node may have left the cluster.
     """

@@ -59,5 +59,5 @@ def band_of(track: JobTrack) -> Band:
 
 
 def first_start(band: Band) -> tuple[float, int]:
-    """Return the key by which bands are stacked: the first start, then the number."""
+    """Return the sorting key of a band in the stack: its first start, then its job number."""
     return band.holds[0].start, band.id if band.id is not None else -1

@@ -18,7 +18,7 @@ _LOOKAHEAD = 12
 
 
 def place_label(band: Band, pieces: Sequence[Piece], scale: Scale) -> Iterator[Text]:
-    """Yield the name of a band at its widest place, nothing if it fits nowhere."""
+    """Yield the name of a band at its widest place; yield nothing if the name does not fit."""
     best: tuple[float, float, float, float] | None = None
     for place in range(len(pieces)):
         room = _room(pieces, place, scale)

@@ -218,7 +218,7 @@ def mean_use(bands: Iterable[Band], window: Window) -> float:
 
 
 def add_means(level: list[float], holds: Iterable[Hold], window: Window, columns: int) -> None:
-    """Add what was held to ``level``, whose running sums are the means of the columns.
+    """Add held processors to ``level``, whose running sums are the mean sizes of the columns.
 
     A hold that begins or ends inside a column counts with the part of the column that it covers.
     """

@@ -19,7 +19,7 @@ from pliant.core.support.base_error import PliantError
 
 
 class ClientError(PliantError):
-    """Base of everything that the client raises on purpose."""
+    """The base class of all errors that the client raises."""
 
     #: Exit code of a command that fails with this error.
     exit_code = 1

@@ -62,7 +62,7 @@ _DRAFT = "draft.json"
 
 
 class _BrokenConnectionError(Exception):
-    """The connection has ended before the answer arrived. It becomes a `JoinError`."""
+    """The connection ended before the answer arrived; callers turn this into a `JoinError`."""
 
 
 def join(

@@ -150,7 +150,7 @@ class Absence:
 
 
 class Subscription:
-    """The position in a subscription, from which it continues after a restart of the server.
+    """The position in the stream of changes at which a subscription continues after a restart.
 
     The first message of each subscription has the present state. Lines of the history that are
     stored while the server is away follow when it is back, so none is missed.

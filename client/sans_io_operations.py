@@ -50,7 +50,7 @@ class Pause:
 
 
 class Call:
-    """Call a function that may block, such as one that reads a file; get what it returns."""
+    """An instruction to call a function that may block, and to pass its result back."""
 
     __match_args__ = ("function",)
 

@@ -143,7 +143,7 @@ class SendGo:
 
 @dataclass(frozen=True, slots=True)
 class SendSuspend:
-    """Send the application the next order of its suspension, such as to save or to leave."""
+    """Send the application the next order of a suspension, such as to save or to exit."""
 
     job: JobId
     run: int

@@ -91,7 +91,7 @@ class JobReleased:
 
 @dataclass(frozen=True, slots=True)
 class JobSuspended:
-    """A user suspends a running job: it saves a checkpoint and gives up its processors."""
+    """A user suspends a running job, which saves a checkpoint and gives up its processors."""
 
     job: JobId
     actor: str = ""
@@ -120,7 +120,7 @@ class JobSignalled:
 
 @dataclass(frozen=True, slots=True)
 class JobRequeued:
-    """A user requeues a running job: it ends and starts again."""
+    """A user requeues a running job, which is ended and started again."""
 
     job: JobId
     actor: str = ""
@@ -155,7 +155,7 @@ class LiveWorld:
 
 @dataclass(frozen=True, slots=True)
 class NodeRegistered:
-    """A node controller connected and reported what its node has.
+    """A node controller connected and reported the resources of its node.
 
     ``worlds`` are those whose shims still run on the node.
     """
@@ -426,7 +426,7 @@ class SuspensionHeld:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class PlanReady:
-    """The strategy has returned the plan for which the command ``RunStrategy`` asked."""
+    """The strategy has returned the plan that the command ``RunStrategy`` requested."""
 
     cycle: CycleId
     plan: Plan

@@ -152,7 +152,7 @@ def _waiting(state: CoreState, job: Job, now: float) -> Iterator[str]:
 
 
 def _cannot_move(state: CoreState, job: Job) -> Iterator[str]:
-    """Yield a sentence about a job that pages and that no strategy can move."""
+    """Yield a sentence about a job that causes paging but cannot be moved to another node."""
     may_begin_again = job.spec.requeue is True
     if job.malleable or (may_begin_again and job.relocation is None):
         return
@@ -180,7 +180,7 @@ def _not_malleable_yet(state: CoreState) -> Iterator[str]:
 
 
 def _recent_refusals(state: CoreState, now: float) -> Iterator[str]:
-    """Yield a sentence about the jobs that get no offers now: they refused one, or were moved."""
+    """Yield a sentence about jobs that get no offers, as they refused one or were moved lately."""
     quiet = [job for job in state.active.values() if job.malleable and job.no_offers_until > now]
     if quiet:
         soonest = min(job.no_offers_until for job in quiet) - now
@@ -295,7 +295,7 @@ def _running(state: CoreState, job: Job, now: float) -> Iterator[str]:
 
 
 def _waits(job: Job) -> str:
-    """Return what a job's open request for another size waits for."""
+    """Return why a job's open request for another size has to wait."""
     if job.resize is not None:
         return f"waits for the end of resize {job.resize.id}"
     if not job.connected:

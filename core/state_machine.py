@@ -318,7 +318,7 @@ class Core:
         usage: Iterable[Usage] = (),
         ended: Mapping[JobId, JobState] | None = None,
     ) -> None:
-        """Fill a new core with what an earlier server has stored, before the first event.
+        """Fill a new core with the stored state of an earlier server, before the first event.
 
         Args:
             nodes: all nodes.

@@ -16,7 +16,7 @@ _ACTIONS = ("hosts", "wheels", "units", "man")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Install Pliant on hosts over SSH, and print or write what an installation needs."""
+    """Install Pliant on hosts over SSH, or print and write the files of an installation."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words and words[0] not in (*_ACTIONS, "-h", "--help"):
         words.insert(0, "hosts")  # `pliant deploy hosts.yaml`

@@ -60,7 +60,7 @@ _COMMAND = re.compile(r"(?m)^\| `([a-z][a-z -]*)` \|")
 
 
 def _complete(app: Sphinx, page: str, source: list[str]) -> None:
-    """Give a page what it has on the site, but not on GitHub."""
+    """Add the content that a page has on the site, but not on GitHub."""
     text = source[0]
     if page == "index":
         text = (DOCS / "README.md").read_text(encoding="utf-8") + "\n" + text

@@ -35,7 +35,7 @@ def exact_sum(comm: MPI.Intracomm, values: NDArray[np.float64]) -> float:
 
 
 def digest(comm: MPI.Intracomm, part: NDArray[Any]) -> str:
-    """Return the SHA-256 of all processes' parts, in order of ranks; empty except on rank 0."""
+    """Return the SHA-256 of all parts in rank order, on rank 0; empty on other ranks."""
     if comm.rank != 0:
         comm.send(part.tobytes(), 0)
         return ""

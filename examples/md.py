@@ -81,7 +81,7 @@ class Box:
         self.needed = lru_cache(maxsize=1)(self._needed)
 
     def cell(self, place: Numbers) -> Whole:
-        """Return the number of the cell in which each position is."""
+        """Return the cell number of each position."""
         x, y, z = np.minimum(place * (self.cells / self.length), self.cells - 1).astype(int).T
         return np.asarray((x * self.cells + y) * self.cells + z)
 
@@ -127,7 +127,7 @@ def copies_around(atoms: Atoms, box: Box, comm: MPI.Intracomm) -> Atoms:
 
 
 def attract(atoms: Atoms, box: Box, comm: MPI.Intracomm) -> Numbers:
-    """Set the forces on the local atoms, which must be in order; return the atoms' potentials."""
+    """Set the forces on the local atoms, which must be sorted; return their potentials."""
     near = copies_around(atoms, box, comm)
     first = np.searchsorted(near["cell"], np.arange(box.cells**3 + 1))
     places = np.ascontiguousarray(near["place"].T)

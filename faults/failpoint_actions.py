@@ -47,7 +47,7 @@ class Trigger:
         self._disk_full_until = 0.0  # the disk, on the monotonic clock
 
     def identify(self, **who: object) -> None:
-        """Add properties of this process by which orders can select it."""
+        """Add properties of this process, which orders can name to select it."""
         self._who |= {key: str(value) for key, value in who.items()}
 
     def reach(self, name: str) -> int:

@@ -18,7 +18,7 @@ class _Trigger(Protocol):
         """Raise OSError (ENOSPC) while a ``full-disk`` order of this process is in effect."""
 
     def identify(self, **who: object) -> None:
-        """Set properties of this process, by which orders select processes."""
+        """Set the properties of this process, which orders can name to select it."""
 
 
 def _from_environment() -> _Trigger | None:
@@ -77,6 +77,6 @@ def active() -> bool:
 
 
 def identify(**who: object) -> None:
-    """Add properties of this process by which orders can select it."""
+    """Add properties of this process, which orders can name to select it."""
     if _trigger is not None:
         _trigger.identify(**who)

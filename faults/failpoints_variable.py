@@ -46,12 +46,12 @@ _ORDER = re.compile(
 
 
 class FailpointOrderError(ValueError):
-    """A malformed order; the text names it and says what is expected."""
+    """A malformed order; the text names the order and the expected form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The action at one failpoint, with the processes and the moments in which to carry it out."""
+    """The action at one failpoint, and the processes and calls for which it is carried out."""
 
     name: str
     action: str

@@ -57,7 +57,7 @@ class _Shim:
 
 
 class Launcher:
-    """Gives each world that the controller names a shim, and reaps shims that end."""
+    """Assigns a shim to each world that the controller names, and reaps shims that end."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._loop = EventLoop()

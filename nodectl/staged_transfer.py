@@ -109,7 +109,7 @@ def _receive(channel: grpc.Channel, file: IO[bytes], size: int) -> None:
 
 
 def _store(folder: str) -> None:
-    """Pack what the job has written, send it, and remove the folder."""
+    """Pack the files that the job has written, send them, and remove the folder."""
     work, before = os.path.join(folder, WORK), os.path.join(folder, BEFORE)
     patterns = [each for each in os.environ.get(STAGE_OUTPUTS, "").split(os.pathsep) if each]
     if os.path.exists(before):  # otherwise the files were never fetched, so no rank has run

@@ -334,7 +334,7 @@ class WorldFolder:
         return True
 
     def shim(self) -> ProcessIdentity | None:
-        """Return the process that became the shim of this world, dead or alive, or None."""
+        """Return the shim process of this world, which may have ended; None if there was none."""
         try:
             boot, pid, start, *_ = os.readlink(self._shim).split()
             return ProcessIdentity(boot, int(pid), int(start))

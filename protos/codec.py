@@ -158,7 +158,7 @@ def registration_from_proto(message: app_pb2.Hello) -> events.ApplicationRegiste
 
 
 def begun_from_proto(message: app_pb2.Hello) -> events.ResizeBegun | None:
-    """Return the resize that has begun, as a coordinator's first message says; None if none."""
+    """Return the begun resize that a coordinator's first message names; None if there is none."""
     if not message.begun or not message.pending_resize:
         return None
     return events.ResizeBegun(JobId(message.job), message.run, ResizeId(message.pending_resize))

@@ -12,7 +12,7 @@ TLS_SERVER_NAME = "server.pliant"
 def channel_options(
     keepalive_s: float = KEEPALIVE_S, timeout_s: float = KEEPALIVE_TIMEOUT_S
 ) -> list[tuple[str, int]]:
-    """Return the options of a channel with a connection of its own.
+    """Return the options of a channel that shares its connection with no other channel.
 
     Pings detect a host that has disappeared. They also detect a frozen process: its kernel still
     acknowledges data, but nobody answers the ping.

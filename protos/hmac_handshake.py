@@ -36,12 +36,12 @@ class UnprovenServerError(PliantError, OSError):
 
 
 def application(job: int, run: int) -> str:
-    """Return the subject by which the application of a run names itself in a handshake."""
+    """Return the name of a run's application in a handshake."""
     return f"{_APPLICATION} {job} {run}"
 
 
 def read_application(subject: str) -> tuple[int, int] | None:
-    """Return job and run from the subject of an application; None for other subjects."""
+    """Return the job and the run that an application's subject names; None for other subjects."""
     word, *numbers = subject.split(" ")
     if word != _APPLICATION or len(numbers) != 2:
         return None

@@ -223,7 +223,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **values)
 
     def limits(self) -> Timeouts:
-        """Return those settings that are timeouts of the core."""
+        """Return the settings for the timeouts of the core."""
         return Timeouts(**{name: getattr(self, name) for name in Timeouts.__dataclass_fields__})
 
 

@@ -275,7 +275,7 @@ def _simulate(
 def _listener(
     file: TextIO | None, recording: "Recording | None"
 ) -> "Callable[[Note], None] | None":
-    """Return a function that takes each line of the history; None if no output has them."""
+    """Return a function that stores each line of the history; None if no output needs them."""
     from pliant.simulator.report import note_line
 
     if file is None and recording is None:
@@ -310,7 +310,7 @@ def _draw(
     first: "tuple[Workload, Settings, Result]",
     files: dict[str, Any],
 ) -> None:
-    """Draw all requested plots; those that show a single run show the first one."""
+    """Draw all requested plots; a plot of a single run shows the first run."""
     if not any(files[name] for name in _PLOTS):
         return
     from pliant.simulator.pictures.comparison import comparison
@@ -343,7 +343,7 @@ def _draw_gantt(
     first: "tuple[Workload, Settings, Result]",
     file: Any,
 ) -> None:
-    """Draw what the jobs of the first run held, with the renderer of ``pliant gantt``."""
+    """Draw the allocations of the first run over time, as ``pliant gantt`` does."""
     from pliant.charts.output.files import encoded
     from pliant.charts.timeline import draw_timeline
 

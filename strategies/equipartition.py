@@ -58,7 +58,7 @@ class Equipartition(Strategy):
     def _admit(
         self, view: View, passed: dict[JobId, int], budget: int
     ) -> tuple[list[WaitingJob], dict[JobId, WaitReason]]:
-        """Choose the jobs that start: in order, each that fits at its minimum.
+        """Choose, in order, all jobs that fit at their minimum sizes, and that start now.
 
         Args:
             view: the cluster.
@@ -92,7 +92,7 @@ class Equipartition(Strategy):
 
 
 def _up_to_preferred(sizes: Sizes) -> Sizes:
-    """Return the sizes at which a job may start: none above its preferred size."""
+    """Return the sizes at which a job may start, up to its preferred size."""
     return sizes.up_to(sizes.wanted) or sizes
 
 

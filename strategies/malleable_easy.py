@@ -148,7 +148,7 @@ class MalleableEasyPolicy(Resizing):
 
 
 def _may_grow(ledger: PlannedShrinks) -> list[RunningJob]:
-    """Return the jobs that may grow: all that give no processors in this plan."""
+    """Return the jobs that may grow, because they give up no processors in this plan."""
     return [
         job
         for job in ledger.donors

@@ -55,7 +55,7 @@ class _Donors:
         self._usable = usable_processors(view.nodes)
 
     def most(self) -> int:
-        """Return how many processors donors could give in all, without those of drained nodes."""
+        """Return how many usable processors all donors together could give."""
         return sum(count(self._given(job, job.sizes.min)) for job in self.jobs)
 
     def ask(self, placer: Placer, need: int) -> None:
@@ -142,7 +142,7 @@ def _choose(view: View, give: int) -> tuple[list[WaitingJob], int, int]:
 
 
 def _topped_up(jobs: list[WaitingJob], idle: int) -> list[tuple[WaitingJob, int]]:
-    """Return the jobs with their sizes: the smallest, plus idle processors for the first jobs."""
+    """Return the jobs with their smallest sizes, to which idle processors are added in order."""
     sizes = []
     for job in jobs:
         size = job.sizes.largest_at_most(job.sizes.min + idle)

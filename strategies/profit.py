@@ -85,7 +85,7 @@ class Cycle:
                 self.at_risk.add(value.id)
 
     def run(self) -> None:
-        """Decide about all waiting jobs: first accepted ones, then the others by arrival."""
+        """Decide about all waiting jobs: first accepted jobs, then the others by arrival."""
         for job in self.view.waiting:
             if job.accepted:
                 self.force_start(job, value_of(job, self.view))
@@ -112,7 +112,7 @@ class Cycle:
         return ""
 
     def force_start(self, job: WaitingJob, value: JobValue) -> bool:
-        """Start a job accepted earlier, at any cost to others; return False if impossible."""
+        """Start an accepted job at any cost to other jobs; return False if that is impossible."""
         capacity = self.valuation.obtainable()
         least = value.min_size_at(self.view.now) or value.sizes.largest_at_most(capacity)
         if (

@@ -131,7 +131,7 @@ class LazyCycle(Cycle):
         )
 
     def _earliest_lookahead(self, value: JobValue) -> float | None:
-        """Return the earliest lookahead that a job can be put off to; None if there is none."""
+        """Return the time of the earliest lookahead to which a job can be postponed, or None."""
         if value.contract is not None:
             for time in self._times():
                 if time >= value.deadline or not (least := value.min_size_at(time)):
@@ -149,7 +149,7 @@ class LazyCycle(Cycle):
         return self.try_start(job, value)
 
     def _start_or_put_off(self, job: WaitingJob, value: JobValue) -> None:
-        """Start a job that was put off, if that is profitable or it cannot wait any longer."""
+        """Start a postponed job if that is profitable or the job cannot wait any longer."""
         is_started = not self._start_if_no_promise_breaks(job, value)
         if not is_started:
             self._until[job.id] = until = self._earliest_lookahead(value)
@@ -192,7 +192,7 @@ def _read_memory(memory: object) -> tuple[dict[JobId, float], dict[JobId, float 
 
 
 def _read_pairs(pairs: list[object]) -> Iterator[tuple[JobId, float | None]]:
-    """Yield the pairs of a job and a time, or None, that have the right types."""
+    """Yield the valid pairs of a job and a time (or None); drop others."""
     for pair in pairs:
         match pair:
             case [int(job), int() | float() | None as time]:
@@ -211,7 +211,7 @@ def _check_lookaheads(value: int) -> int:
 
 
 class ProfitLazy(ProfitDriven):
-    """Kumar's lazy profit-driven strategy: a job starts now, is put off, or is rejected.
+    """Kumar's lazy profit-driven strategy: a job starts now, is postponed, or is rejected.
 
     A job that is put off waits for a *lookahead*, which is the deadline of another job.
 

@@ -15,7 +15,7 @@ from pliant.strategies.policies.queue_order import QueueOrder, in_order, queue_w
 
 
 class WithQueueOrder(Strategy):
-    """A strategy that sees the queue in another order than that of arrival.
+    """A strategy that gets the queue in another order than the order of arrival.
 
     Args:
         inner: the strategy.

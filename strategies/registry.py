@@ -71,7 +71,7 @@ def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
 
 
 def _common_options(make: Callable[..., Any]) -> list[str]:
-    """Return the names of the common options, except those that the strategy has itself."""
+    """Return the names of the common options that the strategy does not define itself."""
     taken = {option.name for option in describe(make)}
     return [option.name for option in _COMMON_OPTIONS if option.name not in taken]
 

@@ -37,7 +37,7 @@ class Climber:
 
 
 def climb_to_sizes(climbers: list[Climber], left: int, min_gain: float = 0.0) -> dict[JobId, int]:
-    """Return target sizes: the minima, and steps of ``left`` processors, the steepest first.
+    """Return target sizes: minima, raised in steps by ``left`` processors, steepest step first.
 
     Args:
         climbers: the jobs; their order decides between equally steep steps.

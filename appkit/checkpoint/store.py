@@ -170,7 +170,7 @@ class CheckpointStore:
         return number
 
     def publish(self, manifest: Manifest) -> None:
-        """Publish a checkpoint whose arrays are on the disk, and remove all others.
+        """Make a checkpoint whose arrays are on the disk the valid one, and remove all others.
 
         Raises:
             OSError: it was not published, for example because files that other processes have
@@ -305,7 +305,7 @@ def data_name(number: int) -> str:
 
 
 def registration_difference(theirs: Sequence[Description], mine: Sequence[Description]) -> str:
-    """Return a text about the first difference between saved and registered data; else empty."""
+    """Return the first difference between saved and registered data as text; empty if equal."""
     for place, (there, here) in enumerate(zip(theirs, mine, strict=False), start=1):
         if there != here and _as_now(there) != here:
             return f"registration {place}: the checkpoint has {there}, the program {here}"

@@ -27,7 +27,7 @@ Totals = int | str | Iterable[int]
 
 @dataclass(frozen=True, slots=True)
 class OfferTerms:
-    """Terms on which the program accepts an offer; ``on_offer`` may return them.
+    """The terms on which the program accepts an offer, as ``on_offer`` returns them.
 
     If the offer meets the terms, it is accepted. Otherwise the answer is a counter-offer with these
     terms, or a refusal if the offer is final.
@@ -156,7 +156,7 @@ def _max_change(offer: Offer, terms: OfferTerms) -> int:
 
 
 def _within(offer: Offer, totals: Sizes | None, most: int) -> Sizes | None:
-    """Return the ``totals`` that change the job by at most ``most`` processors; None if none do."""
+    """Return the sizes in ``totals`` within ``most`` processors of the current size, or None."""
     lowest = totals and totals.above(offer.current - most - 1)
     return lowest and lowest.up_to(offer.current + most)
 
@@ -169,7 +169,7 @@ def _is_fair(offer: Offer, terms: OfferTerms) -> bool:
 
 
 def _usable(offer: Offer, sizes: Sizes | None, wanted: Sizes) -> Sizes | None:
-    """Return the totals for a counter-offer, without the current one; None if none is usable.
+    """Return the sizes for a counter-offer, without the current size; None if none is usable.
 
     Totals in the direction of the offer come first; those in the other direction are returned only
     if there are none.

@@ -216,7 +216,7 @@ class CheckpointReport:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The first message of each stream: the run, its allocation, and what is under way."""
+    """The first message of each stream: the run, its allocation, and the operations under way."""
 
     job: int
     run: int

@@ -9,7 +9,7 @@ from pliant.core.model.negotiation import Template
 
 
 class AnswerChannel(Protocol):
-    """The connection on which a proposal arrived, and on which its answer is sent."""
+    """The connection that delivered a proposal and that sends its answer."""
 
     def send_answer(self, reply: Template) -> None:
         """Send the answer to a proposal."""

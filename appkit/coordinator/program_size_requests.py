@@ -104,7 +104,7 @@ class Requests:
 
     @property
     def asked(self) -> RequestRecord | None:
-        """Return the latest request as a value, in any thread; None if there was none."""
+        """Return the record of the latest request, or None. May be called in any thread."""
         return self.latest._asked if self.latest is not None else None
 
     # ---------------------------------------------------------------- called by the program
@@ -202,7 +202,7 @@ class Requests:
         self.has_changed = True
 
     def adopt(self, asked: RequestRecord | None) -> None:
-        """Replace the latest request by that of rank 0.
+        """Replace the latest request by the latest request of rank 0.
 
         Handles that a joining rank got from ``job.request`` before it joined then show the request
         of rank 0, or CANCELLED if there is none.

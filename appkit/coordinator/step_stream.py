@@ -86,7 +86,7 @@ class StepStream:
         )
 
     def stop(self, timeout: float) -> None:
-        """End the thread for offers; there is nothing to wait for."""
+        """End the thread that answers offers, without waiting for it."""
         self._offers.stop()
 
     def on_order(self, order: dict[str, Any]) -> None:

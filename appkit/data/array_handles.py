@@ -54,7 +54,7 @@ class Handle(RegisteredData):
 
     @property
     def has_all_data(self) -> bool:
-        """Return whether this process already holds everything it needs at any size of the job."""
+        """Return whether this process holds all data that it would need at any size of the job."""
         return False
 
     @abstractmethod
@@ -93,7 +93,7 @@ class Handle(RegisteredData):
 
 
 class SinglePartHandle(Handle):
-    """An array whose part on each process is one numpy array, or nothing."""
+    """An array of which each process holds at most one part, a numpy array."""
 
     def __init__(
         self, membership: Membership, name: str, shape: tuple[int, ...], dtype: DTypeLike

@@ -28,7 +28,7 @@ class Constant(RegisteredData):
     """The entry of an array with ``constant=True``; programs have the array's own handle."""
 
     def __init__(self, handle: Handle, early: bool) -> None:
-        """Wrap a handle; ``early`` says that a folder exists through which it can be prefetched."""
+        """Wrap a handle; ``early``: the array can be prefetched, as a folder for that exists."""
         self.name = handle.name
         self.metadata_rounds = handle.metadata_rounds
         self.handle = handle
@@ -130,7 +130,7 @@ class Constant(RegisteredData):
         self.handle.adopt(self._coming[0])
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> TransferPlan:
-        """Return the array's plan, empty if the part was prefetched."""
+        """Return the transfer plan; it is empty if joining ranks have prefetched their parts."""
         return Transfers((), 0) if self.ahead else self.handle.plan(rank_map, gathered)
 
     def plan_checksum(self, plan: Any) -> int:

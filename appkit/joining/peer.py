@@ -90,7 +90,7 @@ class Peer:
 
     @property
     def is_challenged(self) -> bool:
-        """Return whether this side has sent its proof and is waiting for that of the other side."""
+        """Return whether this side has sent its proof and waits for the proof of the other side."""
         return self._handshake is not None and not self.is_proven
 
     def challenge(self, secret: str) -> None:

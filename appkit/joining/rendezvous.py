@@ -164,7 +164,7 @@ class Rendezvous:
                 peer.lines.send(port=port)
 
     def wait_for_error(self, timeout: float) -> str:
-        """Return the error that a joining rank reports within ``timeout`` seconds; else empty."""
+        """Wait up to ``timeout`` seconds for an error of a joining rank; return it, or ""."""
         self._has_error.wait(timeout)
         return self._error
 
@@ -238,7 +238,7 @@ class Rendezvous:
             self._on_failure(group.resize, reason)
 
     def _advance(self, group: _JoinGroup, active: int) -> None:
-        """Admit joining ranks, send them past old loops, and report what has changed."""
+        """Admit joining ranks, send them past old loops, and report changes of the group."""
         for peer in self._listener.unauthenticated():
             if not self._admit(group, peer):
                 self._remove(peer)

@@ -25,7 +25,7 @@ _JOINING, _RUNNING = b"joining", b"running"
 
 
 class ConnectionSigner:
-    """Signs the lines that one side of a connection sends, and checks those of the other side."""
+    """Signs the lines that this side sends, and checks the signatures of received lines."""
 
     def __init__(self, key: bytes, own: bytes, other: bytes) -> None:
         """Start counting lines at 0; ``own`` and ``other`` are the names of the two sides."""
@@ -127,7 +127,7 @@ def _sent(value: str | bytes) -> str:
 
 
 def _received(message: dict[str, Any], name: str) -> bytes:
-    """Return the bytes that a message holds as hexadecimal digits; empty if it holds none."""
+    """Return a message's hexadecimal field ``name`` as bytes; empty if the field is missing."""
     value = message.get(name)
     try:
         return bytes.fromhex(value) if isinstance(value, str) else b""

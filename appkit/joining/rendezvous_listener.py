@@ -113,7 +113,7 @@ class Listener:
             self._selector.unregister(self._socket)
 
     def _oldest_idle(self) -> Peer | None:
-        """Return the connection to close if there are too many; None if all may be joining ranks.
+        """Return the most suspicious unauthenticated connection; None if there is none.
 
         First come connections that have sent no request or name another resize, then connections
         that have not answered the application's proof; the oldest of them is returned. A missing

@@ -180,7 +180,7 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def ghosts(self) -> NDArray[np.int64]:
-        """Return the global numbers of columns here that others own, ascending: ``(ghosts,)``.
+        """Return the ghosts, ascending: global numbers of local columns that other processes own.
 
         Raises:
             DistributionError: the matrix is not square.

@@ -117,7 +117,7 @@ class SavedRows:
         return layout_of(cuts, [saved.shape[0] - 1 for saved in self._pointers], size)
 
     def read(self, start: int, stop: int, dtype: np.dtype[Any]) -> CsrRows:
-        """Read the rows ``[start, stop)`` and nothing else.
+        """Read only the rows ``[start, stop)`` of the saved matrix.
 
         Raises:
             CheckpointError: Data are missing or damaged.

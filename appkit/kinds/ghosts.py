@@ -41,7 +41,7 @@ class Ghosts:
 
 
 class GhostExchange:
-    """Exchanges ghost values: knows which rows this process sends to which other process.
+    """Exchanges ghost values, by a plan of the rows that each process sends to each other one.
 
     It is made once for each distribution of the matrix.
     """
@@ -58,7 +58,7 @@ class GhostExchange:
         }
 
     def fetch(self, values: Array, comm: MPI.Intracomm) -> Array:
-        """Return the values of the owned rows, followed by those of the ghosts; collective.
+        """Return the values of the owned rows, then the values of the ghosts; collective.
 
         Args:
             values: The owned values, ``(rows here, ...)``.

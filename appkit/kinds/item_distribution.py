@@ -49,7 +49,7 @@ class ItemExchange:
         return self.rank_map.new.index(self.me) if self.me in self.rank_map.new else None
 
     def from_old_ranks(self, step: int) -> list[Any]:
-        """Return what each old process contributed to metadata round ``step``, in rank order."""
+        """Return each old process's contribution to metadata round ``step``, in rank order."""
         return [self.gathered[step][process] for process in self.rank_map.old]
 
 
@@ -60,7 +60,7 @@ class ItemDistribution(ABC):
     metadata_rounds = 1
 
     def __init__(self, what: str) -> None:
-        """Create the rule; ``what`` is the name of the items in error messages."""
+        """Create the rule; error messages call the items ``what``."""
         self._what = what
 
     @abstractmethod
@@ -149,12 +149,12 @@ class Weighted(Even):
     metadata_rounds = 2
 
     def __init__(self, what: str, weight: Weight) -> None:
-        """Weigh the items with the function ``weight``; ``what`` names the items in errors."""
+        """Weigh the items with the function ``weight``; error messages call the items ``what``."""
         super().__init__(what)
         self._weight = weight
 
     def local_metadata(self, items: Array, exchange: ItemExchange) -> Any:
-        """Return what this process contributes to the next round of exchange.
+        """Return the contribution of this process to the next round of the metadata exchange.
 
         In the first round, that is the number of its items and their weight; in the second round,
         the borders between new blocks that fall among its items.
@@ -191,7 +191,7 @@ class ByOwner(ItemDistribution):
     kind = "owner"
 
     def __init__(self, what: str, owner: Owner) -> None:
-        """Find the owners with the function ``owner``; ``what`` names the items in errors."""
+        """Find the owners with the function ``owner``; error messages call the items ``what``."""
         super().__init__(what)
         self._owner = owner
         self._by_owner: OwnerIndex | None = None  # of the last local_metadata

@@ -85,7 +85,7 @@ class StateEntry:
                 ) from error
 
     def replace(self, values: dict[str, Any]) -> None:
-        """Replace the values by those of rank 0."""
+        """Replace the values by the values of rank 0."""
         self._state.__dict__["_values"].update(values)
 
 

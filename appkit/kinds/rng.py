@@ -25,7 +25,7 @@ def stream(seed: int, number: int) -> np.random.Generator:
 
 
 class RandomStreams(RegisteredData):
-    """A handle of random streams, one for each process; ``generator`` is that of this process.
+    """A handle of one random stream per process; ``generator`` is the stream of this process.
 
     The generator stays the same object in all resizes until the process leaves.
     """

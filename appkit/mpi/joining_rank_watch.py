@@ -51,7 +51,7 @@ class JoinWatch:
         self._received = old.Irecv(self._signal, 0, tags.DEATH) if old.rank != 0 else None
 
     def failure(self) -> str:
-        """Return why a joining rank was lost; empty as long as this process knows of no loss."""
+        """Return why a joining rank was lost; empty if this process knows of no loss."""
         if not self._reason:
             if self._received is None:
                 self._reason = self._lost()

@@ -77,7 +77,7 @@ def _bytes(registry: Registry, before: int, after: int) -> int:
 
 
 def cost_benefit_objection(offer: Offer, remaining: int, measured: Sequence[Measured]) -> str:
-    """Return why a growth is not worth its cost; empty if it is, or if that is unknown.
+    """Return why a growth is not worth its cost; empty if it is worth it or nobody can tell.
 
     A growth must save more time in the remaining iterations of the loop than the resize costs. The
     speed at a size that was never tried is estimated by `speedup_of`. There is no objection to a

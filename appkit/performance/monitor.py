@@ -35,7 +35,7 @@ class PerformanceMonitor:
         return PerformanceHistory(self.timer.table, self._cost_model.records)
 
     def adopt(self, known: PerformanceHistory) -> None:
-        """Replace the measurements of this process by those of rank 0."""
+        """Replace the measurements of this process by the measurements of rank 0."""
         self.timer.table, self._cost_model.records = known.speeds, known.moves
 
     def record_resize(self, grows: bool, report: ResizeTiming) -> None:

@@ -113,7 +113,7 @@ class ResizeTiming:
     _began: float = field(default_factory=time.perf_counter)
 
     def end_step(self, step: str) -> None:
-        """Record the seconds since the last step as those of ``step``."""
+        """Record the seconds since the end of the last step as the duration of ``step``."""
         now = time.perf_counter()
         self.seconds[step] = now - self._since
         self.seconds["total"] = now - self._began

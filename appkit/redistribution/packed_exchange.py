@@ -83,7 +83,7 @@ class PackedBuffer:
         return np.empty((stop - first, *self._cells.shape[1:]), self._cells.dtype), positions
 
     def put(self, positions: Positions | None, piece: Array) -> None:
-        """Copy a received piece to ``positions``; None if MPI received it in place already."""
+        """Copy a received piece to ``positions``; None: MPI has received it in place."""
         if positions is not None:
             self._cells[positions] = piece
 

@@ -240,7 +240,7 @@ class Executor:
     def _header(
         self, decision: Decision, processors: tuple[int, ...], position: Any
     ) -> Header | str | None:
-        """Return the header on rank 0, or an error text without one; None on other ranks."""
+        """Return the header or, if it cannot be made, an error text; None on ranks other than 0."""
         if self._member.rank != 0:
             return None
         try:

@@ -102,7 +102,7 @@ class PrefetchOrder:
 
 
 class BackgroundTask:
-    """Work in a daemon thread for which the program never waits."""
+    """A task in a daemon thread; the program never waits for its end."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         """Start ``work`` in a new thread."""
@@ -153,7 +153,7 @@ class Prefetcher:
 
     @property
     def is_active(self) -> bool:
-        """Return whether there are constants, and a folder through which they can be prefetched."""
+        """Return whether there are constant arrays and a folder through which to prefetch them."""
         return self._store is not None and bool(self._constants)
 
     @property
@@ -270,7 +270,7 @@ class Prefetcher:
         self._task = BackgroundTask(work)
 
     def _read(self, order: PrefetchOrder, comm: MPI.Intracomm) -> None:
-        """Start to read the new parts; collective, because it first exchanges what was written."""
+        """Start to read the new parts; collective, because the lists of pieces are exchanged."""
         if self.order is not None and self.order.step is PrefetchStep.WRITE:
             self._exchange_pieces(comm)
         else:
@@ -291,7 +291,7 @@ class Prefetcher:
         self._task = BackgroundTask(work)
 
     def _exchange_pieces(self, comm: MPI.Intracomm) -> None:
-        """Exchange what all processes have written; leaves no files if one has failed."""
+        """Exchange the lists of written pieces; remove the files if a process has failed."""
         task, draft, self._files = self._task, self._draft, None
         assert task is not None
         assert draft is not None

@@ -93,7 +93,7 @@ class ActionSelector:
         return SafePointMessage(action, self._requests.asked, history)
 
     def next_action(self, coordinator: Coordinator | None) -> Action | None:
-        """Return what all processes do at this safe point; None if there is nothing to do.
+        """Return the action of all processes at this safe point; None if there is nothing to do.
 
         The first of these that applies is chosen:
 
@@ -122,7 +122,7 @@ class ActionSelector:
     # ---------------------------------------------------------------- preparing a resize
 
     def _preallocation(self, decision: Decision | None, is_ready: bool) -> PreallocateOrder | None:
-        """Return an order to allocate for a growth, or to release what is not needed any more.
+        """Return an order to allocate memory for a growth, or to release it if it is not needed.
 
         None if nothing is to be done, for example if the growth can begin already.
         """
@@ -148,7 +148,7 @@ class ActionSelector:
         return prefetcher.is_task_done and not self._prefetch_is_done()
 
     def _prefetch(self, decision: Decision | None) -> PrefetchOrder | None:
-        """Return what to do next for the prefetch: write, poll, read or cancel; None if nothing."""
+        """Return the next step of the prefetch (write, poll, read or cancel), or None."""
         if not self._prefetch_has_work(decision.resize if decision is not None else 0):
             return None
         if decision is None:

@@ -31,7 +31,7 @@ Where = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SavedArray:
-    """Where and how one array was saved, and to which cells it belongs."""
+    """The record of one saved array: its file, type, shape, checksums and cells."""
 
     file: str
     #: The rank of the process that wrote it.

@@ -76,7 +76,7 @@ def sign(key: bytes, number: int, body: bytes) -> str:
 
 
 def is_signed(key: bytes, number: int, body: bytes, signature: bytes) -> bool:
-    """Return whether ``signature`` is that of a manifest of format ``number``.
+    """Return whether ``signature`` is the valid signature of a manifest of format ``number``.
 
     The comparison takes the same time for all signatures, so that none can be found by trial.
     """

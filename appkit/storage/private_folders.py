@@ -194,7 +194,7 @@ def _check(descriptor: int, path: Path) -> int:
 
 
 def _plain(name: str) -> str:
-    """Check that a name is no path and leads nowhere else, and return it.
+    """Return a file name after checking that it names a file in this folder, not a path.
 
     Raises:
         UntrustedPathError: The name leads elsewhere.

@@ -16,7 +16,7 @@ from pliant.appkit.storage.array_files import ArrayReader, SavedArray
 def read_even(
     source: ArrayReader, shape: tuple[int, ...], dtype: np.dtype[Any], rank: int, size: int
 ) -> Array:
-    """Read an even share of the saved items, in their global order, and nothing else.
+    """Read only this process's even share of the saved items, in their global order.
 
     Args:
         source: One array ``(n, *shape)`` for each process that had items.

@@ -21,7 +21,7 @@ PARTS = 64
 
 
 def prepare(path: Path, mebibytes: int) -> None:
-    """Write the file, and remove it from memory: its pages then count for whoever reads them."""
+    """Write the file and drop it from the page cache, so that readers are charged for its pages."""
     content = random.Random(1)
     with path.open("wb") as file:
         for _ in range(mebibytes):

@@ -27,7 +27,7 @@ def share(total: int, rank: int, size: int) -> tuple[int, int]:
 
 
 def steps(comm: Any, data: Array, first: int, total: int, log: str) -> None:
-    """Do STEPS steps, of which ``first`` is the number of the first one."""
+    """Do STEPS steps, numbered from ``first``."""
     start, stop = share(total, comm.rank, comm.size)
     with open(log, "a", buffering=1) as file:
         for it in range(first, first + STEPS):
@@ -82,7 +82,7 @@ def deal(comm: Any, data: Array, old: int, total: int) -> Array:
 
 
 def main(total: int, log: str, what: str, word: str = "") -> None:
-    """Do what the arguments say; ``what`` and ``word`` are the action and its argument."""
+    """Run the program; ``what`` is the action before or after the steps, ``word`` its argument."""
     comm: Any = MPI.COMM_WORLD
     if what == "child":
         comm = MPI.Comm.Get_parent().Merge(high=True)

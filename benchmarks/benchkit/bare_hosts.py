@@ -63,7 +63,7 @@ MaxStartups 200
 
 
 def why_missing() -> str:
-    """Return why there can be no such hosts here; empty if there can be."""
+    """Return why bare hosts cannot be made on this machine; empty if they can."""
     missing = [each for each in _PROGRAMS if shutil.which(each) is None]
     if missing:
         return f"{', '.join(missing)}: not installed (Debian: iproute2, openssh-server)"
@@ -174,7 +174,7 @@ class BareHosts:
         return files | accounts | processes | volatile
 
     def down(self) -> None:
-        """End all hosts and remove everything that was made."""
+        """End all hosts, and remove their network and their folder."""
         for name in list(self._running):
             with suppress(ProcessLookupError):
                 self.crash(name)

@@ -60,7 +60,7 @@ class Driver:
         self.calls.clear()
 
     def do(self, event: events.Event | None) -> list[commands.Command]:
-        """Hand over an event (None: only make a view), record its cost, return the commands."""
+        """Give the core an event, or only make a view; record the cost and return the commands."""
         kind, batch = type(event).__name__ if event else "(view)", (event,) if event else ()
         begin = time.thread_time()
         made = self.core.handle_all(batch, self.now)
@@ -125,7 +125,7 @@ def spec_of(number: int, sizes: Sizes, submit: float, estimate_s: float | None) 
 
 
 class Rigid:
-    """Rigid jobs that are submitted and end, about as many as keep 128 processors busy."""
+    """A load of rigid jobs that come and go and keep about 128 processors busy."""
 
     def __init__(self, jobs: int) -> None:
         self.driver, self.rng = Driver(1, PROCESSORS), random.Random(1)
@@ -188,7 +188,7 @@ def rigid(jobs: int) -> bool:
 
 
 class Malleable:
-    """Twenty malleable jobs, of which one at a time shrinks and later grows back to its size."""
+    """A load of twenty malleable jobs; one at a time shrinks, and later grows back to its size."""
 
     def __init__(self) -> None:
         self.driver = Driver(8, 32)
@@ -204,7 +204,7 @@ class Malleable:
         self.driver.reset()
 
     def plan(self, strategy: object) -> list[commands.Command]:
-        """Have the core ask for a plan, and answer with that of ``strategy``.
+        """Make the core request a plan, and answer with the plan of ``strategy``.
 
         Returns:
             The commands that carry the plan out.

@@ -61,7 +61,7 @@ MOST = 0.5
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table: a strategy, and the nodes and jobs with which it is measured."""
+    """A row of the table: a strategy, and the nodes and jobs of its measurement."""
 
     name: str
     strategy: str
@@ -248,7 +248,7 @@ def is_filled(client: Client, jobs: list[int]) -> bool:
 
 
 def submit(client: Client, base: Path, number: int) -> list[int]:
-    """Submit the jobs that read their files, and wait until those that fit are running."""
+    """Submit the jobs that read files, and wait until as many run as fit at once."""
     jobs = []
     for place in range(number):
         file = base / f"file{place}"

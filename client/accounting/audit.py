@@ -26,7 +26,7 @@ _ASKED = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """List what users asked the server for, and whether they got it; return the exit code."""
+    """List the requests of users and their results; return the exit code."""
     parser = Parser(
         prog=PROG,
         description="List submissions, changes of jobs and nodes, and refused requests.",
@@ -68,7 +68,7 @@ def _is_wanted(event: Mapping[str, Any], options: argparse.Namespace) -> bool:
 
 
 def audit_table(events: Sequence[Mapping[str, Any]]) -> str:
-    """Return requests as a table: when, who, what was asked for, and the result."""
+    """Return a table of requests with the columns time, user, request and result."""
     now = events[-1]["time"] if events else None
     rows = [
         (

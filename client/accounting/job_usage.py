@@ -33,7 +33,7 @@ def job_records(
 
 
 def accounted(jobs: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield the jobs to account for: of an array its tasks, and one line for those not started.
+    """Yield the jobs and the tasks of arrays; an array's tasks that never started are one line.
 
     Only tasks use processors. Tasks that were cancelled before they started have a line, too.
     """
@@ -104,7 +104,7 @@ def _seconds(phase: Mapping[str, Any]) -> float:
 
 
 def efficiency(phases: Iterable[Mapping[str, Any]], speedup: str) -> float | None:
-    """Return the efficiency of a job: its work per processor-second; None if it used none.
+    """Return the efficiency of a job, its work per processor-second; None if it never ran.
 
     The work is computed from the speedup model that the job stated, so the efficiency is 1 for
     linear speedup. Pauses of resizes count as work.

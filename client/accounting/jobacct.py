@@ -72,7 +72,7 @@ _RIGHT = frozenset({"id", "wait", "run", "processor_s", "eff", "jobs", "mean_wai
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """List the jobs of the last day with what they used; return the exit code."""
+    """List the jobs of the last day with the resources that they used; return the exit code."""
     options = _parser().parse_args(argv)
     return run_command(PROG, lambda: _show(options))
 

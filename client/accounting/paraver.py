@@ -79,7 +79,7 @@ def _home(record: Record) -> str:
 def _lines(
     number: int, record: Record, cpus: Mapping[str, int], begin: float, now: float
 ) -> Iterator[tuple[tuple[int, int], str]]:
-    """Yield the records of a job, each with its time and kind, by which they are sorted.
+    """Yield the records of a job, each with its sorting key, its time and kind.
 
     All of them name the first processor of the job's first node (``cpus``).
     """

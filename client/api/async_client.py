@@ -86,7 +86,7 @@ class AsyncClient:
         sizes: str | int = "1",
         **options: Unpack[SubmitOptions],
     ) -> Availability:
-        """Return what the strategy would do with a job now, without submitting it."""
+        """Ask the strategy whether and when it would start a job; the job is not submitted."""
         return await self._run(operations.query(argv, sizes, options))
 
     async def jobs(
@@ -107,7 +107,7 @@ class AsyncClient:
         return await self._run(operations.job(number))
 
     async def output(self, number: int | str, *, tail: int | None = None) -> str:
-        """Return what a job has printed, or its last ``tail`` lines."""
+        """Return the output of a job, or its last ``tail`` lines."""
         return await self._run(operations.output(number, tail))
 
     async def usage(self, number: int | str) -> Usage:

@@ -116,7 +116,7 @@ class Client:
         sizes: str | int = "1",
         **options: Unpack[SubmitOptions],
     ) -> Availability:
-        """Return what the strategy would do with a job now, without submitting it.
+        """Ask the strategy whether and when it would start a job; the job is not submitted.
 
         Args:
             argv: as for ``submit``.
@@ -166,7 +166,7 @@ class Client:
         return run(self._link, operations.job(number))
 
     def output(self, number: int | str, *, tail: int | None = None) -> str:
-        """Return what a job has printed, from the file that this host shares with the nodes.
+        """Return the output of a job, from the file that this host shares with the nodes.
 
         Args:
             number: the job.

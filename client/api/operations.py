@@ -29,7 +29,7 @@ def submit(argv: Sequence[Any], sizes: Any, options: Mapping[str, Any]) -> Steps
 
 
 def query(argv: Sequence[Any], sizes: Any, options: Mapping[str, Any]) -> Steps[Availability]:
-    """Return what the strategy would do with a job now."""
+    """Ask the strategy whether and when it would start a job that is not submitted."""
     answer = yield Ask("query", {"job": _job(argv, sizes, options)})
     return to_record(Availability, answer)
 
@@ -81,7 +81,7 @@ def _job_record(number: int | str) -> Steps[Mapping[str, Any]]:
 
 
 def output(number: int | str, tail: int | None) -> Steps[str]:
-    """Return what a job has printed."""
+    """Return the output of a job."""
     if tail is not None:
         checks.whole("tail", tail, example="20 (lines), or None for everything")
     found = yield from job(number)

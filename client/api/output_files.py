@@ -14,7 +14,7 @@ _NOT_STARTED = frozenset({"PENDING", "HELD", "STARTING", "CANCELLED", "REJECTED"
 
 
 def read_output(job: Job, tail: int | None) -> str:
-    """Return what a job has printed; empty if it has not started.
+    """Return the output of a job; empty if the job has not started.
 
     Args:
         job: the job.
@@ -45,7 +45,7 @@ def read_output(job: Job, tail: int | None) -> str:
 
 
 def _last_lines(file: BinaryIO, number: int) -> bytes:
-    """Return the last lines of a file; only as much of it is read as is needed."""
+    """Return the last lines of a file, reading only its end."""
     end = file.seek(0, os.SEEK_END)
     data = b""
     while end > 0 and data.count(b"\n") <= number:

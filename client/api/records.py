@@ -143,7 +143,7 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """The strategy's answer to a query: what it would do with a job if it were submitted."""
+    """The strategy's answer to a query: when a job would start if it were submitted."""
 
     #: None if the strategy cannot say.
     accepted: bool | None = None
@@ -159,7 +159,7 @@ class Availability:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A time in which a job had the same processors."""
+    """A period in which a job had the same processors."""
 
     #: 1 for the first run of the job; each requeue begins another run.
     run: int = 1

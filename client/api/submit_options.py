@@ -8,7 +8,7 @@ from typing import TypedDict
 
 
 class SubmitOptions(TypedDict, total=False):
-    """Options of a job, as of ``jobsub``, whose help explains them; all may be omitted."""
+    """Optional options of a job, named as those of ``jobsub``, whose help explains them."""
 
     #: By default the name of the program.
     name: str

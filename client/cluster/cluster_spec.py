@@ -79,7 +79,7 @@ class ClusterSpec:
         return [f"s{number}" for number in range(1, self.spares + 1)]
 
     def site_of(self, node: str) -> str:
-        """Return the site of a node; empty if there are no sites, or for a spare node."""
+        """Return the site of a node; empty for a spare node, and if there are no sites."""
         return dict(zip(self.node_names, site_of_each_node(self.sites), strict=False)).get(node, "")
 
 

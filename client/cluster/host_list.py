@@ -146,7 +146,7 @@ def _with_unique_names(hosts: list[Host]) -> tuple[Host, ...]:
 
 
 def _is_derived(host: Host) -> bool:
-    """Return whether the name of a node is that of its host, not one that the user chose."""
+    """Return whether a node's name was made from its host name, not chosen by the user."""
     return host.name == _host(host.target).name
 
 

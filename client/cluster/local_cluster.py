@@ -67,7 +67,7 @@ class LocalCluster:
         return os.path.join(self.run, "cluster.state-dir")
 
     def check_owner(self) -> None:
-        """Check that the run directory belongs to this cluster and to no other that is up.
+        """Check that no other running cluster owns the run directory.
 
         Raises:
             ClientError: this run directory is that of another cluster, which is up, or this
@@ -95,7 +95,7 @@ class LocalCluster:
                 )
 
     def release_run_dir(self) -> None:
-        """Remove the mark by which this cluster owns the run directory."""
+        """Give up the run directory by removing the file that names its owner."""
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._owner)
 
@@ -287,7 +287,7 @@ class LocalCluster:
     # -- up
 
     def prepare(self, report: Report) -> None:
-        """Find out what the daemons need before they can be started, such as the server's address.
+        """Determine the values that the daemons need for their start, such as the server's address.
 
         The user may interrupt this. On this machine alone, nothing is needed.
 
@@ -320,7 +320,7 @@ class LocalCluster:
         return all(os.path.exists(os.path.join(self.run, name)) for name in (SOCKET, ADDRESS))
 
     def end_started(self) -> None:
-        """End what this process has started, because not all of it came up."""
+        """End all daemons that this process has started, because the start failed."""
         self.end_started_daemons()
 
     def end_started_daemons(self) -> None:
@@ -437,11 +437,11 @@ class LocalCluster:
         )
 
     def end_reason(self) -> str:
-        """Return why the cluster has ended on its own as planned; empty if it has not."""
+        """Return why the cluster ended on its own, as planned; empty if it has not ended."""
         return ""
 
     def lost_nodes_reason(self) -> str:
-        """Return why all nodes have ended and none can come back; empty if this is not so."""
+        """Return why all nodes are lost for good; empty if they are not."""
         return ""
 
     # -- down

@@ -54,7 +54,7 @@ def command_line(pid: int) -> list[str]:
 
 
 def program(pid: int) -> str:
-    """Return the Pliant module that a Python process runs, ``pliant.NAME``; else an empty text.
+    """Return the Pliant module that a process runs, ``pliant.NAME``; empty for other processes.
 
     Only the positions of module names count: the arguments of a shell or a pager may contain one.
     """
@@ -115,7 +115,7 @@ def _read(pid: int, name: str) -> bytes:
 
 
 def find(wanted: Callable[[int], bool]) -> list[int]:
-    """Return the ids of living processes for which ``wanted`` is true.
+    """Return the ids of the running processes that the function ``wanted`` selects.
 
     This process and its ancestors are left out.
     """

@@ -73,7 +73,7 @@ def _directories(options: argparse.Namespace) -> tuple[str, str]:
 
 
 def open_cluster(state: str, run: str, spec: ClusterSpec) -> LocalCluster:
-    """Return the cluster of a specification, whose nodes are on this machine or on others."""
+    """Return the cluster that a specification describes, on this machine or on other hosts."""
     if spec.remote is None:
         return LocalCluster(state, run, spec)
     from pliant.client.cluster.remote.slurm_cluster import SlurmCluster
@@ -83,7 +83,7 @@ def open_cluster(state: str, run: str, spec: ClusterSpec) -> LocalCluster:
 
 
 class _Progress:
-    """Shows progress: a line that is rewritten on a terminal, elsewhere one line per change.
+    """Shows progress: on a terminal as a line that is rewritten, otherwise one line per change.
 
     An stderr that cannot be written does not matter: the work continues without these lines.
     """
@@ -152,7 +152,7 @@ def _up(options: argparse.Namespace) -> int:
 
 
 def _print_addresses(dashboard: DashboardProcess) -> list[str]:
-    """Print the dashboard's addresses; return a warning if it did not start, else nothing."""
+    """Print the dashboard's addresses; return a warning if the dashboard did not start."""
     try:
         lines = dashboard.addresses()
     except ClientError as error:
@@ -240,7 +240,7 @@ def _print_up(cluster: LocalCluster, options: argparse.Namespace, warnings: list
 def _print_if_possible(
     cluster: LocalCluster, options: argparse.Namespace, warnings: list[str]
 ) -> None:
-    """Print that the cluster is up; ignore an output that nobody reads."""
+    """Print that the cluster is up; ignore a closed standard output."""
     try:
         _print_up(cluster, options, warnings)
     except OSError as error:

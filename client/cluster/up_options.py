@@ -118,7 +118,7 @@ def _add_remote_options(parser: Parser) -> None:
 
 
 def requested_spec(options: argparse.Namespace, known: ClusterSpec) -> ClusterSpec:
-    """Return the cluster that options ask for; settings without an option stay as in ``known``.
+    """Return the requested cluster; settings without an option are taken from ``known``.
 
     Raises:
         UsageError: options contradict each other, or one is wrong.

@@ -69,7 +69,7 @@ def _help() -> str:
 
 
 def describe(entry: Command) -> str:
-    """Return what a command does: the first line of its docstring, read without loading it."""
+    """Return the first line of a command's docstring, read without importing the command."""
     from importlib.util import find_spec
 
     try:

@@ -186,7 +186,7 @@ def _request(
 
 
 def _put_objects(link: Connection, options: argparse.Namespace) -> list[int | str]:
-    """Print the jobs as JSON; return those of the named jobs that are unknown."""
+    """Print the jobs as JSON; return the unknown ones of the jobs that the user named."""
     answer = _request(link, options, None)
     now = answer.get("now", time.time())
     print_json([with_keys_first(with_profit(job, now), FIELDS) for job in answer["jobs"]])
@@ -194,7 +194,7 @@ def _put_objects(link: Connection, options: argparse.Namespace) -> list[int | st
 
 
 def _put_table(link: Connection, options: argparse.Namespace) -> list[int | str]:
-    """Print the jobs as a table; return those of the named jobs that are unknown."""
+    """Print the jobs as a table; return the unknown ones of the jobs that the user named."""
     jobs, now, missing = _columns(link, options)
     if jobs["id"] or not options.ids:
         print_text(_table(jobs, now, options))

@@ -163,7 +163,7 @@ def _leave(options: argparse.Namespace) -> int:
 
 
 def _member(identity: NodeIdentity) -> str:
-    """Return what this host is, such as "node n1" or "login agent l1"."""
+    """Return the role and name of this host, such as "node n1" or "login agent l1"."""
     return f"{identity.identity.role} {identity.identity.name}"
 
 

@@ -94,7 +94,7 @@ def _chosen(nodes: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str,
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:
-    """Return a sorting key with which n2 comes before n10."""
+    """Return a sorting key for names with numbers: n2 comes before n10."""
     parts = re.split(r"(\d+)", name)
     return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
 
@@ -117,7 +117,7 @@ def resources_line(resources: dict[str, dict[str, int]]) -> str:
 
 
 def containment_line(node: dict[str, Any]) -> str:
-    """Return what enforces the shares of jobs: ``n1: cpus: cpuset, cgroup v1; memory: ...``."""
+    """Return how a node enforces limits: ``n1: cpus: cpuset, cgroup v1; memory: ...``."""
     found = node.get("containment") or {}
     parts = [f"{what}: {text}" for what, text in found.items()]
     parts = parts or ["containment is not known"]

@@ -34,7 +34,7 @@ encode = msgspec.json.Encoder().encode
 
 
 class TooManyBrowsersError(Exception):
-    """There are as many streams as one process serves."""
+    """The dashboard already serves its largest number of browsers."""
 
 
 class Browser:

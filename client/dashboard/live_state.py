@@ -151,7 +151,7 @@ class LiveState:
         return found
 
     def snapshot(self, window_s: float) -> dict[str, Any]:
-        """Return everything that the page needs for a window of time up to now."""
+        """Return all data of the page for the last ``window_s`` seconds."""
         since = self.now - window_s
         tracks = self.tracks.by_job.values()
         jobs = [self.job(track) for track in tracks if track.end is None or track.end >= since]

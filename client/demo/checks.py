@@ -43,13 +43,13 @@ def resizes(events: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
 
 
 def checksum(output: str) -> str:
-    """Return the checksum that the program heat has printed; empty if there is none."""
+    """Return the checksum in the output of the program heat; empty if there is none."""
     found = _CHECKSUM.findall(output)
     return str(found[-1]) if found else ""
 
 
 def compare(reference: str, found: str) -> str:
-    """Return how a checksum differs from the expected one; empty if it does not."""
+    """Return how a checksum differs from the expected checksum; empty if they are equal."""
     if not reference:
         return "the program alone printed no checksum"
     if not found:
@@ -82,7 +82,7 @@ def segments_of(pids: Iterable[int]) -> set[str]:
 
 
 class SharedMemory:
-    """Tells the shared memory of the demo's processes from that of other programs."""
+    """Finds the shared memory segments of the demo among the segments of other programs."""
 
     _EVERY_S = 0.25
 

@@ -129,7 +129,7 @@ class Demo:
         )
 
     def run(self) -> None:
-        """Bring the cluster up, run the scenario, show what happened and check it."""
+        """Start the cluster, run the scenario, show the course of events and check the results."""
         with DemoDisplay() as view:
             try:
                 scenario = self._run_scenario(view)
@@ -233,7 +233,7 @@ class Demo:
             return checks.checksum(file.read())
 
     def clean_up(self) -> list[int]:
-        """Take everything down; return the ids of processes that still exist."""
+        """Stop the cluster and the page; return the ids of processes that still exist."""
         self._shared_memory.note(now=True)
         if self._dashboard is not None:
             self._dashboard.stop()
@@ -258,7 +258,7 @@ class Demo:
         return left
 
     def check_leftovers(self, left: list[int]) -> None:
-        """Check that nothing of the demo is left on this machine."""
+        """Check that no process, file or shared memory of the demo is left on this machine."""
         check = self.checks.check
         check("no process is left", checks.shorten_list(self._leftovers or left))
         check("no zombie is left", checks.shorten_list(checks.zombies()))

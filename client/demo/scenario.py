@@ -24,7 +24,7 @@ _NETMOD = "MPIR_CVAR_CH4_NETMOD"
 
 
 class StepError(ClientError):
-    """A step of the scenario did not happen; the message says what was seen instead."""
+    """A step of the scenario did not happen; the message names the observed state."""
 
 
 class Scenario:

@@ -185,7 +185,7 @@ class Wire:
 
 
 class _AbortedMessage(Exception):
-    """The other side could not make the rest of a message."""
+    """The other side began a message but could not complete it."""
 
 
 class _Writer:
@@ -233,7 +233,7 @@ class _Writer:
 
 
 class _Reader:
-    """The file from which a pickle is read: receives frames."""
+    """A file object that returns the bytes of received frames, for ``pickle`` to read."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -267,7 +267,7 @@ class _Reader:
         return bytes(line)
 
     def drain(self) -> bool:
-        """Read the rest of the message; return whether it was complete, not aborted."""
+        """Skip the rest of the message; return whether the other side has completed it."""
         scratch = bytearray(_BUFFER_BYTES)
         try:
             while self.is_open and not self.has_failed:

@@ -39,7 +39,7 @@ _END_S = 30.0
 
 
 class WorkerJobs:
-    """Keeps as many worker jobs as wanted, until the pool has been closed and has no tasks."""
+    """Keeps the wanted number of worker jobs until the pool is closed and has no tasks."""
 
     def __init__(
         self, client: Client, pool: Pool, workers: int, processors: int, options: SubmitOptions
@@ -121,7 +121,7 @@ class WorkerJobs:
                 self._pool.changed.wait(_TICK_S if not has_lost else _TICK_S / 5)
 
     def _look(self, now: float) -> None:
-        """Compare workers with their jobs, and submit what is missing."""
+        """Compare workers with their jobs, and submit the missing jobs."""
         try:
             jobs = self._jobs()
             self._server_left = None

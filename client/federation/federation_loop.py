@@ -191,7 +191,7 @@ class Federation:
             )
 
     def _make_message(self, settings: SiteSettings, site: str, node: str) -> NodeStartMessage:
-        """Return what a stub needs to become a node: a token, or the files of the secret."""
+        """Return the message that makes a stub a node; it has a token or the secret's files."""
         options = ["--slots", "1", "--cluster", site, "--joins-drained"]
         if settings.interface:
             options += ["--interface", settings.interface]

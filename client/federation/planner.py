@@ -35,7 +35,7 @@ GIVEN_BACK = "given back to its site"
 
 
 class Planner:
-    """Decides what a federation does at each poll."""
+    """Decides on the actions of a federation at each poll."""
 
     def __init__(self, settings: FederationSettings) -> None:
         self._settings = settings

@@ -37,7 +37,7 @@ class Stub:
 
 
 def stub_name(federation: str, node: str, claim: Claim) -> str:
-    """Return the name of a stub as a job, by which a restarted federation recognises it."""
+    """Return a stub's job name, from which a restarted federation recognises the stub."""
     return f"stub:{federation}:{node}:{claim.job}:{claim.serial}:{claim.stubs}"
 
 

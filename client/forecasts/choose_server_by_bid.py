@@ -92,14 +92,14 @@ def best_bid(bids: Sequence[Bid], criterion: str) -> Bid | None:
 
 
 def no_bid(bids: Sequence[Bid]) -> ClientError:
-    """Return the error that no server would accept the job, or that none answered."""
+    """Return the error to raise: no server would accept the job, or no server answered."""
     if all(bid.is_absent for bid in bids):
         return NoServerError("--bid: no server answered")
     return ClientError("--bid: no server would accept the job")
 
 
 def bids_table(bids: Sequence[Bid], best: Bid | None) -> str:
-    """Return the bids as a table, in which a star marks the best one."""
+    """Return the bids as a table with a star at the best bid."""
     return table(
         ["", "server", "start", "procs", "end", "price", "answer"],
         [_line(bid, bid is best) for bid in bids],

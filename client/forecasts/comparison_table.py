@@ -58,7 +58,7 @@ def _time(seconds: float | None, now: float) -> str:
 
 
 def _end(job: Mapping[str, Any], now: float) -> str:
-    """Return when a job ends, or in which state if it does not complete."""
+    """Return the time of a job's end as text, or its final state if it does not complete."""
     return _time(job["end"], now) if job["state"] == "COMPLETED" else str(job["state"])
 
 

@@ -23,7 +23,7 @@ _NICE = 10
 def simulate_queue(
     snapshot: Mapping[str, Any], strategies: Sequence[Chosen], assume_s: float
 ) -> dict[str, Any]:
-    """Return what would happen to a queue under each strategy.
+    """Simulate a queue under each strategy and return the outcomes.
 
     Args:
         snapshot: the answer of the server to ``snapshot``.

@@ -29,7 +29,7 @@ ASSUMED_S = 3600.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Show what would happen to the present queue under other strategies; return the exit code."""
+    """Simulate the present queue under other strategies and show the outcomes."""
     options = _parser().parse_args(argv)
     return run_command(PROG, lambda: _show(options))
 

@@ -131,7 +131,7 @@ def _events(link: Connection, since: float, until: float) -> Iterator[Mapping[st
 def _apply_earlier(
     link: Connection, tracks: JobTracks, phases: Sequence[Mapping[str, Any]], since: float
 ) -> None:
-    """Apply what happened before a time to the jobs that had processors at this time."""
+    """Apply earlier events to the jobs that had processors at the time ``since``."""
     for number in sorted({int(p["job"]) for p in phases if p["start"] < since}):
         answer = link.request("history", id=number, until=since, kinds=list(_KINDS))
         for event in answer["events"]:
@@ -142,7 +142,7 @@ def _apply_earlier(
 def _bands(
     tracks: JobTracks, jobs: Mapping[int, Mapping[str, Any]], ids: Sequence[int]
 ) -> list[Band]:
-    """Return the wanted jobs, with those that wait."""
+    """Return the bands of the wanted jobs, including waiting ones."""
     for number in jobs:
         tracks.track(number)
     return [

@@ -148,7 +148,7 @@ def _all(lists: Sequence[Sequence[str]] | None) -> list[str]:
 
 
 def unknown_jobs(answer: Mapping[str, Any], names: Sequence[int | str]) -> list[int | str]:
-    """Return those of the named jobs that the answer to a request ``jobs`` does not have.
+    """Return the named jobs that are missing in the answer to a request ``jobs``.
 
     Args:
         answer: of the server.

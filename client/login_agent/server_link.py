@@ -67,7 +67,7 @@ class ServerLinks:
         return reader, writer
 
     async def connect(self) -> Link:
-        """Return a TLS connection to the server on which nothing was sent yet.
+        """Return a new, unused TLS connection to the server.
 
         Raises:
             ServerUnreachableError: no address answers.

@@ -73,7 +73,7 @@ class Endpoint:
         return _response("200 OK", page, CONTENT_TYPE, with_body=method == b"GET")
 
     async def _current_page(self) -> bytes:
-        """Return the page; all requests that arrive meanwhile wait for the same one."""
+        """Return the page of metrics; requests that arrive while it is made share it."""
         if self._page is None or self._page.done():
             loop = asyncio.get_running_loop()
             self._page = loop.run_in_executor(self._threads, self._text)

@@ -153,11 +153,11 @@ _LIVE = "-"
 
 
 def _find_input() -> str:
-    """Return what the standard input of this process is.
+    """Determine how the job can read the standard input of this process.
 
     Returns:
-        The path, if it is a file that other processes can open; `_LIVE` if it is anything else;
-        empty if there is no input.
+        The path if the input is a file that other processes can open; `_LIVE` for other input;
+        empty if there is none.
     """
     try:
         status = os.fstat(0)
@@ -211,7 +211,7 @@ class _Follower:
         return result[0]
 
     def stop(self) -> None:
-        """Stop copying, because the output cannot be written."""
+        """Stop copying, because this process can no longer write its output."""
         self._streams, self._session = [], None
 
     def _copy(self) -> None:
@@ -229,7 +229,7 @@ class _Stream:
         self._file: BinaryIO | None = None
 
     def copy(self) -> None:
-        """Copy what the job has added to the file since the last call."""
+        """Copy the bytes that the job has written to the file since the last call."""
         if self._file is None:
             try:
                 self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115  # until the end

@@ -25,7 +25,7 @@ def may_read() -> bool:
 
 
 class RawTerminal:
-    """Standard input as a terminal in raw mode, in which Ctrl-C is a byte like any other.
+    """Standard input as a terminal in raw mode, which passes Ctrl-C on as a byte.
 
     It must be created in the main thread, because it handles signals. Its methods may be called in
     any thread.
@@ -70,7 +70,7 @@ class RawTerminal:
                 termios.tcsetattr(0, termios.TCSANOW, former)
 
     def _continue(self, _: int, __: FrameType | None) -> None:
-        """Return to raw mode after a stop, during which a shell has set its own mode."""
+        """Set raw mode again when the process continues, because the shell changed the mode."""
         with self._lock, suppress(termios.error, OSError):
             if self._former is not None and may_read():
                 tty.setraw(0, termios.TCSANOW)

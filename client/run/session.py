@@ -125,7 +125,7 @@ def _listen_to_hosts() -> socket.socket:
 
 
 def _addresses() -> tuple[str, ...]:
-    """Return the addresses of this host, beginning with those that only this host can reach.
+    """Return the addresses of this host; loopback addresses come first.
 
     On another host, nobody listens there, or the certificate is wrong.
     """

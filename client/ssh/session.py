@@ -73,7 +73,7 @@ class SshSession:
     def __init__(
         self, target: SshTarget, client: SSHClient, jumps: Sequence[SSHClient] = ()
     ) -> None:
-        """Take an open connection and those to its jump hosts; `connect` opens them."""
+        """Use the open connections to the host and its jump hosts, which `connect` has opened."""
         self.target = target
         self._client, self._jumps = client, tuple(jumps)
 
@@ -94,11 +94,11 @@ class SshSession:
         self.close()
 
     def close(self) -> None:
-        """Close the connection, and those to its jump hosts."""
+        """Close the connections to the host and to its jump hosts."""
         _close([*self._jumps, self._client])
 
     def route(self) -> tuple[str, str]:
-        """Return the address of this machine and that of the host, as this connection uses them.
+        """Return this connection's two addresses: of this machine, and of the host.
 
         With jump hosts, these are the ends of the connection to the first of them.
         """
@@ -260,7 +260,7 @@ def connect(target: SshTarget, *, timeout_s: float = 10.0) -> SshSession:
 
 
 def _close(clients: Sequence[SSHClient]) -> None:
-    """Close connections, of which each one passes through those before it."""
+    """Close connections, last first, because each one passes through the ones before it."""
     for client in reversed(clients):
         client.close()
 

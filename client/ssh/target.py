@@ -23,7 +23,7 @@ _TARGET = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SshTarget:
-    """A host; empty fields have the values of `~/.ssh/config`, or the usual ones of SSH."""
+    """A host; empty fields take their values from `~/.ssh/config` or the defaults of SSH."""
 
     #: The name that messages use, as the user wrote it.
     name: str

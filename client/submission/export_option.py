@@ -62,7 +62,7 @@ def select_environment(
 
 
 def _without_hosts_of_job(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables without those with which launchers use the hosts of this job.
+    """Return the environment without the variables that name this job's hosts to MPI launchers.
 
     A variable stays if the script has set it to something else.
     """

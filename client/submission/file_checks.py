@@ -118,7 +118,7 @@ def check_program(path: str, *, script: bool) -> list[str]:
 
 
 def _check_lines(path: str) -> None:
-    """Check that a script has no Windows line ends, with which no interpreter would be found."""
+    """Check that a script has no Windows line ends, because its interpreter would not be found."""
     try:
         with open(path, "rb") as script:
             line = script.readline(256)
@@ -218,7 +218,7 @@ def check_output(field: str, path: str, directory: str) -> str:
 
 
 def check_patterns(field: str, path: str) -> None:
-    """Check that a file name has only patterns that are replaced, so that no file is called ``%z``.
+    """Check that a file name has only known patterns, so that no file is called ``%z``.
 
     A percent that is not followed by a letter, or by digits and a letter, stands for itself.
 
@@ -266,7 +266,7 @@ def check_input(path: str, directory: str) -> str:
 
 
 def default_name(program: str, arguments: Sequence[str]) -> str:
-    """Return the name for a job without one: that of the program or script that it runs.
+    """Return the default name of a job: the name of its program or script.
 
     If an interpreter runs, the script or module among its arguments gives the name.
     """

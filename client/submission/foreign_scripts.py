@@ -42,7 +42,7 @@ _DIFFERENT: Mapping[str, str] = {
 
 
 def refuse_other_directives(text: str, path: str, parser: Parser) -> None:
-    """Refuse a script whose options are in lines of another system: it would run without them.
+    """Refuse a script with directives of another system, because they would be ignored.
 
     Args:
         text: the script, which has no ``#JOB`` lines.
@@ -79,7 +79,7 @@ def refuse_other_directives(text: str, path: str, parser: Parser) -> None:
 
 
 def _translation(words: list[str], parser: Parser) -> str:
-    """Return what to write instead of the first option of a line; empty if that is not known."""
+    """Return a hint about the first option of a line, in parentheses; empty if there is none."""
     from pliant.client.slurm_options import SUBMISSION
 
     if words[0] != "#SBATCH" or len(words) < 2:

@@ -29,7 +29,7 @@ def add_message_options(parser: Parser) -> None:
 
 
 def add_answer_options(parser: Parser) -> None:
-    """Add the options about what the command does with the answer of the server."""
+    """Add the options that control how the command uses the answer of the server."""
     group = parser.add_argument_group("the answer")
     group.add_argument(
         "--query",

@@ -118,7 +118,7 @@ def check_choices(open_mode: str, grow_if: str | None, bind: str) -> str:
 
 
 def check_record_load(interval_s: float | None) -> dict[str, float]:
-    """Return the field of the record of the load; empty if there is none.
+    """Return the field that requests a record of the load; empty if none is requested.
 
     Raises:
         UsageError: the interval is out of bounds.
@@ -148,7 +148,7 @@ def check_node_needs(
     nodelist: str,
     exclude: str,
 ) -> dict[str, Any]:
-    """Return the fields about what a job needs of its nodes; empty if it needs nothing of them.
+    """Return the fields for a job's needs on its nodes; empty if it has none.
 
     Raises:
         UsageError: a text is not in its grammar; the message names the option.

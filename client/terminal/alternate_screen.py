@@ -41,7 +41,7 @@ class AlternateScreen:
             self._write(_LEAVE)
 
     def draw(self, text: str) -> None:
-        """Show a text; on a terminal it replaces the one before, as far as it fits."""
+        """Show a text; on a terminal it replaces the former text and is cut to the screen."""
         if not self._is_terminal:
             self._write(f"{text}\n")
             return

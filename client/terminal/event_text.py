@@ -35,7 +35,7 @@ def _what_happened(event: Event) -> tuple[object, str, str]:
 
 
 def event_line(event: Event) -> str:
-    """Return an event as one line: its time, its job, its kind and what happened."""
+    """Return an event as one line: its time, its job, its kind and a phrase."""
     job = "-" if event.get("job") is None else str(event["job"])
     if event.get("array_job"):
         job = f"{event['array_job']}_{event['array_task']}"
@@ -44,7 +44,7 @@ def event_line(event: Event) -> str:
 
 
 def refusals_text(events: Sequence[Event]) -> str:
-    """Return refused requests as a table: when, who, what was asked for, and why not."""
+    """Return a table of refused requests with the columns time, user, request and reason."""
     if not events:
         return "nothing was refused"
     rows = []
@@ -76,7 +76,7 @@ def timeline(
 
 
 def sentence(event: Event) -> str:
-    """Return what happened in an event as a phrase: from its data or, for other kinds, its text."""
+    """Return a phrase for an event, made from its data or, for unknown kinds, its text."""
     data: Mapping[str, Any] = event.get("data") or {}
     kind = event["kind"]
     if kind == "job.started":

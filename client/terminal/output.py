@@ -53,7 +53,7 @@ def terminal_columns() -> int:
 
 
 def hint_for_slurm_option(command: str, option: str) -> str:
-    """Return what to type instead of an option of Slurm; empty if that is not known."""
+    """Return the replacement for an option of Slurm; empty if there is none."""
     from pliant.client.slurm_options import HINTS  # here, because only an error needs it
 
     return HINTS[command].get(option, "")

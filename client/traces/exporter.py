@@ -59,7 +59,7 @@ class TraceExporter:
         root.end(_nanoseconds(start.end))
 
     def close(self) -> None:
-        """Send what waits, and end the thread."""
+        """Send the waiting spans, and end the thread."""
         self._provider.shutdown()
 
 

@@ -41,7 +41,7 @@ class JobStart:
     end: float = 0.0
 
     def spans(self) -> list[Span]:
-        """Return the parts in their order. The part in which a job ended lasts until then."""
+        """Return the spans in order. The last span of a job that failed ends with the job."""
         moments = (
             ("wait for processors", self.promised or self.ordered),
             ("wait for processors of other jobs", self.ordered if self.promised else self.promised),

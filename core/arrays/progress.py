@@ -51,7 +51,7 @@ class ArrayProgress:
         return not self.pending and not self.open
 
     def has_room(self, limit: int | None) -> bool:
-        """Return whether another task may be admitted; None as limit allows any number."""
+        """Return whether another task may be admitted; a limit of None allows any number."""
         return limit is None or len(self.admitted) < limit
 
     def place(self, job: JobId, limit: int | None, *, is_pending: bool, is_held: bool) -> bool:

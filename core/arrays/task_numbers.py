@@ -81,7 +81,7 @@ class TaskNumbers:
         return TaskNumbers(tuple(found))
 
     def without(self, others: TaskNumbers) -> TaskNumbers:
-        """Return these numbers without those in ``others``."""
+        """Return these numbers without the numbers in ``others``."""
         if len(others) == 1:
             return self.without_one(others.first)
         found: list[range] = []
@@ -112,7 +112,7 @@ class TaskNumbers:
 def _overlaps(
     parts: Iterable[range], others: Sequence[range]
 ) -> Iterator[tuple[range, list[range]]]:
-    """Yield each range with those of the other ranges that share a number with it."""
+    """Yield each range with the other ranges that share a number with it."""
     ordered = sorted(others, key=lambda other: other[0])
     firsts = [other[0] for other in ordered]
     # The largest number so far, which grows even if the ranges overlap each other.
@@ -228,7 +228,7 @@ def parse_task_numbers(
 
 
 def _refuse_overlaps(parts: Sequence[range]) -> None:
-    """Raise an error for many ranges of which some overlap."""
+    """Raise an error if some of many ranges overlap."""
     for one, other in pairwise(parts):
         if twice := _shared(one, other):
             raise TaskNumbersError(f"task {twice[0]} is named twice")

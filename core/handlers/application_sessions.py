@@ -159,7 +159,7 @@ def on_speed_measured(state: CoreState, event: SpeedMeasured) -> None:
 
 
 def differs(known: Mapping[int, float], said: Mapping[int, float]) -> bool:
-    """Return whether new measurements (seconds by size) differ noticeably from known ones."""
+    """Return whether new measurements differ noticeably from the known ones (seconds by size)."""
     if known.keys() != said.keys():
         return True
     return any(abs(said[size] - known[size]) > TOLERANCE * known[size] for size in known)

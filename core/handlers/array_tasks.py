@@ -61,7 +61,7 @@ def _review_one(state: CoreState, array: Job, progress: ArrayProgress) -> None:
 
 
 def _window(state: CoreState, array: Job) -> int:
-    """Return how many tasks of an array wait in the queue: as many as could run at once."""
+    """Return the number of tasks that an array keeps in the queue: as many as could run at once."""
     could_start = state.array_capacity // array.spec.sizes.min
     return max(1, min(could_start, MAX_WAITING_TASKS))
 
@@ -171,7 +171,7 @@ def may_drop(array: Job, tasks: TaskNumbers) -> bool:
 
 
 def drop_pending(state: CoreState, array: Job, tasks: TaskNumbers, by: str) -> int:
-    """Cancel those of these tasks that are not jobs yet; return their number."""
+    """Cancel the tasks among ``tasks`` that are not jobs yet; return their number."""
     assert array.progress is not None
     dropped = array.progress.pending.common(tasks)
     if not dropped:
@@ -189,7 +189,7 @@ def drop_pending(state: CoreState, array: Job, tasks: TaskNumbers, by: str) -> i
 
 
 def _close(state: CoreState, array: Job, progress: ArrayProgress) -> None:
-    """End an array of which all tasks have ended or were cancelled."""
+    """End an array whose tasks have all ended or been cancelled."""
     if array.state is JobState.HELD:
         state.step(array, JobState.PENDING, "no task is left to hold")
     cancelled = progress.cancelled_jobs + len(progress.cancelled)

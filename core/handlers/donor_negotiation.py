@@ -72,7 +72,7 @@ def _review_recipient(state: CoreState, recipient: Job) -> None:
 
 
 def _donors(state: CoreState, recipient: Job) -> Iterator[Job]:
-    """Yield those donors of a recipient that have not begun to shrink for it."""
+    """Yield the donors of a recipient whose shrinks have not begun."""
     for number in sorted(recipient.donors):
         donor = state.negotiating.get(number)
         resize = donor.resize if donor is not None else None
@@ -190,7 +190,7 @@ def _offered(donor: Job, resize: Resize) -> int:
 
 
 def _shortfall(donor: Job, recipient: Job) -> int:
-    """Return how many processors, of those reserved for the recipient, the donor would keep."""
+    """Return how many of the recipient's reserved processors a donor would keep."""
     resize = _open_resize(donor)
     return max(0, count(resize.leaving & recipient.reserved) - _offered(donor, resize))
 
@@ -216,7 +216,7 @@ def _needed_part(state: CoreState, donor: Job, resize: Resize, most: int) -> Pro
 
 
 def change_target(state: CoreState, job: Job, resize: Resize, size: int) -> None:
-    """Change the size to which a resize leads; keep the reservations that it can still fulfil."""
+    """Change the target size of a resize; keep the reservations that it can still fulfil."""
     if job.reserved:
         _choose_donors(state, job, resize, size)
     else:
@@ -225,7 +225,7 @@ def change_target(state: CoreState, job: Job, resize: Resize, size: int) -> None
 
 
 def largest_covering(job: Job, totals: Sequence[int], need: int) -> int:
-    """Return the largest size in ``totals`` to which a job can shrink and free ``need`` processors.
+    """Return the largest size in ``totals`` at which a shrink frees ``need`` processors.
 
     The result is 0 if no size is small enough.
     """
@@ -290,7 +290,7 @@ def carry_out(state: CoreState, job: Job, resize: Resize) -> None:
 
 
 def _offer_growth(state: CoreState, recipient: Job, growth: Resize) -> None:
-    """Offer a recipient the processors that are free and that its donors would give up."""
+    """Offer a recipient free processors and the processors that its donors would give up."""
     there = [growth.added & recipient.occupied, _already_available(state, recipient)]
     there += [part for part, _ in _offered_parts(state, recipient)]
     sizes = recipient.request.sizes if recipient.request is not None else recipient.sizes

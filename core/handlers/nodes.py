@@ -49,7 +49,7 @@ _ALIVE = (NodeState.UP, NodeState.DRAINING, NodeState.DRAINED, NodeState.SPARE)
 
 
 def on_node_registered(state: CoreState, event: NodeRegistered) -> None:
-    """Compare what a newly connected controller reports with the state, and repair differences."""
+    """Compare the report of a newly connected controller with the state; repair differences."""
     node = node_registry.register(state, event)
     node.address, node.memory_bytes = event.address, event.memory_bytes
     node.gres, node.properties = dict(event.gres), event.properties
@@ -91,7 +91,7 @@ def _compare(state: CoreState, node: Node, worlds: tuple[LiveWorld, ...]) -> Non
 
 
 def _dismissed(state: CoreState, node: Node, job: Job, worlds: tuple[LiveWorld, ...]) -> None:
-    """Kill processes on a node that should have ended; the first order may have been lost.
+    """Kill processes on a node that should have ended, because the first order may be lost.
 
     These are joining ranks of a withdrawn resize, and leaving ranks that stayed too long.
     """
@@ -130,7 +130,7 @@ def _known_to_node(state: CoreState, node: Node, world: LiveWorld) -> None:
 
 
 def _unknown_to_node(state: CoreState, node: Node, job: Job, known: set[ResizeId]) -> None:
-    """Handle a job's processes that should be on a node, but that the node does not report.
+    """Handle a job's processes that should be on a node, but are missing in its report.
 
     If the node has never received the order to start them, repeat the order. Otherwise they are
     lost.

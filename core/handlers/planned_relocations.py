@@ -129,7 +129,7 @@ def continue_growing_away(state: CoreState) -> None:
 
 
 def _missing_checkpoint(state: CoreState, job: Job, processors: ProcessorMap) -> str:
-    """Return why a job would not find its checkpoint on these processors; empty if it would."""
+    """Return why a job's checkpoint cannot be read on these processors; empty if it can."""
     if not job.malleable and job.checkpoint is None:
         return ""
     missing = suspension_steps.missing_folder_at_target(state, processors)

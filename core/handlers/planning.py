@@ -180,7 +180,7 @@ def _offerable(state: CoreState, offer: Offer, what: str) -> Job | None:
 
 
 def _shrink(state: CoreState, offer: Offer, plan: Plan) -> ProcessorMap:
-    """Offer a job fewer processors, as planned; return those that it would give up."""
+    """Offer a job fewer processors, as planned; return the processors that it would give up."""
     what = f"shrink of job {offer.job}"
     job = state.jobs.get(offer.job)
     stands = job is not None and job.resize is not None and job.resize.reusable
@@ -250,7 +250,7 @@ def _expand(
 def _taken_by_others(
     state: CoreState, job: Job, processors: ProcessorMap, what: str, lack: str
 ) -> bool:
-    """Return whether other parts of the plan have taken the resource; else refuse this part.
+    """Return whether other parts of the plan have used up a resource; refuse this part if not.
 
     If so, the next view shows less of the resource, and the strategy can plan again at once. If the
     view already did not allow this size, the plan is wrong. The strategy might then make the same
@@ -270,7 +270,7 @@ def _taken_by_others(
 
 
 def _limit_used_up(state: CoreState, job: Job, processors: ProcessorMap, what: str) -> bool:
-    """Return whether other parts of the plan used up the user's limit; else refuse this part.
+    """Return whether other parts of the plan used up a user's limit; refuse this part if not.
 
     The arguments are those of `_taken_by_others`.
     """

@@ -165,7 +165,7 @@ def _review(state: CoreState, job: Job, request: SizeRequest) -> None:
 
 
 def _met(request: SizeRequest, size: int, base: int) -> RequestOutcome | None:
-    """Return the outcome if the size ``size`` fulfils a request; None if it does not.
+    """Return how far ``size`` fulfils a request; None if it does not.
 
     ``base`` is the size at which the request was made. A growth to less than the wanted size
     fulfils it in part.
@@ -210,7 +210,7 @@ def _take_back(state: CoreState, job: Job, reason: str) -> None:
 
 
 def _resize_for(job: Job) -> Resize | None:
-    """Return the open resize of a job if its own request caused it; else None."""
+    """Return the open resize of a job if a request of the job caused it; else None."""
     resize, request = job.resize, job.request
     if resize is None or request is None or request.base is None or job.size_fixed_by_operator:
         return None

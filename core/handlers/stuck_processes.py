@@ -37,7 +37,7 @@ def on_start_timeout(state: CoreState, timer: Timer) -> None:
 
 
 def on_stragglers_timeout(state: CoreState, timer: Timer) -> None:
-    """End a job of which only leaving or joining ranks are still running; this kills them."""
+    """End a job whose last processes are leaving or joining ranks; this kills them."""
     job = state.job_of(timer)
     if job is None or job.state is not JobState.COMPLETING or job.ending is not None:
         return

@@ -144,7 +144,7 @@ def on_job_released(state: CoreState, event: JobReleased) -> None:
 
 
 def _with_tasks(state: CoreState, job: Job, present: JobState) -> list[Job]:
-    """Return those in state ``present``: of the job or, for an array, of it and its tasks.
+    """Return the job, or the array with its tasks, without jobs in other states than ``present``.
 
     An array of which no task is pending any more is left out, because nothing of it waits.
     """
@@ -162,7 +162,7 @@ def _wrong_state(job: Job, needed: JobState, what: str) -> str:
 
 
 def on_priority_changed(state: CoreState, event: PriorityChanged) -> None:
-    """Change the priority of a job, or refuse: it has ended, or the user may not raise it."""
+    """Change the priority of a job; refuse if the job has ended or the user may not raise it."""
     job = _find(state, event.job, event.request)
     if job is None:
         return
@@ -188,7 +188,7 @@ def on_priority_changed(state: CoreState, event: PriorityChanged) -> None:
 
 
 def _waiting_tasks(state: CoreState, array: Job) -> list[Job]:
-    """Return the jobs of an array's tasks that wait; nothing for a job that is no array."""
+    """Return the waiting tasks of an array; empty for other jobs."""
     if array.progress is None:
         return []
     jobs = [state.jobs[number] for number in array.progress.open]
@@ -196,7 +196,7 @@ def _waiting_tasks(state: CoreState, array: Job) -> list[Job]:
 
 
 def on_job_signalled(state: CoreState, event: JobSignalled) -> None:
-    """Send a signal to all processes of a job, or refuse because none of them runs."""
+    """Send a signal to all processes of a job; refuse if none of them runs."""
     job = _find(state, event.job, event.request)
     if job is None:
         return

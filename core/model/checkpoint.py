@@ -48,7 +48,7 @@ class SaveStep(StrEnum):
 
 @dataclass(slots=True)
 class Saving:
-    """The open suspension of a job: its stage, its cause, and what follows."""
+    """The open suspension of a job: its stage, its cause, and whether the job is requeued."""
 
     #: Suspensions and resizes are numbered in one sequence.
     number: ResizeId

@@ -46,7 +46,7 @@ class FreeCapacity:
         return made
 
     def left(self, node: NodeView) -> Amounts:
-        """Return what is left on a node."""
+        """Return the unused memory and devices of a node."""
         found = self._left.get(node.name)
         return dict(node.amounts) if found is None else found
 
@@ -102,7 +102,7 @@ class FreeCapacity:
         return found
 
     def fitting(self, needs: NodeNeeds | None, free: ProcessorMap) -> ProcessorMap:
-        """Return those of the free processors that a job can have, all at the same time."""
+        """Return the free processors that a job can use, all at the same time."""
         return self.fitting_both(needs, free, ())[0]
 
     def fitting_both(
@@ -136,7 +136,7 @@ class FreeCapacity:
         return min(number, needs.processes(self.left(node)))
 
     def take(self, needs: NodeNeeds | None, processors: ProcessorMap, coming: Coming = ()) -> None:
-        """Subtract what a job needs on these processors.
+        """Subtract the memory and devices that a job needs on these processors.
 
         ``coming`` has the processors among them that donors give up, with the needs of each donor:
         there, only what the job needs in addition to the donor is subtracted.
@@ -151,14 +151,14 @@ class FreeCapacity:
             self._left[node.name] = left
 
     def give(self, needs: NodeNeeds | None, processors: ProcessorMap) -> None:
-        """Add what a job needs on processors that it has given up."""
+        """Add the memory and devices of a job on processors that it has given up."""
         if needs is None or not needs.amounts:
             return
         for node, part in self.parts(processors):
             self._left[node.name] = _without(self.left(node), needs, -count(part))
 
     def reduce_to(self, other: FreeCapacity) -> None:
-        """Lower what is left on each node to what ``other``, for the same nodes, has left there."""
+        """Reduce the capacity of each node to its capacity in ``other``."""
         for name, theirs in other._left.items():
             mine = self._left.get(name)
             self._left[name] = theirs if mine is None else _smaller(mine, theirs)
@@ -166,7 +166,7 @@ class FreeCapacity:
     def overdrawn(
         self, needs: NodeNeeds | None, processors: ProcessorMap
     ) -> tuple[NodeView, str] | None:
-        """Return a node that has less than 0 left of what a job needs, and of which resource.
+        """Return a node with less than 0 left of a resource that a job needs, and the resource.
 
         None if no node of these processors has less than 0 left.
         """
@@ -221,7 +221,7 @@ def _smaller(one: Amounts, other: Amounts) -> Amounts:
 
 
 def _without(left: Amounts, needs: NodeNeeds, processes: int) -> Amounts:
-    """Return what is left after some processes have got what they need."""
+    """Return the amounts that remain after ``processes`` processes got what they need."""
     if not processes or not needs.amounts:
         return left
     rest = dict(left)
@@ -231,7 +231,7 @@ def _without(left: Amounts, needs: NodeNeeds, processes: int) -> Amounts:
 
 
 def _beyond(needs: NodeNeeds, donor: NodeNeeds | None) -> NodeNeeds:
-    """Return what a process needs in addition to what a donor's process gives up."""
+    """Return a process's needs that exceed what a donor's process gives up."""
     if donor is None or not donor.amounts:
         return NodeNeeds(needs.amounts)
     given = dict(donor.amounts)

@@ -120,7 +120,7 @@ class JobSpec:
 
     @property
     def arrival(self) -> float:
-        """Return when the job arrives for strategies: at its begin time, or else its submission."""
+        """Return the arrival time for strategies: the begin time, or else the submission."""
         return self.submit if self.begin is None else max(self.submit, self.begin)
 
     @property
@@ -175,7 +175,7 @@ class HistoryEntry(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """What the strategy promised a job when it accepted it: a text and perhaps a start."""
+    """The strategy's promise to an accepted job: a text and perhaps a start time."""
 
     #: What is promised: a text for users.
     text: str
@@ -376,7 +376,7 @@ class Job:
 
     @property
     def job_class(self) -> JobClass:
-        """Return how the size of this run is decided, as far as is known so far."""
+        """Return the class of this run, such as rigid or malleable, as far as it is known."""
         if self.malleable and not self.sizes.fixed:
             return JobClass.EVOLVING if self.evolving_only else JobClass.MALLEABLE
         return JobClass.RIGID if self.spec.sizes.fixed else JobClass.MOLDABLE
@@ -396,7 +396,7 @@ class Job:
 
     @property
     def speedup(self) -> Speedup:
-        """Return the speedup that the user stated, corrected by what the application measured."""
+        """Return the speedup that the user stated, corrected by the application's measurements."""
         return corrected(self.spec.speedup, self.measured)
 
     def allocate(self, processors: ProcessorMap) -> None:
@@ -411,7 +411,7 @@ class Job:
         return self.spec.begin is None or self.spec.begin <= now
 
     def resizable(self, now: float) -> bool:
-        """Return whether a strategy may offer the job another size now on its own initiative."""
+        """Return whether a strategy may offer the job another size now that it did not request."""
         return self.can_get_offers(now) and not self.evolving_only
 
     def suspendable(self, now: float) -> bool:

@@ -89,7 +89,7 @@ class Speaker(StrEnum):
 def _replies(
     state: NegotiationState, *, open_end: bool
 ) -> dict[tuple[NegotiationState, Verb, Speaker], NegotiationState]:
-    """Return the messages that may follow a proposal, with the states to which they lead.
+    """Return the messages that may follow a proposal, and the state after each.
 
     With ``open_end`` the other side may also answer with a proposal of its own.
     """
@@ -116,7 +116,7 @@ TRANSITIONS: dict[tuple[NegotiationState, Verb, Speaker], NegotiationState] = {
 
 
 class Direction(StrEnum):
-    """The direction in which a resource moves, seen from the application."""
+    """Whether the application receives or gives up a resource."""
 
     RELEASE = "release"
     RECEIVE = "receive"
@@ -135,7 +135,7 @@ class ItemStatus(StrEnum):
 
 
 class Overall(StrEnum):
-    """How much of an offer the other side accepted: all items, only all required ones, or fewer."""
+    """How much of an offer was accepted: all items, all required items, or fewer."""
 
     ACCEPTED = "ACCEPTED"
     PARTIAL = "PARTIAL"

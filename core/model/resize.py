@@ -235,7 +235,7 @@ class Resize:
 
     @property
     def counter(self) -> CounterOffer | None:
-        """Return the open counter-offer, which waits for other jobs' answers; None without one."""
+        """Return the counter-offer that waits for other jobs' answers; None if there is none."""
         return self.stage.counter if isinstance(self.stage, Negotiating) else None
 
     @property
@@ -250,7 +250,7 @@ class Resize:
 
     @property
     def reason(self) -> str:
-        """Return why the resize was withdrawn, or which joining rank died; else empty."""
+        """Return why the resize was withdrawn or which joining rank died; else empty."""
         return self.stage.reason if isinstance(self.stage, (Begun, Withdrawing)) else ""
 
     @property

@@ -36,7 +36,7 @@ class NodeView:
         return tuple(name for name, amount in self.amounts if name != MEMORY and amount)
 
     def suits(self, needs: NodeNeeds) -> bool:
-        """Return whether the node is of the kind that a job needs, whatever is free there."""
+        """Return whether the node has the properties that a job needs, even if it is occupied."""
         return needs.accepts(self.name, self.properties, shares_checkpoints=self.shares_checkpoints)
 
 
@@ -85,7 +85,7 @@ class WaitingJob:
         )
 
     def time_on(self, processors: int) -> float | None:
-        """Return the estimated run time in seconds on so many processors; None if unknown."""
+        """Return the estimated run time in seconds on a number of processors; None if unknown."""
         if self.estimate_s is None or processors == self.estimated_for:
             return self.estimate_s
         return self.estimate_s * self.speedup(self.estimated_for) / self.speedup(processors)

@@ -39,7 +39,7 @@ class Accounting:
 
     @property
     def rows(self) -> tuple[Usage, ...]:
-        """Return what each user has used, one row for each user."""
+        """Return one row for each user with the user's decayed usage."""
         if self._tuple is None:
             self._tuple = tuple(self._rows.values())
         return self._tuple

@@ -160,7 +160,7 @@ class CoreState:
                 self.review_node_needs(job)
 
     def review_node_needs(self, job: Job) -> None:
-        """Update what a job needs of its nodes.
+        """Recompute the memory and devices that a job needs on its nodes.
 
         A run that continues from a checkpoint starts only on nodes that share the folder of
         checkpoints. On another node it would find no checkpoint, and begin from the start.
@@ -344,7 +344,7 @@ class CoreState:
         self.touch(job)
 
     def _index(self, job: Job) -> None:
-        """Enter a job into the indices of its state, and remove it from those of other states."""
+        """Enter a job into the indices of its state, and remove it from other states' indices."""
         if job.progress is not None:
             self._index_array(job)
             return
@@ -374,7 +374,7 @@ class CoreState:
             self.arrays_to_review[array.id] = None
 
     def _index_task(self, job: Job) -> None:
-        """Tell the array of a task in which state the task is."""
+        """Enter the state of a task into the progress of its array."""
         array = self.arrays.get(job.spec.array)
         if array is None or array.progress is None or array.spec.tasks is None:
             return
@@ -454,7 +454,7 @@ class CoreState:
         self.touch(job)
 
     def drop_reservation(self, job: Job) -> None:
-        """Free the processors that are reserved for a job, and review the jobs that gave them."""
+        """Free the processors that are reserved for a job, and review the job's donors."""
         if job.reserved:
             del self.reserving[job.id]
             self.ledger.unreserve(job.reserved)

@@ -170,7 +170,7 @@ def _limits_hold(state: CoreState) -> None:
 
 
 def _usage_is_charged(state: CoreState) -> None:
-    """Check that jobs are charged for their allocations, and users for those of their jobs."""
+    """Check that jobs are charged for their allocations, and users for their jobs."""
     if state.accounting is None:
         return
     charged: dict[tuple[str, str], int] = {}

@@ -241,7 +241,7 @@ def _spec_from_record(record: Mapping[str, Any]) -> JobSpec:
 
 
 def _progress_to_record(job: Job) -> Record:
-    """Return the tasks of an array and what has become of them; empty for other jobs."""
+    """Return the tasks of an array with their states; empty for other jobs."""
     progress = job.progress
     if progress is None:
         return {}

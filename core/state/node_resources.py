@@ -33,7 +33,7 @@ def free_amounts(state: CoreState) -> Mapping[NodeName, Amounts] | None:
 
 
 def free_capacity(state: CoreState) -> FreeCapacity:
-    """Return what is left on the usable nodes, to check a change before it is committed."""
+    """Return the unused capacity of the usable nodes, to check a change before its commit."""
     nodes = state.rows.nodes.values
     return FreeCapacity(nodes, _left(state, nodes))
 
@@ -75,7 +75,7 @@ def missing_on_nodes(
 
 
 def wrong_nodes(state: CoreState, job: Job, processors: ProcessorMap) -> str:
-    """Return which nodes of these processors a job may not have at all; empty if it may have all.
+    """Return the nodes of these processors that do not suit a job, as text; empty if all suit.
 
     What is left of their memory and devices does not count.
     """
@@ -235,7 +235,7 @@ def _left(state: CoreState, nodes: Sequence[NodeView]) -> dict[NodeName, Amounts
 def _occupiers(
     state: CoreState, processors: ProcessorMap
 ) -> Iterator[tuple[ProcessorMap, NodeNeeds | None]]:
-    """Yield the processors of each job among these, and what the job needs of its nodes."""
+    """Yield the part of ``processors`` that each job occupies, with the job's needs."""
     if not processors & state.ledger.occupied_by_jobs:
         return
     for job in state.active.values():

@@ -143,7 +143,7 @@ class ProcessorLedger:
         return withheld != NONE
 
     def _keep_withheld(self, processors: ProcessorMap) -> None:
-        """Withhold none but these processors, because the others have another owner or are gone."""
+        """Withhold only these processors; the others have another owner or are gone."""
         if not self._all_withheld & ~processors:
             return
         self._all_withheld &= processors
@@ -159,7 +159,7 @@ class ProcessorLedger:
         self._busy_changed(processors)
 
     def clear(self, processors: ProcessorMap) -> None:
-        """Unmark processors on which no unknown processes run any more."""
+        """Remove the mark for unknown processes from processors, because these have ended."""
         self.orphaned &= ~processors
         self._busy_changed(processors)
 
@@ -189,7 +189,7 @@ class ProcessorLedger:
         return self._free
 
     def held_by(self, job: JobId, occupied: ProcessorMap) -> ProcessorMap:
-        """Return the processors that a job occupies, and those that are withheld for its end."""
+        """Return the processors that a job occupies or that are withheld until its end."""
         withheld = self.withheld.get(job) if self.withheld else None
         if withheld is None:
             return occupied

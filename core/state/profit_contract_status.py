@@ -1,4 +1,4 @@
-"""The present status of a job's contract: what was promised, and what its end would be worth."""
+"""The present status of a job's profit contract: its promised start, end and profit."""
 
 from collections.abc import Iterator
 

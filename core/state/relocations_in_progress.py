@@ -74,7 +74,7 @@ def abandon(state: CoreState, job: Job, reason: str) -> None:
 
 
 def corrected(state: CoreState, node: Node, load: NodeLoad) -> NodeLoad:
-    """Return a node's load in which jobs that are being moved count on their new nodes.
+    """Return a node's load, corrected for jobs that are being moved: they count at their target.
 
     Most faults of the old node were those of the job that leaves, so they are not counted while it
     leaves. Otherwise the next pass would move another job.

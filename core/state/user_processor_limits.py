@@ -63,7 +63,7 @@ def exceeds(state: CoreState, job: Job, processors: int) -> bool:
 
 
 def limit_processors(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
-    """Return those of the processors that a job may have under its user's limit, its own first."""
+    """Return the processors that a job may have within its user's limit, its own first."""
     has = processors & (job.occupied | job.reserved)
     more = processors & ~has
     if not state.user_limits.limits_processors or count(more) <= (

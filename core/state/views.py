@@ -324,7 +324,7 @@ def _request(job: Job, total: int, now: float) -> OpenRequest | None:
 
 
 def _standing(job: Job) -> Sizes | None:
-    """Return the sizes to which a job has agreed to shrink, with its present size; None if none.
+    """Return the sizes that a job has agreed to shrink to, and its present size; None if none.
 
     A strategy may use such a shrink, because the plan for which it was agreed no longer needs it.
     """

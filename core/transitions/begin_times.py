@@ -21,7 +21,7 @@ def add(state: CoreState, job: Job) -> None:
 
 
 def explain(state: CoreState, job: Job) -> None:
-    """Give a waiting job its begin time as its reason, if nothing else keeps it from starting."""
+    """Show the begin time as the reason why a job waits, if nothing else delays its start."""
     begin = job.spec.begin
     if begin is None or begin <= state.now or job.dependencies or job.state is not JobState.PENDING:
         return

@@ -95,7 +95,7 @@ def _has_started(job: Job | None) -> bool:
 
 
 def _state_without_job(state: CoreState, number: JobId) -> JobState:
-    """Return the state of a job that is not in memory: it has ended, or is a task of an array."""
+    """Return the state of a job that is not in memory: an ended job, or a task of an array."""
     if number in state.ended:
         return state.ended[number]
     for array in state.arrays.values():

@@ -37,7 +37,7 @@ def _wait(state: CoreState, job: Job, node: Node, entry: Isolation) -> None:
 
 
 def node_reported(state: CoreState, node: Node) -> None:
-    """Record that a lost node is back, so that its reports now say when the old processes end."""
+    """Record that a lost node has returned and will report when its old processes end."""
     for job in state.isolated.values():
         entry = job.isolated.get(node.name)
         if entry is not None:
@@ -64,7 +64,7 @@ def recover(state: CoreState) -> None:
 
 
 def on_isolation_end(_state: CoreState, _timer: Timer) -> None:
-    """Do nothing: ``release_fenced`` runs after each batch of events."""
+    """Do nothing, because ``release_fenced`` runs after each batch of events."""
 
 
 def release_fenced(state: CoreState) -> None:

@@ -52,7 +52,7 @@ def processes_exited(state: CoreState, event: ProcessesExited) -> None:
 
 
 def _processors(job: Job | None, exits: tuple[Exit, ...]) -> ProcessorMap:
-    """Return the processors on which these exits took place."""
+    """Return the processors of the ranks that exited."""
     where = tuple([exit.processor for exit in exits])
     return job.allocation if job is not None and where == job.ranks else from_indices(where)
 
@@ -85,13 +85,13 @@ def end(
 
 
 def arm_end(state: CoreState, job: Job) -> None:
-    """Set the timer after which processes that survived SIGKILL are handled."""
+    """Set the timer that fires if processes of an ending job survive SIGKILL."""
     limits = state.limits
     state.timer(TimerKind.END, job, limits.kill_grace_s + limits.end_deadline_s)
 
 
 def arm_stragglers(state: CoreState, job: Job) -> None:
-    """Set the timer after which leaving or joining ranks of an ended job are killed."""
+    """Set the timer that kills leaving or joining ranks of an ended job."""
     if job.ending is None and not job.occupied & job.allocation:
         state.timer(TimerKind.STRAGGLERS, job, state.limits.resize_deadline_s)
 
@@ -190,7 +190,7 @@ def close_if_gone(state: CoreState, job: Job) -> None:
 
 
 def _requeue_and_hold(state: CoreState, job: Job) -> None:
-    """Put a job whose last process has exited on hold, until somebody releases it."""
+    """Requeue a job whose last process has exited, on hold until a user releases it."""
     reason = job.reason
     restart_after_loss.drop_kept(state, job)
     suspension_steps.requeue(state, job, reason)
@@ -268,7 +268,7 @@ def _leaving_rank_gone(state: CoreState, job: Job, resize: Resize, exit: Exit) -
 
 
 def _own_exits(state: CoreState, job: Job, exits: Sequence[Exit]) -> None:
-    """Handle exits of a job's ranks; the highest exit code becomes that of the job."""
+    """Handle exits of a job's ranks; the highest exit code becomes the job's exit code."""
     # Nearly all exits are clean, and a job may have many, so all are looked at only once.
     unusual = [
         exit
@@ -349,7 +349,7 @@ def _lost_node(state: CoreState, job: Job, what: str, *, requeue: bool = False) 
 
 
 def _not_started(state: CoreState, job: Job, exits: Sequence[Exit]) -> bool:
-    """Handle exits that mean that a node could not start processes.
+    """Handle exits that report processes that a node could not start.
 
     Return False if the job ends for another reason.
     """
@@ -365,7 +365,7 @@ def _not_started(state: CoreState, job: Job, exits: Sequence[Exit]) -> bool:
 
 
 def _others(job: Job, gone: ProcessorMap) -> str:
-    """Return a reason for a job whose ranks exit with code 0, while others of it still run."""
+    """Return the reason to show if ranks exited with code 0 while other ranks still run."""
     left = job.allocation & job.occupied & ~gone
     if not left:
         return "its processes have ended"

@@ -93,7 +93,7 @@ def note_state(state: CoreState, node: Node) -> None:
 
 
 def mark_drained(state: CoreState) -> None:
-    """Mark draining nodes on which no process is left as drained."""
+    """Mark draining nodes without processes as drained."""
     for node in [n for n in state.ledger.nodes if n.state is NodeState.DRAINING]:
         if not in_use(state, node):
             node.state = NodeState.DRAINED

@@ -146,7 +146,7 @@ def _most_change(job: Job, template: Template) -> int:
 
 
 def _fitting(job: Job, resize: Resize, totals: Sizes, most_change: int) -> Sizes | None:
-    """Return those of ``totals`` that the job may have, in the direction of the offer.
+    """Return the sizes in ``totals`` that the job may have, in the direction of the offer.
 
     The result is None if there are none.
     """

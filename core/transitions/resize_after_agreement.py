@@ -53,7 +53,7 @@ def launch_joining(
 
 
 def prepare(state: CoreState, job: Job, resize: Resize) -> None:
-    """Order what an agreed resize needs before its GO; without any need, send the GO.
+    """Order the preparations of an agreed resize, or send GO if it needs none.
 
     It may need joining ranks, or a rank that becomes coordinator in place of rank 0.
     """

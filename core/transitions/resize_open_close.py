@@ -189,7 +189,7 @@ def joining_rank_ended(state: CoreState, job: Job, exit: Exit, what: str) -> Non
 def _joining_rank_lost(
     state: CoreState, job: Job, resize: Resize, stage: Begun, exit: Exit, what: str
 ) -> None:
-    """Shorten the time for a resize of which a joining rank has died; it must be rolled back.
+    """Shorten the deadline of a resize that must be rolled back, as a joining rank has died.
 
     The application notices the death, because the coordinator has a connection to each joining
     rank. If a process is stuck in an MPI call that cannot be interrupted, it will never return.

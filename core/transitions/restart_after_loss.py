@@ -38,7 +38,7 @@ def has_restarts_left(state: CoreState, job: Job) -> bool:
 
 
 def describe_limit(state: CoreState, job: Job) -> str:
-    """Return what to add to the reason of a lost job that has no restarts left; empty otherwise."""
+    """Return a note on the limit of restarts if a lost job has reached it; else empty."""
     if has_restarts_left(state, job) or not _wants_to_run_again(job):
         return ""
     restarts = plural(job.restarts, "restart")
@@ -52,7 +52,7 @@ def _wants_to_run_again(job: Job) -> bool:
 
 
 def restarts_at_once(state: CoreState, job: Job) -> bool:
-    """Return whether a job that lost a node restarts on the processors that it has left."""
+    """Return whether a job that lost a node restarts on its remaining processors."""
     other_sizes = not job.sizes.fixed and (job.malleable or job.checkpoint is not None)
     return other_sizes and may_run_again(state, job)
 
@@ -112,7 +112,7 @@ def refit_restarts(state: CoreState) -> None:
 
 
 def _left(state: CoreState, job: Job) -> ProcessorMap:
-    """Return the processors that a job can restart on; those of suspected nodes are included."""
+    """Return the processors for a job's restart, including processors of suspected nodes."""
     others = state.occupied() & ~job.occupied | state.reserved() & ~job.reserved
     there = (state.usable() | state.suspect()) & ~others & ~_without_checkpoint(state, job)
     own = job.allocation & there
@@ -125,7 +125,7 @@ def _left(state: CoreState, job: Job) -> ProcessorMap:
 
 
 def _without_checkpoint(state: CoreState, job: Job) -> ProcessorMap:
-    """Return the processors of nodes on which a job would not find its checkpoint."""
+    """Return the processors of nodes that cannot read the job's checkpoint."""
     found = NONE
     if job.checkpoint is not None:
         for name in state.without_checkpoints:
@@ -136,7 +136,7 @@ def _without_checkpoint(state: CoreState, job: Job) -> ProcessorMap:
 
 
 def _near(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
-    """Return those of ``processors`` that are in the clusters on which the job runs."""
+    """Return the ``processors`` in the clusters on which the job runs."""
     mine = job.allocation | job.reserved
     clusters = {node.cluster for node in _nodes(state, mine)}
     near = NONE

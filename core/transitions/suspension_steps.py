@@ -112,13 +112,13 @@ def close_failed(state: CoreState, job: Job, reason: str) -> None:
 
 
 def missing_checkpoint_folder(state: CoreState, job: Job) -> str:
-    """Return why checkpoints of the present run cannot be used elsewhere; empty if they can."""
+    """Return why other nodes cannot read the checkpoints of this run; empty if they can."""
     nodes = state.ledger.nodes_of(job.occupied)
     return _without_folder([node for node in nodes if node.shares_checkpoints is False])
 
 
 def missing_folder_at_target(state: CoreState, processors: ProcessorMap) -> str:
-    """Return why a job could not continue from a checkpoint on these processors; empty if it could.
+    """Return why a checkpoint cannot be read on these processors; empty if it can.
 
     Unlike a node that the job runs on, a node that is still to be tested does not do.
     """

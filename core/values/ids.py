@@ -22,5 +22,5 @@ NO_JOB = JobId(0)
 
 
 def task_job(array: JobId, task: int) -> JobId:
-    """Return the number of the job of a task: the numbers of tasks follow that of their array."""
+    """Return the job number of an array's task; these numbers follow the array's own number."""
     return JobId(array + 1 + task)

@@ -92,7 +92,7 @@ def contract_from_record(record: Mapping[str, Any]) -> Contract:
 def present_profit(
     contract: Contract, *, state: str, submit: float, end: float | None, promised: bool, now: float
 ) -> float | None:
-    """Return the profit of a job if it ends as expected, or what it brought; None if unknown.
+    """Return the profit of an ended job, or of a job that ends as expected; None if unknown.
 
     A job that should have ended already is taken to end now. A job that did not complete costs its
     penalty if it had been accepted.

@@ -21,7 +21,7 @@ _SET = re.compile(r"\{\s*\d{1,12}(?:\s*,\s*\d{1,12})*\s*\}", re.ASCII)
 
 
 class SizesError(PliantError, ValueError):
-    """The text is not in the size grammar. The message says what is wrong and how to write it."""
+    """The text is not in the size grammar. The message names the fault and the right form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,12 @@ class Sizes:
 
     @property
     def lo(self) -> int:
-        """Return ``min``, of which this is a deprecated name."""
+        """Return ``min``. This name is deprecated."""
         return self.min
 
     @property
     def hi(self) -> int:
-        """Return ``max``, of which this is a deprecated name."""
+        """Return ``max``. This name is deprecated."""
         return self.max
 
     def down(self, size: int) -> int:

@@ -73,7 +73,7 @@ def parse_user_limits(settings: Mapping[str, object]) -> UserLimits:
 
 
 def _limit(values: object, default: UserLimit, where: str) -> UserLimit:
-    """Return the limits of a user; those that are not named are the default.
+    """Return the limits of a user; a limit that is not given has its default.
 
     Args:
         values: the limits as the configuration states them.

@@ -18,7 +18,7 @@ _ABSENT = {"LOST", "UNKNOWN"}
 
 
 def run_server_command(arguments: dict[str, Any], payload: BinaryIO) -> dict[str, Any]:
-    """Run a command of the server's release as its account; return what `run_command` does.
+    """Run a command of the server's release as the server's account; return its result.
 
     Args:
         arguments: ``words``, of which the first is the name of the command, and those of

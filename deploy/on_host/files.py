@@ -37,7 +37,7 @@ def make_folders(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any
 
 
 def _missing(path: str) -> list[str]:
-    """Return those of a folder and its parents that do not exist, parents first."""
+    """Return the missing folders among a folder and its parents, parents first."""
     missing: list[str] = []
     while not os.path.isdir(path):
         missing.insert(0, path)

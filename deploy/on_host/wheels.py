@@ -31,7 +31,7 @@ class WheelInstaller:
     """Installs wheels into one environment."""
 
     def __init__(self, environment: str, site: str) -> None:
-        """Use an environment; ``site`` is its folder of packages."""
+        """Install into a virtual environment; ``site`` is its folder of packages."""
         self._environment, self._site = environment, site
         self._python = os.path.join(environment, "bin", "python")
 

@@ -17,7 +17,7 @@ class Daemon(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The record on a host of what was deployed there (`on_host.manifest`)."""
+    """The record of the deployment on a host (`on_host.manifest`)."""
 
     cluster: str = ""
     environment: str = ""

@@ -30,7 +30,7 @@ from pliant.deploy.planning.steps import Payload, Phase, Plan, Step
 
 
 class PlanError(PliantError, code="deployment-plan"):
-    """There is no plan for a host; the text says why and what helps."""
+    """No plan can be made for a host; the text says why and names the remedy."""
 
 
 def probe_arguments(cluster: Cluster, host: Host) -> dict[str, object]:
@@ -51,7 +51,7 @@ def probe_arguments(cluster: Cluster, host: Host) -> dict[str, object]:
 def plan_deployment(
     cluster: Cluster, host: Host, facts: HostFacts, release: Release, *, upgrade: bool = False
 ) -> Plan:
-    """Return the steps that make a host what the hosts file says.
+    """Return the steps that bring a host into the state that the hosts file describes.
 
     Args:
         cluster: the hosts file.

@@ -18,7 +18,7 @@ PLIANT = "pliant"
 
 
 class ReleaseError(PliantError):
-    """The wheels make no release for a host; the text says why and what helps."""
+    """The wheels do not form a release for a host; the text says why and names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Release:
 
 
 def normalise(name: str) -> str:
-    """Return the name of a distribution in its normal form, in which equal names are identical."""
+    """Return the normalised name of a distribution: lower case, with single dashes."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

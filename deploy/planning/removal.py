@@ -88,7 +88,7 @@ def plan_removal(
 
 
 def _state_folders(cluster: Cluster, host: Host, facts: HostFacts) -> tuple[list[str], list[str]]:
-    """Return the folders that are removed with all they hold, and those that are kept.
+    """Return the folders to remove with their content, and the folders to keep.
 
     The hosts file may have been changed since the deployment, or may name a folder that held
     other files before. So only folders that the record lists are removed, and those whose usual

@@ -85,7 +85,7 @@ class Deployment:
         return self.runs[0]
 
     def run(self) -> None:
-        """Do what was ordered; failures are noted in the runs of their hosts."""
+        """Run the action on all hosts; failures are recorded in the runs of the hosts."""
         try:
             self._each(self.runs, self._probe)
             self._check_shared_folders()

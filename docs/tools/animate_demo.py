@@ -90,7 +90,7 @@ def animate(events: Sequence[Event]) -> str:
 
 
 def _captions(events: Sequence[Event], window: Window) -> list[tuple[float, str]]:
-    """Return what happens in the recording, in words, with its time."""
+    """Return captions for the events of the recording, each with its time."""
     names = {e["job"]: e["data"].get("name", "") for e in events if e["kind"] == "job.submitted"}
     found = []
     for event in events:

@@ -9,6 +9,6 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~^$])")
 
 
 def escape(text: str) -> str:
-    """Return a text that Markdown shows as it is; what is in backticks stays code."""
+    """Escape a text for Markdown; parts in backticks stay code."""
     parts = _CODE.split(text.replace("``", "`"))
     return "".join(part if n % 2 else _SPECIAL.sub(r"\\\1", part) for n, part in enumerate(parts))

@@ -34,7 +34,7 @@ _ALERTS = {
 
 
 def diagnose(address: str, directory: Path, now: float) -> str:
-    """Connect to a server once by TLS, and return why that fails; empty if it succeeds.
+    """Try one TLS connection to a server; return why it fails, or empty if it succeeds.
 
     Args:
         address: HOST:PORT of the server.

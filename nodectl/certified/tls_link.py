@@ -85,7 +85,7 @@ class CertificateLink:
         return self._address
 
     def is_current(self, address: str) -> bool:
-        """Return True: a node with a certificate keeps waiting at an address that is silent."""
+        """Return True, because a node with a certificate keeps trying an address that is silent."""
         return True
 
     @asynccontextmanager

@@ -21,7 +21,7 @@ logger = logging.getLogger("pliant.nodectl")
 
 
 def own_world_folders(folder: Path) -> Iterator[WorldFolder]:
-    """Yield the worlds of a node; remove those that are copies and run for another folder.
+    """Yield the worlds of a node; remove copied worlds whose processes belong to another folder.
 
     The processes of a removed world belong to the other folder and are not ended.
     """
@@ -40,7 +40,7 @@ def own_world_folders(folder: Path) -> Iterator[WorldFolder]:
 
 
 def other_owner(spool: WorldFolder) -> Path | None:
-    """Return the other folder for which a world's processes run; None if there is no other."""
+    """Return the other state folder that a world's processes belong to; None if there is none."""
     node, shim = spool.directory.parent.parent, spool.shim()
     subreaper = shim.pid if shim is not None and shim.alive() else None
     held = procfs.open_folders(subreaper) if subreaper is not None else []

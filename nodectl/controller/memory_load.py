@@ -20,7 +20,7 @@ ShimOfJob = tuple[int, int, ProcessIdentity]
 
 @dataclass(slots=True)
 class _JobMeter:
-    """What is known of the memory of one run of a job here."""
+    """The measured memory of one run of a job on this node."""
 
     #: The most bytes that its processes have had in memory and swap together. A job that loses
     #: pages all the time never has all of them, so the present number says less than the largest.
@@ -37,7 +37,7 @@ class _JobMeter:
 
 
 class LoadMeter:
-    """Measures the memory of the jobs on this node, and keeps what rates need.
+    """Measures the memory of the jobs on this node; keeps the last counters to compute rates.
 
     Args:
         memory: bytes that jobs may use on this node.

@@ -56,7 +56,7 @@ class StartSelfTest:
         self.is_able = False
 
     def start_failed(self) -> None:
-        """Note that a job could not be started, so that a test follows later."""
+        """Record that a job could not be started, so that a self test follows later."""
         now = time.monotonic()
         self._failures = self._failures + 1 if now - self._failed_at < FORGET_S else 1
         self._failed_at, self.is_able = now, False

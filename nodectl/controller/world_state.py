@@ -372,7 +372,7 @@ def spool_folder(state: Path) -> Path:
 
 
 def of_job(worlds: Iterable[LocalWorld], order: wire.Kill | wire.Signal) -> Iterator[LocalWorld]:
-    """Yield the worlds on which an order about one run of a job has an effect.
+    """Yield the worlds of the run of a job that an order names.
 
     If the order names processors, only worlds with ranks on one of them are yielded.
     """

@@ -32,7 +32,7 @@ _MAX_ROUNDS = 100
 
 
 def bases() -> list[Base]:
-    """Return the folders in which a shim makes its groups: of cgroup v2, and of v1 controllers."""
+    """Return the folders for a shim's control groups: of cgroup v2, and of the v1 controllers."""
     found = [base(""), base("cpuset"), base("pids")]
     if base("") is None:
         found.append(base("freezer"))  # version 2 needs it neither to find nor to kill processes

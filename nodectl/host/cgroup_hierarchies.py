@@ -34,7 +34,7 @@ class Mount(NamedTuple):
 
 
 class Base(NamedTuple):
-    """A folder in which this process may make groups."""
+    """A folder in which this process may make control groups."""
 
     version: int
     folder: str
@@ -119,7 +119,7 @@ def _mounts() -> list[Mount]:
 
 @lru_cache(maxsize=8)
 def base(controller: str) -> Base | None:
-    """Return where this process may make groups with a controller; None if nowhere.
+    """Return the folder in which this process may make groups of a controller, or None.
 
     The result is that of the first call, because a shim enters groups of its own later.
 

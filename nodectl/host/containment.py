@@ -65,7 +65,7 @@ def find_cgroup_controllers() -> dict[str, str]:
 
 
 def describe(slots: SlotCpus, found: Mapping[str, str], *, bind: bool) -> Description:
-    """Return texts that tell users what keeps jobs within their shares of this node.
+    """Return texts that tell users how the limits of jobs are enforced on this node.
 
     Args:
         slots: the CPUs of the slots.

@@ -67,7 +67,7 @@ class MemoryKills:
 
 
 def reason_of_group(group: Base, limit_bytes: int, node: str) -> str:
-    """Return the reason to report if the kernel killed a job's processes for memory; else empty.
+    """Return a reason if the kernel killed processes of a job for lack of memory; else empty.
 
     Args:
         group: the group of a job, whose shim may be one of the killed processes.

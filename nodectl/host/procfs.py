@@ -155,7 +155,7 @@ def has_terminal(pid: int) -> bool:
 
 
 def read_usage(pid: int) -> ProcessUsage | None:
-    """Return what a process has used, or None if there is no such process.
+    """Return the resource usage of a process, or None if there is no such process.
 
     The counters of I/O are 0 if the kernel does not permit to read them.
     """

@@ -25,7 +25,7 @@ _LOG = LogFile()
 
 
 def describe(what: str, error: OSError) -> str:
-    """Return a line that says what failed, why, and what to do about it."""
+    """Return a log line with the operation that failed, the cause and the remedy."""
     why = error.strerror or str(error)
     return f"{what}: {why}; {_REMEDIES.get(error.errno or 0, 'put that right')}"
 

@@ -95,7 +95,7 @@ def load_config(folder: Path, run: Path, state: Path) -> HelperConfig:
 
 
 def prepare_folders(config: HelperConfig) -> None:
-    """Create the folders of the helper; check those that exist.
+    """Create the missing folders of the helper, and check the existing ones.
 
     Raises:
         HelperConfigError: another account owns a folder, or may change it.

@@ -63,7 +63,7 @@ def wait_for_world(channel: socket.socket, shims: Path) -> int:
 
 
 def _give_up_descriptors(handles: list[int]) -> list[int]:
-    """Close all descriptors that a user must not get, and keep those in ``handles``.
+    """Close all descriptors except ``handles``, because the user must not get them.
 
     Standard input, output and error belong to the helper and become ``/dev/null``.
 
@@ -81,7 +81,7 @@ def _give_up_descriptors(handles: list[int]) -> list[int]:
 
 
 def _take_descriptors(folder: int, request: int) -> None:
-    """Put each descriptor at the number at which the code of the shim expects it.
+    """Move each descriptor to the number that the shim's code expects.
 
     Standard error becomes the log in the job's folder.
 

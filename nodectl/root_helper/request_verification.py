@@ -153,7 +153,7 @@ class RequestVerifier:
         return find_user(order.uid, order.gid)
 
     def check_cpus(self, value: object) -> tuple[int, ...]:
-        """Check the CPUs that a controller names; without any, return those that root allows.
+        """Check the CPUs that a controller names; if it names none, return the CPUs root allows.
 
         Raises:
             ValueError: the value is not a list of numbers.

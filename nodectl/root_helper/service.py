@@ -75,7 +75,7 @@ class _Removal:
 
 
 class HelperService:
-    """Answers the requests of the node's controller; what it has started outlives it."""
+    """Answers the requests of the node's controller. Started worlds outlive this process."""
 
     def __init__(
         self,
@@ -316,7 +316,7 @@ class HelperService:
         return started if started.subreaper.alive() or started.shim.alive() else None
 
     def _collect(self) -> None:
-        """Reap subreapers, and remove what ended jobs have left."""
+        """Reap subreapers, and remove the files and shared memory that ended jobs have left."""
         with suppress(ChildProcessError):
             while ended := os.waitpid(-1, os.WNOHANG)[0]:
                 self._removals.pop(ended, None)

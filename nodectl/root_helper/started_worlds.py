@@ -45,11 +45,11 @@ class Started:
         return {"shim": self.shim.pid, "start": self.shim.start}
 
     def end(self) -> None:
-        """Have the subreaper end all processes of the world, now; do nothing if it has ended."""
+        """Make the subreaper end all processes of the world; do nothing if it has ended."""
         send_signal(self.subreaper, signal.SIGTERM)
 
     def kill_without_subreaper(self) -> None:
-        """Kill the processes of a world whose subreaper was killed, as far as they are found."""
+        """Kill all processes found of a world whose subreaper was killed."""
         cgroup.kill(self.shim)
         if self.shim.alive():
             for pid in (*procfs.descendants(self.shim.pid), self.shim.pid):
@@ -59,7 +59,7 @@ class Started:
 
 
 def send_signal(who: ProcessIdentity, number: int) -> None:
-    """Send a signal to exactly this process; do nothing if its number was given to another one."""
+    """Send a signal to a process; do nothing if another process has its number now."""
     try:
         handle = os.pidfd_open(who.pid)
     except OSError:

@@ -61,7 +61,7 @@ class SubreaperPool:
 
     @property
     def is_full(self) -> bool:
-        """Return whether the pool has as many waiting subreapers as it should have."""
+        """Return whether the pool has its full number of waiting subreapers."""
         return len(self._waiting) == self._size
 
     def refill(self) -> None:

@@ -113,7 +113,7 @@ class SocketChannel:
 
     @property
     def open(self) -> bool:
-        """Return whether the connection is open, as far as this side knows."""
+        """Return whether this side has neither closed the connection nor seen its end."""
         return self._sock is not None
 
     @property
@@ -122,7 +122,7 @@ class SocketChannel:
         return len(self._backlog) if self._sock is not None else 0
 
     def send(self, data: bytes) -> None:
-        """Send as much as possible now, and the rest when the socket has room."""
+        """Send as many bytes as possible now, and the rest when the socket accepts more."""
         if self._sock is None:
             return
         self._backlog += data

@@ -41,7 +41,7 @@ class Lease:
         return expiry_reason(self._lease_s, self._stop_after_s, self._at)
 
     def watch(self) -> None:
-        """Check the lease now, and again at the time at which it would expire."""
+        """Check the lease now, and again when it would expire."""
         if self._stop_after_s is None:
             return
         if reason := self.expired():

@@ -21,7 +21,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """All local ranks have entered the barrier; call `release` when those of all nodes have."""
+    """All local ranks have entered the barrier; call `release` when all other nodes' have too."""
 
     sequence: int
     pairs: Mapping[str, str]

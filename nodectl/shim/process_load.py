@@ -30,7 +30,7 @@ class Load(NamedTuple):
 
 
 class ProcessLoad:
-    """Sums the usage of all descendants of a process, and of those that have ended."""
+    """Sums the usage of all descendants of a process, including ended ones."""
 
     def __init__(self, root: int) -> None:
         """Prepare to measure.

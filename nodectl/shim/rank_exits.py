@@ -114,7 +114,7 @@ class ExitTracker:
         self.call_if_done()
 
     def close(self) -> None:
-        """Close the pipe through which failed launches report their errors."""
+        """Close the pipe for error reports of failed launches."""
         os.close(self._failures)
         os.close(self.failure_pipe)
 

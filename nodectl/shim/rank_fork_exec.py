@@ -56,7 +56,7 @@ class LaunchError(PliantError):
 
     @classmethod
     def from_os_error(cls, what: str, path: str, error: OSError) -> LaunchError:
-        """Return an error whose text names ``what``, its path and what is wrong with it."""
+        """Return an error whose text names ``what``, its path and the cause."""
         missing = error.errno in {errno.ENOENT, errno.ENOTDIR}
         text = os.strerror(error.errno) if error.errno else str(error)
         if error.errno == errno.ELOOP:

@@ -152,7 +152,7 @@ def start_ranks(
 
 
 def _cpus(request: StartRequest, local: int) -> Sequence[int]:
-    """Return the CPUs of the rank with local index ``local``; a script gets those of all ranks."""
+    """Return the CPUs of the rank with local index ``local``; a script gets the CPUs of all."""
     if request.type == "script":
         return sorted(set(chain.from_iterable(request.cpus)))
     return request.cpus[local] if request.cpus else ()
@@ -220,7 +220,7 @@ def exit_of(rank: Rank, failed: Mapping[int, tuple[int, str]], memory: MemoryKil
 
 
 def mpi_variables(request: StartRequest, rank: int, local: int, handle: int) -> dict[str, str]:
-    """Return the environment variables by which a rank's MPI library finds its PMI server.
+    """Return the environment variables that lead a rank's MPI library to its PMI server.
 
     Args:
         request: the request to start the world.

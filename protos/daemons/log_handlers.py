@@ -67,7 +67,7 @@ def _timestamp(seconds: float) -> str:
 
 
 def _named_values(record: logging.LogRecord) -> dict[str, object]:
-    """Return the values that the text of a record names, and those that a world's name contains."""
+    """Return the values that a record's text names, and the values in the name of a world."""
     if not isinstance(record.args, tuple) or not isinstance(record.msg, str):
         return {}
     pairs = zip(_names(record.msg), record.args, strict=False)

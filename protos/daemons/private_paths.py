@@ -50,7 +50,7 @@ def open_private(
 
 
 class PrivateSocket:
-    """A socket whose owner and mode, and those of its directory, were checked.
+    """A socket that was checked: its owner and mode, and the owner and mode of its directory.
 
     The value of the context is a short path to the socket, which is good only inside the block. It
     is short because the path of a unix socket has at most 107 bytes. (A class starts sooner than a
@@ -163,7 +163,7 @@ def _check(
     forbidden: int,
     owners: Collection[int] | None = None,
 ) -> None:
-    """Check that a file belongs to a permitted account, and that its mode forbids what it must.
+    """Check that a file belongs to a permitted account and has no forbidden permissions.
 
     Args:
         path: the path of the file, for errors.

@@ -58,7 +58,7 @@ def remove_tree(name: str, parent: int, on_problem: OnProblem) -> bool:
 
 
 def _mount_of(handle: int) -> tuple[str, int]:
-    """Return what is the same for two open folders in one mount.
+    """Return an identifier of the mount of an open folder.
 
     The number of the device is also the same if part of a file system is mounted in itself.
     """

@@ -24,7 +24,7 @@ class PeerLimitError(PliantError):
 
 @dataclass(frozen=True, slots=True)
 class PeerLimits:
-    """The limits on what one user may have at once on the users' socket."""
+    """The limits on a user's simultaneous connections and requests on the users' socket."""
 
     connections: float = 256
     #: Requests that wait for the end of a job, each on a connection of its own.

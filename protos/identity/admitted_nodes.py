@@ -44,7 +44,7 @@ _HEX = re.compile(r"[0-9a-f]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class AdmittedCertificate:
-    """A certificate with which a node may connect, as the list of nodes records it."""
+    """A certificate that admits a node, as recorded in the list of nodes."""
 
     #: The serial number, in hexadecimal digits.
     serial: str
@@ -164,7 +164,7 @@ class AdmittedNodes:
         self._change(add)
 
     def confirm(self, name: str, serial: str) -> None:
-        """Drop the certificates of a node that are older than the one with which it has connected.
+        """Drop a node's certificates that are older than the one that it has now connected with.
 
         Nothing changes if the node has no earlier certificate.
 

@@ -128,7 +128,7 @@ def issue(
 def reissue(
     issuer: Authority, certificate: x509.Certificate, *, now: float
 ) -> tuple[x509.Certificate, ...]:
-    """Return a new certificate for the same key, identity and addresses, and that of the issuer.
+    """Renew a certificate: return a new one for the same key and identity, and the issuer's.
 
     The caller must have verified the certificate, because all of it is believed here.
 

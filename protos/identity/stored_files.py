@@ -51,7 +51,7 @@ def lock_for(path: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    """Take a lock within a time limit; otherwise a stopped command could block all others."""
+    """Take a lock within a time limit, so that a stopped command cannot block others for ever."""
     deadline = time.monotonic() + LOCK_TIMEOUT_S
     while True:
         try:
@@ -79,7 +79,7 @@ def lock_files(directory: Path) -> Iterator[None]:
 
 
 def read_files(directory: Path, names: Iterable[str]) -> dict[str, bytes]:
-    """Return the contents of those files that exist. The caller holds the lock.
+    """Return the contents of the existing files among ``names``. The caller holds the lock.
 
     Raises:
         StoredIdentityError: the journal is damaged.

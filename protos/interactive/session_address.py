@@ -35,7 +35,7 @@ _PAUSE_S, _ATTEMPTS = 0.5, 2
 
 @dataclass(frozen=True, slots=True)
 class SessionAddress:
-    """Where ``pliant run`` listens, and what the program gets from it."""
+    """A session of ``pliant run``: where it listens, its key, and its terminal."""
 
     #: Whether the program has a terminal; otherwise only an input.
     terminal: bool

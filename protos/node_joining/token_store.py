@@ -78,7 +78,7 @@ class TokenStore:
         now: float,
         role: Role = Role.NODE,
     ) -> JoinToken:
-        """Create a token for a node, and store what is needed to redeem it.
+        """Create a token for a node, and store its digest and the node's settings.
 
         Earlier tokens of the same node or login agent cannot be used any more.
 
@@ -200,7 +200,7 @@ class TokenStore:
                 self._write(left)
 
     def withdraw_all(self, *, now: float) -> list[StoredToken]:
-        """Make all unused tokens unusable; return those that had not expired."""
+        """Withdraw all unused tokens; return the tokens that had not expired."""
         with lock_for(self._path):
             current = self._read(now)
             self._write([each for each in current if each.used_by])

@@ -152,7 +152,7 @@ def verify(  # what the node knows, by name
 
 
 def check_digest(order: LaunchOrder, digest: bytes) -> None:
-    """Check that a process to be started is the one that was ordered.
+    """Check that the digest of a process to be started is the digest in its order.
 
     Raises:
         LaunchOrderError: arguments, environment or directory differ.

@@ -71,7 +71,7 @@ def pack(folder: str, names: Iterable[str], target: IO[bytes], limit: int) -> No
 
 
 def walk(folder: str, name: str) -> Iterator[str]:
-    """Yield a file or folder, and everything in it; names are relative to ``folder``.
+    """Yield the name of a file or folder and of its content, relative to ``folder``.
 
     No link is followed.
 

@@ -31,7 +31,7 @@ class RefusedHandshakes:
         self._begun += 1
 
     def follow(self) -> None:
-        """Count a stream that was opened, which shows that its client's handshake succeeded."""
+        """Count an opened stream as a connection whose handshake succeeded."""
         self._followed += 1
 
     def look(self, now: float) -> None:

@@ -46,7 +46,7 @@ PUBLIC = frozenset(
 
 
 def without_private(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a job in which the values that not everybody may see are blank.
+    """Return a copy of a job in which private values are blank.
 
     A blank text is empty, and any other blank value is None. The reason of a job is public while
     the job waits, because the server then writes it from a code. Other reasons may quote the

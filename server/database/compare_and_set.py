@@ -39,7 +39,7 @@ class RowVersions:
         self.remember(Job(spec, JobState.HELD if held else JobState.PENDING))
 
     def write(self, job: Job, summary_of: Callable[[Job], Summary]) -> Write:
-        """Return the write that stores a job's state: an update, or an insert for a new task.
+        """Return the statement that stores a job's state: an update, or an insert for a new task.
 
         Args:
             job: the job.

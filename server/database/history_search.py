@@ -23,7 +23,7 @@ Events = list[dict[str, Any]]
 
 
 class Wanted(NamedTuple):
-    """Which events a request wants; None in a field selects all."""
+    """The events that a request selects; a field that is None selects all."""
 
     job: int | None = None
     #: The user id whose jobs' events are wanted, besides those of nodes.

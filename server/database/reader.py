@@ -47,7 +47,7 @@ class StoredWorld:
 
 @dataclass(frozen=True)
 class PhaseQuery:
-    """Which phases of jobs to return; None in a field selects all.
+    """The phases of jobs to return; a field that is None selects all.
 
     A phase is a time in which a job had the same processors.
     """
@@ -175,19 +175,19 @@ class Reader:
         return {JobId(row.id): JobState(row.state) for row in rows}
 
     def arrays_of(self, ids: Sequence[int]) -> dict[JobId, JobId]:
-        """Return the arrays of those jobs that are tasks, by number of the task's job."""
+        """Return the array of each job in ``ids`` that is a task, by job number."""
         table = tables.job.c
         query = select(table.id, table.array).where(table.array.is_not(None))
         return {JobId(row.id): JobId(row.array) for row in self._in(query, table.id, ids)}
 
     def arrays_among(self, ids: Sequence[int]) -> list[JobId]:
-        """Return those of some jobs that are arrays."""
+        """Return the jobs in ``ids`` that are arrays."""
         table = tables.job.c
         query = select(table.id).where(table.last_task.is_not(None))
         return [JobId(row.id) for row in self._in(query, table.id, ids)]
 
     def tasks_of(self, array: int, most: int) -> list[JobId]:
-        """Return the highest ``most`` numbers of those tasks of an array that are jobs."""
+        """Return the ``most`` highest job numbers of an array's tasks."""
         table = tables.job.c
         query = select(table.id).where(table.array == array).order_by(table.id.desc()).limit(most)
         return [JobId(row.id) for row in self._rows(query)]

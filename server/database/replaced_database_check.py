@@ -28,7 +28,7 @@ _COUNT = f"UPDATE meta SET value = ? WHERE key = '{KEY}' AND value = ?"
 
 
 class ReplacedError(ReportedError):
-    """The database is not the one that this server opened, so nothing more can be stored."""
+    """Another process has replaced or written the database, so the server can store no more."""
 
 
 class CommitCount(NamedTuple):

@@ -48,7 +48,7 @@ class _Damaged(NamedTuple):
 
 
 def recover(path: Path) -> Recovered:
-    """Replace a database by a new one with its readable rows; return what was done.
+    """Replace a database by a new one with its readable rows; return a summary.
 
     The damaged file is kept.
 

@@ -171,7 +171,7 @@ def insert_job(job: Job, program: Program, key: str | None) -> Write:
 
 
 def insert_task(job: Job, summary: Summary) -> Write:
-    """Return the write that stores a task which has become a job of its own.
+    """Return the statement that stores a task which has become a job of its own.
 
     Its row names the array, from whose program its own follows.
 
@@ -256,7 +256,7 @@ def put_usage(usage: Usage) -> Write:
 
 
 def drop_requests(kind: str, kept: int) -> Write:
-    """Return the write that deletes all but the newest ``kept`` requests of a kind.
+    """Return the statement that deletes all but the newest ``kept`` requests of a kind.
 
     ``kind`` is `REFUSED` or `DONE`.
     """
@@ -323,7 +323,7 @@ def drop_passed_barriers(world: str, last: int) -> Write:
 
 
 def drop_barriers(worlds: Sequence[World]) -> list[Write]:
-    """Return the writes that delete all barriers of worlds that have ended."""
+    """Return the statements that delete all barriers of worlds that have ended."""
     return [Write(_DROP_BARRIERS, {"which": world.name}) for world in worlds if world.spans_nodes]
 
 

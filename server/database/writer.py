@@ -98,7 +98,7 @@ class Writer:
                     return
 
     def _next_group(self) -> tuple[list[_Item], bool]:
-        """Wait for a transaction; return it with all others that are queued, to commit together.
+        """Wait for a transaction; return all queued transactions, which are committed together.
 
         The second value of the result is False if the writer must end after these transactions.
         """

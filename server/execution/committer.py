@@ -33,7 +33,7 @@ class StateLostError(ReportedError):
 
 
 class _PendingCommit:
-    """A commit for which nobody has waited yet."""
+    """A commit whose end has not been awaited yet."""
 
     def __init__(self, rows: Sequence[Write], then: Callable[[], object]) -> None:
         self.rows, self.then = rows, then

@@ -48,7 +48,7 @@ class Stream(Generic[M]):
         return self._closed
 
     def end_with(self, message: M) -> None:
-        """Send a last message at once, without those that are queued. Called in the gRPC loop."""
+        """Send a last message at once and drop the queued ones. Called in the gRPC loop."""
         if not self._closed:
             self._drop_waiting()
             self._put(message)
@@ -204,7 +204,7 @@ class Connections:
         return True
 
     def rendezvous(self, job: JobId, run: int) -> str:
-        """Return the address at which a job's coordinator awaits joining ranks; empty if none."""
+        """Return the address of the rendezvous of a job's coordinator; empty if there is none."""
         with self._lock:
             session = self._coordinators.get((job, run))
         return session.rendezvous if session else ""

@@ -279,7 +279,7 @@ class CoreLoop:
         self._handle_run(run, result)
 
     def _handle_run(self, run: list[CoreInput], result: CommitBatch) -> None:
-        """Have the core handle events; if one of them fails, the others are still handled."""
+        """Let the core handle events; if one event fails, the others are still handled."""
         waiting = iter(run)
         current: list[CoreInput] = []
 

@@ -117,7 +117,7 @@ def _name_files(
 
 
 def _truncate_before(world: World) -> float:
-    """Return the time before which an output file must have been modified to be emptied.
+    """Return a time: output files last modified before it are emptied.
 
     Each node empties the output files before its ranks start. Ranks on other nodes may have written
     to a file by then, and what they wrote must not be lost.

@@ -44,7 +44,7 @@ class StrategyProcessError(Exception):
 
 
 class StrategyRefusedError(Exception):
-    """There is no strategy of this name, or it has no such option.
+    """No strategy has this name, or the strategy has no such option.
 
     Attributes:
         key: the setting that is wrong, ``strategy`` or ``strategy_options``.
@@ -84,7 +84,7 @@ class StrategyProcess:
 
     @property
     def pid(self) -> int:
-        """Return the process id of the child in which the strategy runs."""
+        """Return the process id of the strategy's process."""
         return self._child.pid
 
     # ---------------------------------------------------------------- asking

@@ -93,7 +93,7 @@ class Notifier:
             self._thread = start_thread("notify", self._work, lambda _: None)
 
     def stop(self) -> None:
-        """End the thread. A delivery that has begun ends by its own time limit, unnoticed."""
+        """End the thread. A delivery that has begun is not awaited; it has its own time limit."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(POLL_S)
@@ -193,7 +193,7 @@ class Notifier:
         self._stored.waiting.remove(each)
 
     def _postpone(self, receiver: Receiver, failed: Waiting) -> None:
-        """Postpone all messages to the same place, so that they do not delay others."""
+        """Postpone all messages to the receiver's server, so that they do not delay others."""
         due = time.monotonic() + RETRY_S * 2 ** (failed.attempts - 1)
         for each in self._stored.waiting:
             if parse_receiver(each.receiver).place == receiver.place:

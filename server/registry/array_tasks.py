@@ -65,7 +65,7 @@ def tasks_of_array(info: Info) -> TaskNumbers | None:
 
 
 def task_fields(job: int | None, array: int | None) -> dict[str, int]:
-    """Return the values that name the task of a job; empty if the job is no task."""
+    """Return the fields that name a job's array and task; empty if the job is no task."""
     if not array or job is None:
         return {}
     return {"array_job": array, "array_task": job - array - 1}
@@ -154,7 +154,7 @@ def info_of_pending_task(info: Info, number: JobId) -> Info | None:
 
 
 def lines_of_table(info: Info, *, with_ended: bool) -> list[Info]:
-    """Return the table lines of a job: the job itself, or up to two lines for an array.
+    """Return a job's lines of a table: one line, or up to two lines for an array.
 
     An array has one line for its pending tasks and, with ``with_ended``, one for the tasks that
     were cancelled before they became jobs.
@@ -194,6 +194,6 @@ class ArrayIndex:
             del self._arrays[place]
 
     def before(self, number: JobId) -> JobId | None:
-        """Return the only array of which a number may be a task; None if there is none."""
+        """Return the only array that a number may be a task of; None if there is none."""
         place = bisect_left(self._arrays, number)
         return self._arrays[place - 1] if place else None

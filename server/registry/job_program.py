@@ -106,7 +106,7 @@ class Program:
 
 
 class ProgramOfTask(NamedTuple):
-    """The program of a task as the database stores it: a reference to that of its array."""
+    """The stored program of a task: a reference to the program of its array."""
 
     array: int
     task: int
@@ -142,7 +142,7 @@ def has_mark(pattern: str, marks: Iterable[str]) -> bool:
 
 
 def job_marks(job: int, name: str, user: str) -> dict[str, str]:
-    """Return the values of those marks in file names that are the same on all nodes (``%j``)."""
+    """Return the values of the file name patterns that are equal on all nodes, such as ``%j``."""
     # A name with a slash must not lead to another folder.
     return {
         "%j": str(job),
@@ -166,7 +166,7 @@ def name_of_task(pattern: str, array: int, task: int, *, by_node: bool) -> str:
 
 
 def node_marks(node: str, number: int) -> dict[str, str]:
-    """Return the values of those marks in file names that differ between nodes (``%N``, ``%n``).
+    """Return the values of the file name patterns that differ between nodes, ``%N`` and ``%n``.
 
     Args:
         node: its name.
@@ -176,7 +176,7 @@ def node_marks(node: str, number: int) -> dict[str, str]:
 
 
 def expand(pattern: str, values: Mapping[str, str], keep: frozenset[str] = frozenset()) -> str:
-    """Return a file name in which marks are replaced by their values, and ``%%`` by a percent.
+    """Return a file name whose patterns are replaced by their values, and ``%%`` by ``%``.
 
     If ``keep`` names marks that are replaced later, ``%%`` is kept, too, and each percent in a
     value is doubled. Unknown marks are kept.

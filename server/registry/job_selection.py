@@ -42,7 +42,7 @@ class JobSelection:
 
     @property
     def final_states(self) -> frozenset[str]:
-        """Return those of the selected states in which a job has ended."""
+        """Return the final states among the selected states."""
         return _FINAL & self.states if self.states else _FINAL
 
     def selects(self, info: Mapping[str, Any], patterns: Iterable[re.Pattern[str]]) -> bool:

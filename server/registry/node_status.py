@@ -43,7 +43,7 @@ class NodeStatusCache:
         self._loads: dict[NodeName, tuple[NodeLoad, float, float]] = {}
 
     def publish_containment(self, node: NodeName, texts: Mapping[str, str]) -> None:
-        """Set what enforces each kind of limit on the jobs of a node.
+        """Set the texts that say how a node enforces each kind of limit on jobs.
 
         Args:
             node: the node.

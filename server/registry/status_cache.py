@@ -46,7 +46,7 @@ _LIVE = frozenset({"progress", "memory_bytes", "major_faults"})
 
 @dataclass(frozen=True, slots=True)
 class JobEntry:
-    """A job as lists show it, with the values by which the server finds and checks it."""
+    """A job as lists show it, with the values that the server needs to find and check it."""
 
     info: Info
     uid: int
@@ -114,7 +114,7 @@ class StatusCache:
             self.on_nodes()
 
     def publish_jobs(self, jobs: Iterable[Job]) -> list[JobId]:
-        """Publish the state of these jobs; return those that have just ended."""
+        """Publish the state of these jobs; return the jobs that have just ended."""
         return self.publish(self.snapshot(jobs))
 
     def snapshot(self, jobs: Iterable[Job]) -> dict[JobId, JobEntry]:
@@ -162,7 +162,7 @@ class StatusCache:
         self._nodes.publish_load(node, load, interval_s)
 
     def publish_containment(self, node: NodeName, texts: Mapping[str, str]) -> None:
-        """Set what enforces each kind of limit on a node; see `NodeStatusCache`."""
+        """Set the texts on a node's enforcement of limits; see `NodeStatusCache`."""
         self._nodes.publish_containment(node, texts)
 
     def publish_checkpoint_folder(self, node: NodeName, text: str) -> None:
@@ -233,7 +233,7 @@ class StatusCache:
         return JobEntry(info, whole.uid, 0, NONE, is_final, whole.end, {})
 
     def tasks_of(self, array: JobId) -> list[JobId]:
-        """Return the numbers of those tasks of an array that are jobs in the cache."""
+        """Return the job numbers of an array's tasks that are in the cache."""
         with self._lock:
             whole = self._jobs.get(array)
             numbers = tasks_of_array(whole.info) if whole is not None else None
@@ -388,11 +388,11 @@ class StatusCache:
         }
 
     def _where(self, job: Job) -> list[NodeName]:
-        """Return the nodes on which a job runs; if it has ended, those on which it ran last."""
+        """Return the nodes on which a job runs or, if it has ended, ran last."""
         return self.node_map.names(job.allocation if job.final else job.occupied)
 
     def summary(self, job: Job) -> Summary:
-        """Return the paths and the command of a job; those of a task follow from its array's."""
+        """Return the paths and the command of a job; a task's are derived from its array's."""
         found = self._summaries.get(job.id)
         if found is None and job.spec.array and (whole := self._summaries.get(job.spec.array)):
             by_node = has_mark(whole.stdout, PLACE_MARKS)

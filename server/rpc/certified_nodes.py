@@ -133,7 +133,7 @@ class CertifiedNodes:
                 log.warning("%s", problem)
 
     def look(self) -> None:
-        """End the streams of nodes that were revoked, and send changed roots to the others."""
+        """End the streams of revoked nodes, and send changed root certificates to the others."""
         try:
             if (stamp := self._admission.stamp()) != self._stamp:
                 self._end_revoked()

@@ -193,7 +193,7 @@ class CheckpointRemovals:
         )
 
     def _take(self) -> tuple[_Removal, NodeName] | None:
-        """Return the next order to send; None if there is no node or no removal for it now."""
+        """Return the next removal to order and its node; None if there is none at present."""
         used = Counter(at for _, at in self._sent.values())
         node = next((each for each in self._nodes if used[each] < MAX_AT_NODE), None)
         removal = self._next_removal() if node is not None else None
@@ -226,7 +226,7 @@ class CheckpointRemovals:
                 self._retry_later(removal, f"node {node} has not answered")
 
     def _seconds_to_wait(self) -> float | None:
-        """Return the seconds until something is due; None if that takes another event."""
+        """Return the seconds until the next removal is due; None if no time is known."""
         now = time.monotonic()
         due = [removal.due for removal, _ in self._sent.values()]
         due += [removal.due for removal in self._waiting.values() if removal.due > now]

@@ -120,13 +120,13 @@ class ExitCollector:
         self._thread = start_thread("remove", self.run, on_fault)
 
     def stop(self) -> None:
-        """Handle everything that is queued, then end the thread."""
+        """Handle all queued reports, then end the thread."""
         self._queue.put(None)
         if self._thread:
             self._thread.join()
 
     def run(self) -> None:
-        """Handle what is queued, until `stop` is called. `start` calls this in a thread."""
+        """Handle queued reports until `stop` is called. `start` calls this in a thread."""
         while (item := self._queue.get()) is not None:
             match item:
                 case EndReport():

@@ -38,7 +38,7 @@ class NodeAuthenticator(Protocol):
         """Return the object that watches streams with certificates; None if there are none."""
 
     async def authenticate(self, context: Any, reports: AsyncIterator[Any]) -> NodePeer | None:
-        """Return the node that opened a stream; None if it cannot prove to be of this cluster.
+        """Return the node that opened a stream; None if it cannot prove that it belongs here.
 
         Raises:
             NodeNotAdmittedError: the node belongs to the cluster but may not connect.

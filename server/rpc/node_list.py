@@ -105,7 +105,7 @@ class NodeList:
         return None
 
     def name_conflict(self, name: NodeName) -> str | None:
-        """Return the refusal if another controller is connected under a name; None if none is."""
+        """Return a refusal if another controller is connected under a name; else None."""
         with self._flag:
             silent = self._leases.silent(name, time.monotonic())
         if self._connections.node_connected(name) and not silent:
@@ -128,7 +128,7 @@ class NodeList:
                 self._flag.notify()
 
     def publish_containment(self, node: NodeName, register: node_pb2.Register) -> None:
-        """Publish for users what enforces each kind of limit on the jobs of a node."""
+        """Publish how a node enforces each kind of limit on jobs, for users."""
         fields = register.containment.ListFields()
         texts = {field.name: sanitize_text(text) for field, text in fields}
         self._status.publish_containment(node, texts)

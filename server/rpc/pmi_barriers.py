@@ -116,7 +116,7 @@ class BarrierTable:
 
 
 def _leave(waiting: dict[int, dict[NodeName, _Part]], node: NodeName) -> None:
-    """Drop what a node sent for open barriers, because a node is in one barrier at a time."""
+    """Remove a node's pairs from open barriers, because a node is in one barrier at a time."""
     for sequence, parts in list(waiting.items()):
         parts.pop(node, None)
         if not parts:

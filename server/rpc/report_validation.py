@@ -9,7 +9,7 @@ from pliant.server.registry.status_cache import StatusCache
 
 
 class ReportValidator:
-    """Checks nodes' reports against the worlds, so that a wrong one affects only its own node."""
+    """Checks reports of nodes against the worlds, so that a wrong report affects only its node."""
 
     def __init__(self, worlds: WorldRegistry, status: StatusCache) -> None:
         self._worlds, self._status = worlds, status

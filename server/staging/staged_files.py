@@ -74,7 +74,7 @@ def node_of(outputs: Path) -> str:
 
 
 def _run_of(outputs: Path) -> str:
-    """Return the name of the run, which is that of the world without its last part."""
+    """Return the name of the run: the name of its world without the last part."""
     return outputs.stem.rpartition("@")[0].rpartition(".w")[0]
 
 
@@ -105,7 +105,7 @@ class StagedFiles:
         self._delivering = threading.RLock()
 
     async def in_thread(self, call: Callable[..., T], *arguments: object) -> T:
-        """Return what a function that waits for the disk returns, without blocking the loop."""
+        """Call a function that waits for the disk in a thread, and return its result."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, call, *arguments)
 

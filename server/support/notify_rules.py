@@ -45,7 +45,7 @@ class Receiver:
 
     @property
     def place(self) -> str:
-        """Return what fails together: a web service, or the mail server."""
+        """Return the service that messages to this receiver depend on: a web or mail server."""
         return "mail" if self.scheme == "mail" else f"{self.host}:{self.port}"
 
 
@@ -110,7 +110,7 @@ def parse_receiver(text: str) -> Receiver:
 
 
 def parse_events(text: str) -> tuple[str, ...]:
-    """Parse the events of which a user wants to be told, such as ``end,fail``, or ``all``.
+    """Parse the events that a user wants messages about, such as ``end,fail`` or ``all``.
 
     Returns:
         The events, followed by ``tasks`` if it is among the words.

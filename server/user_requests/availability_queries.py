@@ -87,7 +87,7 @@ class AvailabilityQueries:
     async def answer(
         self, raw: Any, user: str, uid: int, *, may_see_all: bool = True
     ) -> dict[str, Any]:
-        """Return what would happen to a job if it were submitted now; nothing is stored.
+        """Ask the strategy whether and when it would start a job; nothing is stored.
 
         Args:
             raw: the job as the client sent it.
@@ -218,7 +218,7 @@ class AvailabilityQueries:
 
 
 def _process(name: str, options: Mapping[str, object] | None) -> StrategyProcess:
-    """Return a strategy in a process of its own, which has loaded it."""
+    """Start a process for a strategy and load the strategy there."""
     process = StrategyProcess(name, options or {})
     try:
         process.check()

@@ -48,7 +48,7 @@ class JobLookup:
         return info if may_see else without_private(info)
 
     async def find(self, ids: Sequence[int], peer: RequestingUser) -> dict[int, Info]:
-        """Return jobs by number, as far as the user may see them; unknown numbers are left out."""
+        """Return the jobs that the user may see, by number; unknown numbers are left out."""
         found: dict[int, Info] = {}
         for place, number in enumerate(ids, start=1):
             if place % _AT_ONCE == 0:
@@ -65,7 +65,7 @@ class JobLookup:
         return found
 
     async def number(self, name: object, field: str = "id") -> object:
-        """Return the number of the job of a task that is named as in ``17_3``.
+        """Convert the name of a task, such as ``17_3``, to the number of its job.
 
         Anything that is not a text is returned as it is.
 
@@ -87,7 +87,7 @@ class JobLookup:
         return task_job(named.job, named.tasks.first)
 
     async def tasks_among(self, array: JobId, tasks: TaskNumbers) -> TaskNumbers:
-        """Return those of some tasks that an array has.
+        """Return the tasks in ``tasks`` that exist in an array.
 
         Raises:
             UserRequestError: it has none of them, or the job is not an array.
@@ -116,7 +116,7 @@ class JobLookup:
     async def numbers(
         self, names: Sequence[int | str], most: int = MAX_OLD_JOBS
     ) -> tuple[list[int], list[int | str], bool]:
-        """Return the numbers of the jobs that a list names, and those names that are unknown.
+        """Return the numbers of the jobs that a list names, and the unknown names.
 
         An array stands for itself and for those of its tasks that are jobs. Of a large array, these
         are the last ``most``; the third value tells whether none was left out.

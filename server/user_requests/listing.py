@@ -26,7 +26,7 @@ _STATES = frozenset(state.value for state in JobState)
 
 
 def shown_fields(request: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the names in the request's ``fields``; None if it wants complete jobs.
+    """Return the names in the request's ``fields``; None for complete jobs.
 
     Raises:
         UserRequestError: if ``fields`` is not a list of names.

@@ -144,7 +144,7 @@ class Operations:
             raise
 
     def _record(self, request: Request, answer: Answer, peer: RequestingUser) -> None:
-        """Record what a request has changed, and for which jobs the request was refused."""
+        """Record in the audit log the jobs that a request has changed or was refused for."""
         if request["op"] != "cancel":
             self._refusals.record_done(request, peer.user, peer.uid)
             return

@@ -309,7 +309,7 @@ class StateQueries:
         self._release_ended(list(self._awaited_tasks))
 
     def _release_ended(self, tasks: Sequence[int]) -> None:
-        """Answer the requests that wait for those of these tasks that have ended."""
+        """Answer the requests that wait for ended ones of these tasks."""
         for job in tasks:
             entry = self._status.entry(JobId(job))
             if entry is None or entry.final:
@@ -364,7 +364,7 @@ class UsageQueries:
         return found, complete
 
     async def accounting(self, request: Request, peer: RequestingUser) -> Answer:
-        """List the phases of jobs: times in which they had processors, with number and nodes.
+        """List the phases of jobs: periods with their processors and nodes.
 
         A user gets those of the user's own jobs, an operator those of all jobs. The request may
         select by ``ids``, ``user``, ``account``, ``since`` and ``until``. Phases that have not

@@ -113,7 +113,7 @@ class ChangeFeed:
         return self._rows.get(name)
 
     def live_values(self, job: JobId) -> Mapping[str, Any] | None:
-        """Return progress and memory of a job as they were last passed on; None if never."""
+        """Return a job's progress and memory as last sent to subscribers; None if never."""
         return self._live.get(job)
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ class ChangeFeed:
         *,
         read_lines: bool = False,
     ) -> None:
-        """Add changes to all subscriptions; one that fails is ended, so that its user returns."""
+        """Add changes to all subscriptions; end a failed one, so that its user reconnects."""
         for each in self._subscriptions:
             try:
                 each.add(jobs, nodes, live, lines, read_lines=read_lines)

@@ -186,7 +186,7 @@ def _outcomes(
 
 
 def _report_obsolete(found: Sequence[str]) -> None:
-    """Print which stored results are not used: the first five, and how many more there are."""
+    """Print the first five obsolete stored results, and the number of the others."""
     few = 5
     for text in found[:few]:
         print(f"{PROG}: not used: {text}", file=sys.stderr)

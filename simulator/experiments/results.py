@@ -84,7 +84,7 @@ class ExperimentOutcome:
         ]
 
     def counts(self) -> dict[str, int]:
-        """Return how many values have each verdict, without those that are reported or doubtful."""
+        """Return the number of values by verdict, without reported and doubtful values."""
         found: dict[str, int] = {}
         for line in self.lines:
             for verdict in line.verdicts.values():

@@ -47,7 +47,7 @@ KINDS = ("rigid", "moldable", "malleable")
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """One line of a side file: what a job has in addition to its line in the workload."""
+    """One line of a side file, with attributes that a job's line in the workload lacks."""
 
     line: int
     job: int

@@ -48,7 +48,7 @@ class Claims:
             self._plan(run)
 
     def donor_released(self, donor: GridRun) -> None:
-        """Claim processors for the jobs that waited only for those that a donor has released."""
+        """Claim processors for the jobs that waited only for the processors of this donor."""
         for run in list(self._state.active.values()):
             is_waiting = run.stage is Stage.AWAITING and donor.id in run.donors
             if is_waiting and not run.bits & donor.held:

@@ -43,7 +43,7 @@ class GridMetrics:
         return self.submitted + len(self._times) + len(self._operations) + len(self.records)
 
     def used(self, now: float, change: int) -> None:
-        """Note that the number of processors that jobs hold has changed by ``change``."""
+        """Record that jobs hold ``change`` processors more, or fewer if it is negative."""
         level = (self._levels[-1] if self._levels else 0) + change
         self._times.append(now)
         self._levels.append(level)

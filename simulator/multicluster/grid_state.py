@@ -107,7 +107,7 @@ class GridState:
         self.on_release(run)
 
     def lose(self, cluster: str) -> list[GridRun]:
-        """Take away all processors of a cluster that failed. Return the jobs that lost some."""
+        """Remove all processors of a failed cluster from jobs; return the jobs that lost some."""
         part = self.views.parts[cluster]
         losers = [run for run in self.active.values() if run.held & part]
         for run in losers:

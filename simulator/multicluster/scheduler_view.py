@@ -86,7 +86,7 @@ def _promised(run: GridRun) -> PromisedJob:
 
 
 def _running(run: GridRun, now: float) -> RunningJob:
-    """Return a job that holds processors, or for which processors are kept.
+    """Return a job for the scheduler that holds processors, or for which processors are kept.
 
     A job that has ended is leaving until its clusters have its processors back.
     """

@@ -58,7 +58,7 @@ class LocalJob:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A time in which a cluster cannot be reached. Jobs that it runs at the beginning are lost."""
+    """A period in which a cluster is unreachable; the jobs that run there at its begin are lost."""
 
     cluster: str
     start: float
@@ -67,7 +67,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class MulticlusterSettings:
-    """The clusters, the scheduler, and what takes time.
+    """The clusters, the scheduler, and the durations of its operations.
 
     Raises:
         SettingsError: a value is invalid. The message names the field.

@@ -165,7 +165,7 @@ class Phases:
 
 
 def bounded(run: Run, offered: int, agreed: int) -> int:
-    """Return the size ``agreed``, limited to what the present phase of an evolving job can use.
+    """Return ``agreed``, limited to the size that an evolving job's present phase can use.
 
     Args:
         run: the run of the job; for a job without phases the size is not limited.

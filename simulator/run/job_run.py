@@ -117,7 +117,7 @@ class Run:
         self._project(self.start)
 
     def time_of(self, work: float) -> float:
-        """Return when ``work`` seconds of the remaining work are done, if nothing changes."""
+        """Return the time at which ``work`` seconds of work are done at the present speed."""
         return self._since + work / self._speedup(len(self.ranks))
 
     def _project(self, now: float) -> None:

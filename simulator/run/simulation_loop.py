@@ -213,7 +213,7 @@ class Engine:
         return cost > 0
 
     def _count_broken_off(self, plan: Plan) -> None:
-        """Count the negotiations with jobs that have ended meanwhile; the core skips these."""
+        """Count negotiations with jobs that ended during the planning; the core skips these."""
         for offer in (*plan.shrinks, *plan.expands):
             run = self.jobs.runs.get(offer.job)
             self.metrics.counts["negotiations"] += run is None or run.ended

@@ -112,7 +112,7 @@ class Measures:
     def reserved(
         self, now: float, reservations: Sequence[NodeReservation], timeout_s: float
     ) -> None:
-        """Compare the reservations with those before, and count what has changed.
+        """Count the reservations that were made, used, dropped or timed out since the last call.
 
         Args:
             now: seconds since the beginning.

@@ -54,7 +54,7 @@ def progress(paging: Sequence[float], efficiency: float, *, overlap: bool = True
 
 
 def _fill(paging: Sequence[float], efficiency: float) -> list[float]:
-    """Return how fast each job computes: all rates rise together until processor or disk is full.
+    """Return each job's speed: all speeds rise equally until the processor or the disk is busy.
 
     Args:
         paging: the paging time of each job, per second of its processor time.

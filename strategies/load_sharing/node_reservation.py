@@ -188,7 +188,7 @@ class Reconfiguration:
             row.flag, row.since = RESERVING, self._now
 
     def remembered(self) -> Reservations:
-        """Return what the next pass needs to know."""
+        """Return the reservations that the next pass has to know."""
         flags = tuple(
             (row.node.name, row.flag, row.since) for row in self._table.rows if row.flag is not None
         )

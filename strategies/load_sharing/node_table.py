@@ -111,7 +111,7 @@ class NodeTable:
         return (row for row in self.rows if row.flag is state)
 
     def largest_place(self, flag: ReservationState | None = None) -> float:
-        """Return the largest demand for which a node has a place; -1 if no node has any.
+        """Return the largest idle memory of the nodes with a free slot; -1 if there is none.
 
         Args:
             flag: the state that the node must have; None for a node that is not reserved.
@@ -146,7 +146,7 @@ class NodeTable:
 
 
 def largest_first(job: JobMemory) -> tuple[float, int]:
-    """Return a sorting key with which the largest demand is first, then the smallest number."""
+    """Return a sorting key: the largest memory demand first, then the smallest job number."""
     return -job.demand, job.job
 
 

@@ -12,7 +12,7 @@ from pliant.strategies.nodes.node_profile import free_capacity_of
 
 
 def start_waiting(view: View, table: NodeTable) -> tuple[list[Start], WaitingJob | None]:
-    """Start jobs until none of the nodes accepts the next one.
+    """Start waiting jobs in order until no node accepts the next one.
 
     A job starts on its home node if that node accepts it, otherwise on the accepting node with the
     least demand. The job's own demand is unknown, so it does not change that of the node. The first

@@ -148,7 +148,7 @@ def start_in_order(
     capacity: FreeCapacity,
     wanted: Callable[[WaitingJob], int],
 ) -> tuple[list[Choice], ProcessorMap]:
-    """Return the jobs at the head of the queue that start, and what is then still free."""
+    """Return the jobs at the head of the queue that start, and the remaining free processors."""
     chosen: list[Choice] = []
     for job in queue:
         fit = capacity.fitting(job.needs, free)
@@ -163,7 +163,7 @@ def start_in_order(
 
 
 def _now(job: WaitingJob, free: ProcessorMap, left: _Remaining) -> ProcessorMap:
-    """Return free processors on which a job can run from now to its planned end.
+    """Return free processors on which a job can run from now until its estimated end.
 
     The set is empty if the job has to wait.
     """

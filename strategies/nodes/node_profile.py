@@ -27,7 +27,7 @@ class _Reservation:
 
 
 class NodeProfile:
-    """Which processors are free from now on, by the estimates, less those that are reserved.
+    """The free processors over time, by the estimates and without reserved ones.
 
     All reservations that overlap a period count as if they were simultaneous. So a start may be
     planned later than necessary, but never on processors that another job has.
@@ -139,14 +139,14 @@ class NodeProfile:
         return start, _lowest_of(fit & ~now, fit & now, size)
 
     def at(self, time: float) -> tuple[ProcessorMap, FreeCapacity]:
-        """Return the free processors at a time, ignoring reservations, and what nodes have left."""
+        """Return the free processors and node capacities at a time, ignoring reservations."""
         free, capacity = self._at(time)
         return free, capacity.copy()
 
     def reserve(
         self, needs: NodeNeeds | None, processors: ProcessorMap, start: float, end: float
     ) -> None:
-        """Subtract processors, and what a job needs on them, from ``start`` until ``end``."""
+        """Subtract processors, and a job's needs on them, from ``start`` until ``end``."""
         self._reservations.append(_Reservation(processors, needs, start, end))
 
     def _times(self, after: float) -> Iterator[float]:
@@ -175,7 +175,7 @@ class NodeProfile:
 
 
 def free_capacity_of(view: View) -> FreeCapacity:
-    """Return what the nodes of a view have left, as an object that a plan may change."""
+    """Return the unused capacity of a view's nodes, as an object that a plan may change."""
     return FreeCapacity(view.nodes, view.amounts_left or {})
 
 

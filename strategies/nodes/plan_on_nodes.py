@@ -31,7 +31,7 @@ MAX_PASSES = 8
 
 
 def plan_on_nodes(view: View, plan: Callable[[View], Plan]) -> Plan:
-    """Return a plan in which every job that was chosen has processors that fit it.
+    """Return the plan with suitable processors for every chosen job.
 
     Args:
         view: the cluster, with nodes that differ.
@@ -94,7 +94,7 @@ def _reason(job: WaitingJob, view: View) -> WaitReason:
 
 
 def _limited(view: View) -> View:
-    """Return the view in which jobs have no sizes that their nodes cannot provide at present."""
+    """Return the view without the sizes of jobs that nodes cannot provide at present."""
     capacity = free_capacity_of(view)
     surplus = [
         (from_indices(job.ranks[job.sizes.min :]), job.needs)
@@ -179,7 +179,7 @@ def _without_kept(view: View, job: WaitingJob, earlier: Sequence[Choice]) -> Vie
 
 
 def _of_nodes(capacity: FreeCapacity, view: View, processors: ProcessorMap) -> FreeCapacity:
-    """Return what is left of the memory and devices of the nodes of these processors."""
+    """Return the unused memory and devices of the nodes of these processors."""
     left = {node.name: capacity.left(node) for node, _ in capacity.parts(processors)}
     return FreeCapacity(view.nodes, left)
 

@@ -46,7 +46,7 @@ def too_few(reach: int) -> WaitReason:
 
 
 def processors_needed_text(job: WaitingJob, reach: int) -> str:
-    """Return a text that says why a job waits: it needs more than ``reach`` processors.
+    """Return the text of a wait reason: the job needs more than ``reach`` processors.
 
     The server stores the text again whenever ``reach`` changes.
     """

@@ -39,7 +39,7 @@ MIN_RUN_S = 1e-3
 
 
 def preferred(job: WaitingJob) -> int:
-    """Return the size at which a job starts if it fits: its preferred one, else its largest."""
+    """Return the preferred size of a job, or its largest size if it has none."""
     return job.sizes.wanted
 
 
@@ -93,7 +93,7 @@ def _coming(view: View, chosen: Sequence[Choice]) -> list[Release]:
 def easy(
     queue: Sequence[WaitingJob], view: View, free: int, wanted: Wanted = preferred
 ) -> list[Choice]:
-    """Return the jobs that EASY starts; only the first that does not fit is safe from delay."""
+    """Return the jobs that EASY starts without delaying the first job that does not fit."""
     chosen, free = start_in_order(queue, free, wanted)
     blocked = len(chosen)
     # A job that does not fit now will not fit later in this walk, because `free` only decreases.

@@ -23,7 +23,7 @@ def donors_of(view: View) -> list[RunningJob]:
 
 
 class DonorLimits:
-    """The sizes to which donors may shrink, and which donor gives next.
+    """The sizes to which donors may shrink, and the order in which they give.
 
     In most plans no job waits for processors, so donors are counted only when they are needed.
 
@@ -80,7 +80,7 @@ class DonorLimits:
             heappush(self._heap, self._entry(job, size))
 
     def next_donor(self, sizes: dict[JobId, int]) -> RunningJob | None:
-        """Return the donor that gives next, the earliest of equals; None if none can give."""
+        """Return the donor that gives next (the earliest among equals); None if none can."""
         heap = self._counted(sizes)
         while heap:
             _, place, size = heap[0]

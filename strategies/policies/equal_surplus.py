@@ -50,7 +50,7 @@ def _share_evenly(members: list[Member], target: dict[JobId, int], left: int) ->
 
 
 def _raise_to_next(members: list[Member], target: dict[JobId, int], left: int) -> None:
-    """Give the processors that are left over because of size grammars to members that can use them.
+    """Give processors that the size grammars left over to members that can use them.
 
     The members are served in their order; ``target`` is changed.
     """

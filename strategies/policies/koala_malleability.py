@@ -44,7 +44,7 @@ def by_start(jobs: Iterable[RunningJob]) -> list[RunningJob]:
 
 @dataclass(slots=True)
 class Growth:
-    """A planned round of growth: the processors left to share out, and the size of each job."""
+    """A planned round of growth: the processors not yet given, and the size of each job."""
 
     #: How many processors are left.
     left: int
@@ -66,7 +66,7 @@ class Growth:
                 self.declined.add(job.id)
 
     def may_grow(self, job: RunningJob) -> bool:
-        """Return whether a job has not declined and its next size fits into what is left."""
+        """Return whether a job has not declined and its next size fits the remaining processors."""
         step = job.sizes.smallest_above(self.sizes[job.id]) - self.sizes[job.id]
         return job.id not in self.declined and 0 < step <= self.left
 

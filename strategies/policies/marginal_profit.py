@@ -119,7 +119,7 @@ class Valuation:
         self._changes: list[tuple[JobValue, int]] = []
 
     def obtainable(self) -> int:
-        """Return how many processors a new job could get: those beyond all minima."""
+        """Return how many processors a new job could get if all others had their minima."""
         return self.free + sum(self._between(c, c.minpe, c.size) for c in self.jobs)
 
     def admit(self, new: JobValue, size: int, *, for_profit: bool) -> bool:
@@ -238,7 +238,7 @@ class Valuation:
             job.size = size
 
     def _between(self, job: JobValue, below: int, above: int) -> int:
-        """Return how many usable processors a shrink frees; those of drained nodes do not count."""
+        """Return how many usable processors a shrink frees, without drained nodes."""
         if self._whole or not job.ranks or below > above:
             return above - below
         return count(from_indices(job.ranks[below:above]) & self._usable)

@@ -159,7 +159,7 @@ def _growth_area(job: RunningJob, parts: Mapping[str, ProcessorMap]) -> Processo
 
 
 class _Allocation:
-    """Processors that a plan gives to size requests, and those left for the strategy."""
+    """The processors that a plan gives to size requests, and the rest for the strategy."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -216,7 +216,7 @@ class _Allocation:
         return given
 
     def _shrink(self, donor: RunningJob, need: int, area: ProcessorMap) -> ProcessorMap:
-        """Plan to shrink a donor by up to ``need`` processors; return those that it gives."""
+        """Plan to shrink a donor by up to ``need`` processors; return the given processors."""
         before = self._shrunk.get(donor.id, donor.size)
         size = donor.sizes.largest_at_most(before - need) or donor.sizes.min
         # Some of its processors may be unusable, so the donor may have to shrink further.
@@ -246,7 +246,7 @@ class _Allocation:
         ]
 
     def remaining_view(self) -> View:
-        """Return the view for the strategy, in which jobs hold what their requests were given."""
+        """Return the view for the strategy; jobs hold the processors that their requests got."""
         running = tuple(self._seen_by_strategy(job) for job in self._view.running)
         left = None if self._view.amounts_left is None else self._capacity.amounts_left()
         return replace(self._view, running=running, free=self._free, requests=(), amounts_left=left)

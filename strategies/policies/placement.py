@@ -276,7 +276,7 @@ class Placer:
     def _fitting(
         self, needs: NodeNeeds | None, free: ProcessorMap, coming: ProcessorMap
     ) -> tuple[ProcessorMap, ProcessorMap]:
-        """Return the free and the coming processors that a job can have, all at the same time.
+        """Return the free and the coming processors that a job can use at the same time.
 
         Args:
             needs: what the job needs of its nodes.
@@ -288,7 +288,7 @@ class Placer:
         return self.capacity.fitting_both(needs, free, self._donated(coming))
 
     def _donated(self, coming: ProcessorMap) -> list[tuple[ProcessorMap, NodeNeeds | None]]:
-        """Return these processors by the jobs that give them, with what each job needs of nodes."""
+        """Return the ``coming`` processors by donor, with the needs of each donor."""
         if not coming:
             return []
         parts = ((given & coming, self._needs.get(job)) for job, given in self._given.items())

@@ -33,7 +33,7 @@ from pliant.strategies.policies.placement import usable_processors
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """The jobs to suspend, and the view with which the rest of the queue is planned."""
+    """The jobs to suspend, and the view for planning the rest of the queue."""
 
     #: The view in which the jobs to be suspended are leaving.
     view: View

@@ -140,7 +140,7 @@ class DynpMemory:
 
 
 def policy_shares(memory: object, end: float) -> dict[QueueOrder, float]:
-    """Return for which part of the time each order was used, from the first submission on.
+    """Return the share of the time in which each order was used, since the first submission.
 
     Args:
         memory: ``Plan.memory`` of the last plan of a dynp strategy.
@@ -174,7 +174,7 @@ class Dynp:
             raise ValueError("lower must be at least 0, threshold at least 1")
 
     def decide(self, view: View) -> DynpMemory | None:
-        """Return the memory with the order from now on; None before the first submission.
+        """Return the memory with the chosen order; None before the first submission.
 
         A decision is made only after a job was submitted or has ended. The strategy also plans for
         other reasons, and then started jobs would change the mean.

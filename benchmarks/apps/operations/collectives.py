@@ -142,14 +142,14 @@ def allreduce(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], 
 
 
 def reduce_scatter_block(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of a sum of which ranks get even parts."""
+    """Return the arguments and the check of a sum whose parts, for the ranks, are equally long."""
     got = np.zeros(count)
     sent = _mine(comm, comm.size * count)
     return (sent, got, MPI.SUM), lambda: (got == _total(comm)).all()
 
 
 def reduce_scatter(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of a sum of which ranks get uneven parts."""
+    """Return the arguments and the check of a sum whose parts, for the ranks, differ in length."""
     counts, _ = _uneven(comm)
     got = np.zeros(counts[comm.rank])
     arguments = (_mine(comm, sum(counts)), got, counts, MPI.SUM)

@@ -361,7 +361,7 @@ def groups(comm: MPI.Intracomm, _: Path) -> None:
     "Group.Create_from_session_pset",
 )
 def sessions(comm: MPI.Intracomm, _: Path) -> None:
-    """Use a session and its process sets: those of the world that started this process."""
+    """Open an MPI session and use its process sets, which describe the world of this process."""
     session = MPI.Session.Init()
     names = [session.Get_nth_pset(number) for number in range(session.Get_num_psets())]
     check("mpi://WORLD" in names)

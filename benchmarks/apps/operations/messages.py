@@ -30,7 +30,7 @@ def attach_buffer(nbytes: int) -> None:
 
 
 def _blocking(name: str, count: int) -> None:
-    """Add an operation to the list: one kind of send, to a rank that has posted its receive."""
+    """Register the benchmark of one kind of send, to a rank that has posted its receive."""
 
     @operation(GROUP, f"Comm.{name}", *(["Comm.Irecv", "Request.Wait"] if name == "Send" else []))
     def run(comm: MPI.Intracomm, _: Path) -> None:

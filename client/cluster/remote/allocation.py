@@ -150,7 +150,7 @@ def end_of(job: str) -> float | None:
 
 
 def addresses_of(hosts: tuple[Host, ...]) -> list[str]:
-    """Return the addresses or names by which Slurm reaches nodes; empty if it does not say."""
+    """Return Slurm's addresses or names of nodes; empty if Slurm does not tell them."""
     names = ",".join(host.name for host in hosts)
     text = _query("scontrol", "show", "node", names, "--oneliner")
     return re.findall(r"\bNodeAddr=(\S+)", text)

@@ -62,7 +62,7 @@ class HostAdmission:
         return digits[:_ID_DIGITS].lower()
 
     def make_token(self, node: str, server: TcpAddress, slots: int) -> str:
-        """Return a token with which a host can become a node, once.
+        """Return a single-use token that admits a host as a node.
 
         Args:
             node: its name.

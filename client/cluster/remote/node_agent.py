@@ -310,7 +310,7 @@ def _wait_as_stub(
 
 
 def _server_address(message: NodeStartMessage) -> str:
-    """Return the address of a node's server; empty if the file with the address is gone."""
+    """Return the address of a node's server; empty if the file with the address is missing."""
     if not message.address_file:
         return message.server
     try:

@@ -16,7 +16,7 @@ class NodeStartMessageError(ClientError):
 
 @dataclass(frozen=True)
 class NodeStartMessage:
-    """Names and addresses with which a host becomes a node."""
+    """The message that makes a host a node: names, addresses and secrets."""
 
     #: Name of the node.
     name: str

@@ -28,7 +28,7 @@ class SavedJobs:
 def save_jobs(
     run: str, save_until: float, cancel_at: float, clock: Callable[[], float] = time.time
 ) -> SavedJobs:
-    """Save malleable jobs, let other jobs run until ``cancel_at``, and then cancel those.
+    """Save the malleable jobs; let other jobs run until ``cancel_at``, then cancel them.
 
     All nodes are drained first, so that no job starts. Return which jobs were saved or cancelled.
 
@@ -59,7 +59,7 @@ def save_jobs(
 
 
 def _requeue_suspended(link: Connection, asked: set[int], saved: SavedJobs) -> None:
-    """Put those ``asked`` jobs that are suspended back into the queue, and add them to ``saved``.
+    """Put the suspended jobs among ``asked`` back into the queue, and add them to ``saved``.
 
     The next cluster continues these jobs.
     """

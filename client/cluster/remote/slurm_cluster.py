@@ -29,7 +29,7 @@ _ALLOCATION_END_S = 90.0
 
 
 class SlurmCluster(RemoteCluster):
-    """A cluster whose nodes are those of an allocation of Slurm, in which this process runs."""
+    """A cluster on the nodes of the Slurm allocation in which this process runs."""
 
     def __init__(self, state: str, run: str, spec: ClusterSpec | None = None) -> None:
         """Use the cluster in these directories; without ``spec``, read its stored specification."""
@@ -40,7 +40,7 @@ class SlurmCluster(RemoteCluster):
         return listen_address(self.remote.address, {self._address}) if self._address else ""
 
     def prepare(self, report: Report) -> None:
-        """Find the address of this machine from which it reaches the nodes."""
+        """Find the address of this machine at which the nodes can reach it."""
         if self.daemons[0].running():
             return
         report(f"looking for {plural(len(self.remote.hosts), 'node')} of Slurm")
@@ -112,14 +112,14 @@ class SlurmCluster(RemoteCluster):
         return str(self.status().get("ended", ""))
 
     def lost_nodes_reason(self) -> str:
-        """Return that all nodes are lost if the daemon of the allocation failed; else empty."""
+        """Return why all nodes are lost, if the allocation's daemon has failed; else empty."""
         daemon = self.daemons[1]
         if daemon.running() or self.end_reason():
             return ""
         return f"the daemon of the allocation has ended, and all nodes with it: see {daemon.log}"
 
     def before_down(self, number: int) -> None:
-        """Save the jobs if the signal is SIGTERM, by which Slurm says that the allocation ends."""
+        """Save the jobs if the signal is SIGTERM: Slurm sends it when the allocation ends soon."""
         if number == signal.SIGTERM:
             self.daemons[1].end(_ALLOCATION_END_S)
 

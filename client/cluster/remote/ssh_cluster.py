@@ -47,7 +47,7 @@ class SshCluster(RemoteCluster):
         return self._listen
 
     def prepare(self, report: Report) -> None:
-        """Find the address at which the hosts reach the server, unless the server runs already.
+        """Find the address at which the hosts reach the server; skipped if the server runs already.
 
         Raises:
             ClientError: no host can be reached.
@@ -143,14 +143,14 @@ class SshCluster(RemoteCluster):
         return bool(self._saved_hosts())
 
     def end_started(self) -> None:
-        """End what this process has started, nodes on other hosts included."""
+        """End all daemons that this process has started, also the nodes on other hosts."""
         started = self.daemons[0].process is not None
         super().end_started()
         if started:
             self.stop_nodes(lambda _: None, keep_jobs=False)
 
     def stop_nodes(self, report: Report, *, keep_jobs: bool) -> list[str]:
-        """End the nodes on all hosts on which there may be one; return a text for each failure.
+        """End the nodes on all hosts that may have one; return a text for each failure.
 
         Args:
             report: called with a text that says what is being done.

@@ -57,7 +57,7 @@ class SshNodes:
     def start(
         self, hosts: Sequence[Host], make_message: MakeMessage, done: Done
     ) -> tuple[list[str], list[HostError]]:
-        """Make hosts nodes, and start their controllers.
+        """Turn hosts into nodes by starting a controller on each.
 
         Returns:
             The names of the nodes whose controllers run, and an error for each other host.
@@ -96,7 +96,7 @@ class SshNodes:
         return on_hosts({host.name: host for host in hosts}, stop, done=done)[1]
 
     def explain(self, hosts: Sequence[Host], *, all_of_them: bool) -> list[HostError]:
-        """Return, for nodes whose controllers were started, errors that say why none registered.
+        """Return an error for each host that says why its node has not registered.
 
         Without `all_of_them`, nodes whose controllers still run are left out.
         """

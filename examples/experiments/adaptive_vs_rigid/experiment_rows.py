@@ -63,7 +63,7 @@ class Row:
 
 
 def simulate_without_costs(spec: Mapping[str, Any], seed: int) -> dict[str, float]:
-    """Return the metrics of a simulation of a row, in which nothing but computing takes time."""
+    """Simulate a row without any costs (only computing takes time), and return its metrics."""
     without = {key: value for key, value in spec.items() if key != "settings"}
     return run_task({**without, "processors": PROCESSORS}, seed)
 
@@ -81,7 +81,7 @@ def select_rows(
     seed: int,
     scale: float | None,
 ) -> list[Row]:
-    """Return the rows to run, without those that have the same jobs as an earlier one.
+    """Return the rows to run, without rows that have the same jobs as an earlier row.
 
     Args:
         names: names of experiments, or paths of definitions.

@@ -25,7 +25,7 @@ _ENDS = {
 
 
 def job_record(client: Client, number: int, job: SimJob, begin: float, output: Path) -> Tree:
-    """Return what happened to a job that has ended.
+    """Return the record of an ended job: its times, sizes and resizes.
 
     Args:
         client: the connection to the server.
@@ -63,7 +63,7 @@ def job_record(client: Client, number: int, job: SimJob, begin: float, output: P
 
 
 def _printed(output: Path) -> Tree:
-    """Return the line of JSON that a job has printed; empty if there is none."""
+    """Return the JSON line in the output of a job; empty if there is none."""
     try:
         lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -35,7 +35,7 @@ _PATIENCE, _MARGIN_S = 10.0, 900.0
 
 
 def run_rows(rows: Sequence[Row], folder: Path) -> list[Tree]:
-    """Return the results of rows; run those that have none yet, and store each when it ends.
+    """Return the results of rows; run and store the rows that have no result yet.
 
     Raises:
         ExperimentError: the cluster or a job failed.

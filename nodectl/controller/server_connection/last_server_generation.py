@@ -24,7 +24,7 @@ class ServerStart:
     life: str = ""
 
     def rejection(self, server: ServerStart) -> str:
-        """Return why ``server`` must be refused after this start; empty if it may be accepted."""
+        """Return why ``server`` must not follow this server start; empty if it may."""
         if server.generation < self.generation:
             return f"generation {server.generation} is older than {self.generation}"
         same = server.generation == self.generation

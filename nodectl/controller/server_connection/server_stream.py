@@ -101,7 +101,7 @@ class NodeCallbacks(Protocol):
         """Return whether a world here must end if the server is out of contact for too long."""
 
     def on_contact(self, at: float) -> None:
-        """Note that the server has received what was sent at ``at`` (monotonic clock, seconds)."""
+        """Record that the server received a message sent at ``at`` (monotonic clock, seconds)."""
 
     def usage(self) -> list[wire.JobUsage]:
         """Return the resource usage of the jobs."""

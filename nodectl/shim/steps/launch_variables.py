@@ -17,7 +17,7 @@ AGENT = "pliant-launch-agent"
 
 
 def agent_path() -> str:
-    """Return the path of the launch agent of this installation; empty if it has none."""
+    """Return the path of this installation's launch agent; empty if it is not installed."""
     path = os.path.join(sysconfig.get_path("scripts"), AGENT)
     return path if os.access(path, os.X_OK) else ""
 

@@ -52,7 +52,7 @@ _MAX_OUTPUT_BACKLOG = 1 << 20
 
 
 class StepManager:
-    """Runs the steps of a script: programs that it starts on processors of its own job."""
+    """Runs the steps of a script, which are programs on processors of the script's job."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class StepManager:
         self._ended: list[StepRecord] = []
 
     def launch_variables(self) -> dict[str, str]:
-        """Return the variables with which MPI launchers in the script reach all nodes."""
+        """Return the variables that make MPI launchers in the script use the nodes of the job."""
         agent = agent_path()
         if not agent or self._socket is None or len(self._requests.addresses()) < 2:
             return {}
@@ -111,7 +111,7 @@ class StepManager:
         self._relay.receive(rank, packet)
 
     def records(self) -> tuple[StepRecord, ...]:
-        """Return what the accounting stores about the first steps of the script.
+        """Return the accounting records of the first steps of the script.
 
         Called at the end of the script, with which steps that still run end.
         """

@@ -66,7 +66,7 @@ class RemoteRanks:
         self._send({"order": "end"})
 
     def release(self, pairs: Mapping[str, str]) -> None:
-        """Have the ranks released from a barrier, with the pairs that all nodes have put."""
+        """Order the node to release its ranks from a barrier; send the pairs put by all nodes."""
         self._send({"order": "release", "pairs": dict(pairs)})
 
     def control(self, rank: int, message: Mapping[str, Any]) -> None:

@@ -125,7 +125,7 @@ class StepResizer:
         self._failed: dict[int, list[int]] = {}
 
     def state(self) -> ResizableStep | None:
-        """Return the step for the decision about sizes; None if no offer can be made now."""
+        """Return the step's sizes for the resize policy; None if it can get no offer now."""
         can_resize = self._rendezvous and self._resize is None and self._pause is None
         if not can_resize or self._step.is_ending:
             return None

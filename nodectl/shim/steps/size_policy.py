@@ -47,7 +47,7 @@ def next_sizes(steps: Sequence[ResizableStep], free: int, missing: int) -> dict[
 
 
 def _shrinks(steps: Iterable[ResizableStep], missing: int) -> dict[int, int]:
-    """Return shrinks that release enough processors; nothing if that is impossible."""
+    """Return shrinks that release enough processors; empty if that is impossible."""
     found: dict[int, int] = {}
     for step in sorted(steps, key=lambda each: -each.size):
         if missing <= 0:

@@ -66,7 +66,7 @@ class Step:
         return self.places if self.resizer is None else self.resizer.close()
 
     def record(self, end: float) -> StepRecord:
-        """Return what the accounting stores about this step, which ends at time ``end``.
+        """Return the accounting record of this step, which ends at time ``end``.
 
         A step that has been ended without a failure of its own counts as ended by SIGTERM.
         """

@@ -48,7 +48,7 @@ class StepRequests:
         self._spool, self._request, self._count = spool, request, processors
 
     def read_run(self, step: Step, sent: dict[str, Any]) -> str:
-        """Copy the values of a request into a step; return why it is refused, else empty."""
+        """Copy the values of a request into a step; return why the request is refused, or empty."""
         ours, most = self._request, self._count
         argv = [str(word) for word in sent["argv"]]
         size = int(sent["size"]) or most
@@ -77,7 +77,7 @@ class StepRequests:
         return ""
 
     def read_launch(self, step: Step, sent: dict[str, Any], running: Iterable[Step]) -> str:
-        """Copy the values of a request for a command; return why it is refused, else empty."""
+        """Copy the values of a request for a command; return why it is refused, or empty."""
         hosts = [str(host) for host in sent["hosts"]]
         addresses = self.addresses()
         node = next((addresses[host] for host in hosts if host in addresses), None)
@@ -94,7 +94,7 @@ class StepRequests:
         return self._set_program(step, COMMAND, argv, sent)
 
     def _set_program(self, step: Step, kind: str, argv: list[str], sent: dict[str, Any]) -> str:
-        """Copy the program of a request into a step; return why it is refused, else empty."""
+        """Copy the program of a request into a step; return why it is refused, or empty."""
         environment = {str(name): str(value) for name, value in sent["env"].items()}
         for name in _NOT_INHERITED:
             environment.pop(name, None)
@@ -114,7 +114,7 @@ class StepRequests:
         return ""
 
     def addresses(self) -> dict[str, int]:
-        """Return the job's nodes by address; empty if several of them have one address."""
+        """Return the job's nodes by address; empty if two nodes share an address."""
         lines = self._spool.nodes.read_text().split()
         nodes = {node_of(self._request.mapping, rank) for rank in range(self._count)}
         if len(lines) != len(nodes):

@@ -96,7 +96,7 @@ class TaggedRequests:
             await self._write(answer.result(), tag)
 
     def _forget(self, tag: int) -> None:
-        """Give up a request that waits, without an answer; any other is carried out."""
+        """Drop a waiting request without an answer; a request that has begun is carried out."""
         if (wait := self._waits.get(tag)) is not None:
             wait.cancel()
 
@@ -113,7 +113,7 @@ class TaggedRequests:
             await asyncio.wait(tasks, timeout=interval_s)
 
     async def close(self) -> None:
-        """Give up the requests that wait, and wait until the others are carried out."""
+        """Drop the waiting requests, and wait until those that have begun are carried out."""
         for wait in self._waits.values():
             wait.cancel()
         if tasks := self.tasks:

@@ -75,7 +75,7 @@ def check_warning(text: str, time_limit_s: float | None) -> WarningSignal | None
 
 
 def check_begin(begin_s: float | None, begin_at: float | None, wall: float) -> float | None:
-    """Return how many seconds after its submission a job may start; None for at once.
+    """Return the seconds after submission at which a job may start; None if at once.
 
     Args:
         begin_s: seconds from the submission.
@@ -132,7 +132,7 @@ def check_comment(text: str) -> None:
 
 
 def check_notify(receiver: str, events: str) -> str:
-    """Return of which events of a job its user is told, and where; empty for none.
+    """Return the events and the receiver of a job's messages, as text; empty for none.
 
     Raises:
         UserRequestError: if the receiver or an event is malformed.
@@ -154,7 +154,7 @@ def check_notify(receiver: str, events: str) -> str:
 async def find_ended(
     dependencies: Iterable[Dependency], status: StatusCache, reader: Reader
 ) -> dict[JobId, JobState]:
-    """Return the final states of those named jobs that have ended already.
+    """Return the final states of the named jobs that have already ended.
 
     Raises:
         UserRequestError: if a job does not exist, or has ended so that the dependency can never be

@@ -58,7 +58,7 @@ def check_resources(
 def check_node_needs(
     request: JobRequest, least: int, nodes: Callable[[], list[NodeView]]
 ) -> NodeNeeds | None:
-    """Return what the job requires of nodes; None if any node will do.
+    """Return the job's needs on its nodes; None if any node suits it.
 
     Args:
         request: the submission.

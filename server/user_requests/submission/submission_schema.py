@@ -210,12 +210,12 @@ class Submission:
 
     @property
     def job_count(self) -> int:
-        """Return how many jobs it counts as for the limits of users: all tasks of an array."""
+        """Return the number of jobs to count for user limits: 1, or the tasks of an array."""
         return len(self.tasks.numbers) if self.tasks is not None else 1
 
     @property
     def number_count(self) -> int:
-        """Return how many job numbers it needs: that of the job, and those of an array's tasks."""
+        """Return the number of job numbers to reserve: 1, plus one for each task of an array."""
         return 2 + self.tasks.numbers.last if self.tasks is not None else 1
 
     def program(self, spec: JobSpec) -> Program:

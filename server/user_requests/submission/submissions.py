@@ -217,7 +217,7 @@ class Submissions:
             raise UserRequestError(f"stage: {error.strerror}", kind="unavailable") from None
 
     def _give_back(self, uid: int, stage: StageRequest | None, job: JobId) -> None:
-        """Keep the files of a job that was not stored, so that its submission can be repeated."""
+        """Make the files of a job that was not stored available to another submission."""
         if self.staging is not None and stage is not None:
             self.staging.give_back(uid, stage.upload, job)
 

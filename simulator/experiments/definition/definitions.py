@@ -93,7 +93,7 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Differences that the paper prints: the cells ``of`` minus the cells ``than``.
+    """Printed differences between values of two cells: ``of`` minus ``than``.
 
     There is one difference for each value of ``axis``.
     """
@@ -214,7 +214,7 @@ class Experiment:
         return next(metric for metric in self.metrics if metric.name == name)
 
     def axes(self) -> dict[str, list[Any]]:
-        """Return the axes with their values, without those of reference cells."""
+        """Return the axes with their values, without values that only reference cells have."""
         found: dict[str, list[Any]] = {}
         for cell in self.cells:
             if not cell.is_reference:

@@ -119,7 +119,7 @@ def read_experiment(path: Path) -> Experiment:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Return a sorting key with which 6.10 comes after 6.9."""
+    """Return a sorting key for names with numbers: 6.10 comes after 6.9."""
     parts = name.replace("-", ".").split(".")
     return [(int(part) if part.isdigit() else -1, part) for part in parts]
 

@@ -230,7 +230,7 @@ def _not_significant(lines: Sequence[Line]) -> str:
 
 
 def description(experiment: Experiment) -> str:
-    """Return what an experiment runs and compares, for ``pliant experiment show``."""
+    """Return the description that ``pliant experiment show`` prints."""
     parts = [f"{experiment.name}: {experiment.title}", f"source: {experiment.source}"]
     if experiment.about:
         parts += ["", experiment.about]

@@ -42,7 +42,7 @@ class Scale:
         return cell.label if self.jobs is None else f"{cell.label}, jobs {self.jobs}"
 
     def share_of_jobs(self, spec: Mapping[str, Any]) -> float:
-        """Return the number of jobs divided by that of the definition; 1 if it states none."""
+        """Return the share of the definition's jobs that is simulated; 1 if it states none."""
         if self.jobs is None or "job_list" in spec:
             return 1.0
         named = spec.get("jobs") or spec.get("parameters", {}).get("jobs")
@@ -62,7 +62,7 @@ def measure(
     processes: int = 0,
     progress: Progress | None = None,
 ) -> list[Measured]:
-    """Run what is missing in the store, and return the metrics of all runs.
+    """Run the simulations that are missing in the store, and return the metrics of all.
 
     Args:
         experiments: the experiments, which are run in this order.
@@ -154,7 +154,7 @@ class ProgressLine:
             print(text, file=sys.stderr, flush=True)
 
     def _left(self, done: int, total: int) -> str:
-        """Return the remaining time as text, if runs take as long as those before.
+        """Return the estimated remaining time as text, from the mean of the runs so far.
 
         The text is empty before the first run has ended, and at the end.
         """

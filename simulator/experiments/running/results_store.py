@@ -121,7 +121,7 @@ def _other(path: Path, spec: Mapping[str, Any]) -> str:
 
 
 def _changes(old: Any, new: Any, place: str = "") -> Iterator[str]:
-    """Yield what differs between two definitions, as ``key was old, is new``."""
+    """Yield the differences between two definitions, as ``key was old, is new``."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in {*old, *new}:
             yield from _changes(old.get(key), new.get(key), f"{place}.{key}" if place else key)

@@ -8,7 +8,7 @@ from pliant.simulator.inputs.workload import WorkloadError
 
 
 def log_uniform(rng: Random, low: float, high: float) -> float:
-    """Return a random number whose logarithm is uniform between those of the bounds."""
+    """Return a random number whose logarithm is uniformly distributed between the bounds."""
     return math.exp(rng.uniform(math.log(low), math.log(high)))
 
 
@@ -46,7 +46,7 @@ def sizes(name: str, text: str) -> Sizes:
 
 
 def require(name: str, ok: bool, expected: str, value: object) -> None:
-    """Check one parameter of a model; ``expected`` says what is right.
+    """Check one parameter of a model; ``expected`` describes valid values.
 
     Raises:
         WorkloadError: ``ok`` is false.

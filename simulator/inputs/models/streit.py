@@ -77,7 +77,7 @@ def streit(  # noqa: PLR0913 - the parameters of the model
 
 @functools.cache
 def _power_of_sizes(processors: int, mean: float) -> float:
-    """Return the k with which the mean of ``processors ** (u ** k)`` is ``mean``."""
+    """Return the exponent k for which the mean of ``processors ** (u ** k)`` is ``mean``."""
 
     def mean_of(power: float) -> float:
         points = ((each + 0.5) / _POINTS for each in range(_POINTS))
@@ -91,7 +91,7 @@ def _power_of_sizes(processors: int, mean: float) -> float:
 
 
 def _longest_estimate(mean: float) -> float:
-    """Return the upper bound with which log-uniform estimates have this mean."""
+    """Return the upper bound of a log-uniform distribution of estimates with this mean."""
     low, high = mean, mean * 1e4
     for _ in range(_STEPS):
         middle = math.sqrt(low * high)

@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Create the table of steps; it has none of scripts that have ended before."""
+    """Create the table of steps. Steps of earlier scripts were not recorded."""
     op.create_table(
         "step",
         sa.Column("world", sa.Text, primary_key=True),
