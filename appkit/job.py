@@ -37,7 +37,7 @@ OnOfferT = TypeVar("OnOfferT", bound=OnOffer)
 
 
 def _name_as_written(*bases: type) -> None:
-    """Let Python's errors name methods as programs do: ``Job.block()``, not the base class."""
+    """Name inherited methods ``Job.NAME`` in Python's errors, not by their base classes."""
     for base in bases:
         for name, method in vars(base).items():
             if isinstance(method, FunctionType) and not name.startswith("_"):
@@ -120,7 +120,8 @@ class Job(DataRegistration):
         Raises:
             LateRegistration: inside a loop.
             RegistrationError: ``make`` returned no communicator, or one that it did not make:
-                ``job.comm``, ``MPI.COMM_WORLD``, ``MPI.COMM_SELF``, or that of another ``derive``.
+                ``job.comm``, ``MPI.COMM_WORLD``, ``MPI.COMM_SELF``, or the communicator of another
+                ``derive``.
             TypeError: ``make`` cannot be called.
         """
         self._check_early("derive")

@@ -215,7 +215,7 @@ def cycle(client: Client, out: Path, jobs: list[int]) -> tuple[float, float]:
 
 
 def measure_cycles() -> bool:
-    """Measure cycles that many applications answer; return whether they are within budget."""
+    """Measure planning cycles with answers of many applications; return whether they are fast."""
     settings = {"quiet_s": 0.1, "settle_s": 0.0, "offer_timeout_s": 60.0}
     slots = APPLICATIONS // 2
     with cluster(4, slots, "--strategy", "equipartition", **settings) as (client, out):
@@ -236,7 +236,7 @@ def measure_cycles() -> bool:
 
 
 def measure_silence() -> bool:
-    """Measure starts while an application does not answer; return whether they are on time."""
+    """Measure starts of jobs beside a silent application; return whether they are on time."""
     settings = {"offer_timeout_s": 600.0, "quiet_s": 600.0}
     with cluster(2, 4, "--strategy", "equipartition", **settings) as (client, out):
         silent = sleeper(client, out, "1-4")

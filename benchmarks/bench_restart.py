@@ -56,7 +56,7 @@ def submit(out: Path, number: int) -> float:
 
 
 def said(out: Path) -> tuple[int, float]:
-    """Wait for the file that a job writes when it starts; remove the file.
+    """Wait for the file that a job writes at its start, and remove the file.
 
     Returns:
         The job's process id, and its start in seconds since the epoch.

@@ -103,8 +103,8 @@ def clipped(hold: Hold, window: Window) -> tuple[float, float]:
 def merge_short(bands: Sequence[Band], window: Window, column_s: float) -> list[Band]:
     """Return the bands with one on top that replaces all jobs narrower than a column.
 
-    The band of the short jobs has the mean of what they held in each column, so that nothing that
-    was in use looks idle. Jobs that still hold processors stay.
+    The band of the short jobs has their mean size in each column, so that processors in use never
+    look idle. Jobs that still hold processors stay.
 
     Args:
         bands: in the order in which they are stacked.

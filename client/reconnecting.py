@@ -163,7 +163,7 @@ class Subscription:
         self._absence: Absence | None = None
 
     def received(self, message: Mapping[str, Any]) -> None:
-        """Note a message, so that the next request continues after it."""
+        """Record a message, so that the next request continues after it."""
         self.fields["after"] = message["seq"]
         self.fields.pop("since", None)
         self._absence = Absence(self._reconnect_s)

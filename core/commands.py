@@ -94,7 +94,7 @@ class SendWithdraw:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class OpenStandby:
-    """Have the rank on this processor connect to the server as the next coordinator."""
+    """Let the rank on this processor connect to the server as the next coordinator."""
 
     job: JobId
     run: int
@@ -179,7 +179,7 @@ class SetTimer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnswerUser:
-    """Answer a user's request. An empty ``refusal`` means that it was carried out."""
+    """Answer a user's request. An empty ``refusal`` means that the request was carried out."""
 
     request: int
     refusal: str = ""

@@ -51,7 +51,7 @@ class JobCancelled:
 
 @dataclass(frozen=True, slots=True)
 class TasksCancelled:
-    """A user cancels some tasks of an array, whether they are jobs already or not."""
+    """A user cancels some tasks of an array, including tasks that are not jobs yet."""
 
     job: JobId
     tasks: TaskNumbers
@@ -231,7 +231,7 @@ class NodeLoadMeasured:
 
 @dataclass(frozen=True, slots=True)
 class NodeAble:
-    """A node that could not start processes has passed a test, so it can start them again."""
+    """A node that could not start processes has passed a test and can start processes again."""
 
     name: NodeName
 

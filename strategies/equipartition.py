@@ -97,7 +97,7 @@ def _up_to_preferred(sizes: Sizes) -> Sizes:
 
 
 def _passed(view: View) -> dict[JobId, int]:
-    """Return, for each waiting job, how many jobs behind it in the queue have started before it."""
+    """Return, by waiting job, how many jobs behind it in the queue have started before it."""
     passed = dict.fromkeys((job.id for job in view.waiting), 0)
     match view.memory:
         case ["passed", [*counts]]:

@@ -131,7 +131,7 @@ class MalleableEasyPolicy(Resizing):
         return 0
 
     def _rules(self, job: WaitingJob, ledger: PlannedShrinks) -> Iterator[tuple[int, DonorLimits]]:
-        """Yield, best first, a size to try for a job and how far donors may shrink for it."""
+        """Yield, best first, the sizes to try for a job, and the limits of donors for each."""
         yield job.sizes.min, ledger.minima
 
     @abstractmethod

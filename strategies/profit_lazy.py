@@ -103,8 +103,8 @@ class LazyCycle(Cycle):
     def _needed_by_others(self, but: JobId, time: float) -> int:
         """Return how many processors other jobs need at a lookahead (Kumar's ``at(L)``).
 
-        Running jobs count with what they need now, jobs that were put off with what they will need
-        at their own lookahead, and jobs with reserved processors with these.
+        Running jobs count with their present needs, postponed jobs with their needs at their own
+        lookahead, and jobs with reserved processors with these processors.
 
         Args:
             but: the job that is not counted.
@@ -161,13 +161,13 @@ class LazyCycle(Cycle):
             self.reasons.setdefault(job.id, self._wait_reason(job.id))
 
     def _wait_reason(self, job_id: JobId) -> WaitReason:
-        """Return the reason why a job waits: the end of the lookahead job that it is put off to."""
+        """Return the wait reason of a postponed job: the end of the job that it waits for."""
         until = self._until[job_id]
         look = min((other for other, end in self._lookaheads.items() if end == until), default=0)
         return WaitReason(WaitCode.LOOKAHEAD, (("job", look),))
 
     def _decide(self, job: WaitingJob, value: JobValue) -> None:
-        """Decide about a new job: start it, put it off, or reject it."""
+        """Decide about a new job: start it, postpone it, or reject it."""
         why = self._start_if_no_promise_breaks(job, value)
         if not why:
             self.accept(job, self.view.now)
@@ -182,7 +182,7 @@ class LazyCycle(Cycle):
 def _read_memory(memory: object) -> tuple[dict[JobId, float], dict[JobId, float | None]]:
     """Return the lookahead jobs and the jobs that were put off, each with its lookahead.
 
-    The order of the jobs that were put off is that of their acceptance.
+    Postponed jobs are in the order of their acceptance.
     """
     match memory:
         case ["lazy", [*lookaheads], [*put_off]]:

@@ -171,8 +171,8 @@ def _is_fair(offer: Offer, terms: OfferTerms) -> bool:
 def _usable(offer: Offer, sizes: Sizes | None, wanted: Sizes) -> Sizes | None:
     """Return the sizes for a counter-offer, without the current size; None if none is usable.
 
-    Totals in the direction of the offer come first; those in the other direction are returned only
-    if there are none.
+    Sizes in the direction of the offer are preferred. Other sizes are returned only if there are
+    none.
     """
     if wanted.lo < 1:
         return None

@@ -240,7 +240,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class NegotiationMessage:
-    """A message of the application in a negotiation; it is not sent if the stream breaks before."""
+    """A message of the application in a negotiation; dropped if the stream breaks before."""
 
     template: Template
 

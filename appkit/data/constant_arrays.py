@@ -49,7 +49,7 @@ class Constant(RegisteredData):
             array.flags.writeable = False
 
     def thaw(self) -> None:
-        """Let the program change the array until it is frozen again."""
+        """Make the array writable until it is frozen again."""
         self.version += 1
         self._seen = None
         self.handle.constant = False

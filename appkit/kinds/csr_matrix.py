@@ -33,7 +33,7 @@ _NUMBER = 8
 
 
 class _Part:
-    """This process's rows, with their ghosts and the ghost exchange once they are needed."""
+    """This process's rows; their ghosts and the ghost exchange are computed on first use."""
 
     def __init__(self, layout: Layout, rank: int, rows: CsrRows) -> None:
         self.layout, self.rank, self.rows = layout, rank, rows
@@ -189,7 +189,7 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def ghosts_by_owner(self) -> dict[int, slice]:
-        """Return, for each rank that owns some of ``ghosts``, which part of ``ghosts`` it owns.
+        """Return the slice of ``ghosts`` that each owning rank holds, by rank.
 
         Raises:
             DistributionError: the matrix is not square.

@@ -75,7 +75,7 @@ class Custom(RegisteredData, Generic[V]):
         return [data.size for data in self._packed]
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
-        """Remember the metadata; the value is unpacked when its parts have arrived."""
+        """Store the metadata; the value is unpacked later, when its parts have arrived."""
         self._prepared = (rank_map, gathered)
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> CellPlan:
@@ -129,7 +129,7 @@ class Custom(RegisteredData, Generic[V]):
         out.write(self._pack_checked(self._value[0], 1)[0])
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Unpack every saved value, and combine the parts of them that belong to this rank."""
+        """Unpack all saved values, and combine their parts that belong to this rank."""
         saved = {saved.rank: saved for saved in source.arrays}
         parts = []
         for writer in range(source.size):

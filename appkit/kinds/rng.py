@@ -61,7 +61,7 @@ class RandomStreams(RegisteredData):
         return ["rng", self.name, self.seed]
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
-        """Note the index of this process among the joining ones; it selects the new stream."""
+        """Record the index of this process among the joining ones; it selects the new stream."""
         joining = [process for process in rank_map.new if process not in rank_map.old]
         place = joining.index(me) if me in joining else -1
         self._joins = (place, len(joining))

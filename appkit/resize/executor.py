@@ -205,7 +205,7 @@ class Executor:
         return header
 
     def leave(self) -> None:
-        """Leave the job; collective over the communicator that this process leaves."""
+        """Leave the job; collective over the old communicator."""
         old = self._communicator()
         self._free_derived()
         disconnect(old, self._report_fatal)

@@ -101,7 +101,7 @@ class Joiner:
         return self._coordinator
 
     def _prove(self, coordinator: JsonLines, order: dict[str, Any]) -> None:
-        """Have both sides prove that they know the resize's secret; if not, end this process.
+        """Authenticate both sides by the resize's secret; end this process if that fails.
 
         The secret is not sent, and nothing that arrives before the proof is used.
         """

@@ -140,7 +140,7 @@ def group(root: Path, name: str) -> Iterator[Path]:
 
 
 def limit(folder: Path, mebibytes: int) -> None:
-    """Limit the memory of a group to so many MiB more than it uses already, without files."""
+    """Limit a group's memory to its present use (without files) plus ``mebibytes`` MiB."""
     v1 = (folder / "memory.limit_in_bytes").exists()
     used = int((folder / ("memory.usage_in_bytes" if v1 else "memory.current")).read_text())
     stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())

@@ -79,7 +79,7 @@ def show_history(
 def _stored_events(
     link: Connection, job: int | str | None, since: float | None
 ) -> tuple[list[Mapping[str, Any]], bool]:
-    """Return events of the history, and whether they are all that were asked for.
+    """Return stored events of the history, and whether they include all requested events.
 
     Without a time, they are the newest ones.
     """

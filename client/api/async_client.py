@@ -161,7 +161,7 @@ class AsyncClient:
     def events(
         self, number: int | str | None = None, *, after: int | None = None
     ) -> AsyncGenerator[Event, None]:
-        """Yield events as they happen, without an end, also after a restart of the server.
+        """Yield events as they happen, for ever and across restarts of the server.
 
         ::
 

@@ -145,8 +145,8 @@ class Client:
 
         Args:
             ids: the jobs to return, or None for all that have not ended. Unknown ids are skipped.
-                The id of an array stands for the array and those of its tasks that have become
-                jobs; ``"17_3"`` and ``"17_[5-10]"`` name tasks.
+                The id of an array stands for the array and its tasks that have become jobs;
+                ``"17_3"`` and ``"17_[5-10]"`` name tasks.
             ended: whether to add, without ``ids``, the jobs that ended within the last hour.
             users: only jobs of these users.
             states: only jobs in these states, such as ``["RUNNING"]``.
@@ -300,7 +300,7 @@ class Client:
     def events(
         self, number: int | str | None = None, *, after: int | None = None
     ) -> Iterator[Event]:
-        """Yield events as they happen, without an end, also after a restart of the server.
+        """Yield events as they happen, for ever and across restarts of the server.
 
         Args:
             number: the job, or None for all jobs and nodes that you may see.

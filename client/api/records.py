@@ -135,7 +135,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a job waits or has its size: as sentences, and as facts for programs."""
+    """The reasons why a job waits or has its size, as sentences and as data for programs."""
 
     text: tuple[str, ...]
     facts: Mapping[str, Any]

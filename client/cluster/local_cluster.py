@@ -169,7 +169,7 @@ class LocalCluster:
         return options
 
     def check(self, spec: ClusterSpec) -> None:
-        """Have the server check its configuration and options before anything is saved or started.
+        """Let the server check its configuration and options before anything is saved or started.
 
         Raises:
             UsageError: the server refuses its configuration or options; with its message.

@@ -154,7 +154,7 @@ def terminate(targets: Iterable[int], grace_s: float) -> list[int]:
 
 
 def adopt_orphans() -> None:
-    """Have orphaned descendants become children of this process, so that it can reap them."""
+    """Make orphaned descendants children of this process, so that it can reap them."""
     import ctypes
 
     subreaper = 36  # PR_SET_CHILD_SUBREAPER

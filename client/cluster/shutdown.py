@@ -79,7 +79,7 @@ def jobs_with_processes(cluster: LocalCluster) -> list[int]:
 
 
 def end_remaining_worlds(cluster: LocalCluster, report: Report) -> list[str]:
-    """Have nodes end the remaining processes of worlds without a shim, and record the exits.
+    """Let nodes end the remaining processes of worlds without a shim, and record the exits.
 
     A process that changed its session, its parent and its environment can be found only through
     the records of its node.

@@ -37,7 +37,7 @@ _RETRY_S = 0.2
 
 
 class Task:
-    """A call, the future of its result, and how often it was given to a worker that was lost."""
+    """A call, the future of its result, and the number of workers that were lost with it."""
 
     def __init__(self, call: tuple[Any, Sequence[Any], Mapping[str, Any]]) -> None:
         self.call = call
@@ -46,7 +46,7 @@ class Task:
         self.has_begun = False
 
     def begin(self) -> bool:
-        """Note that a worker gets the task; return False if the task has been cancelled."""
+        """Record that a worker gets the task; return False if the task has been cancelled."""
         if not self.has_begun:
             self.has_begun = self.future.set_running_or_notify_cancel()
         return self.has_begun

@@ -155,7 +155,7 @@ class WorkerJobs:
             raise error
 
     def _settle_lost(self, jobs: Mapping[str, Job] | None, now: float) -> None:
-        """Decide about the tasks of lost workers when it is known why they were lost."""
+        """Fail or repeat the tasks of lost workers when the reasons of the losses are known."""
         with self._pool.lock:
             lost = [*self._pool.lost]
         for entry in lost:

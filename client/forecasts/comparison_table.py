@@ -20,7 +20,7 @@ def comparison_text(
 
     Args:
         snapshot: the answer of the server to ``snapshot``.
-        answer: the simulated futures (`simulate_queue`); the first one is that of the strategy in
+        answer: the simulated futures (`simulate_queue`); the first one belongs to the strategy in
             force.
         most: how many jobs to show; None for all.
     """

@@ -79,7 +79,7 @@ def _time(text: str) -> tuple[str, float]:
 
 
 def _check_kind(path: str) -> None:
-    """Check that the name of a picture says which kind it is; devices and pipes get an SVG.
+    """Check that a picture's file name has a known suffix; devices and pipes get an SVG.
 
     Raises:
         UsageError: it ends with neither ``.svg`` nor ``.png``.

@@ -28,8 +28,9 @@ def recorded_timeline(
     Args:
         path: the file: one event as JSON on each line, or a list of events.
         ids: only these jobs, all if empty.
-        since: the beginning of the picture, by default that of the recording: as it was typed, and
-            in seconds since the epoch. In a simulation, it is a span since the beginning.
+        since: the beginning of the picture, by default the beginning of the recording: as it was
+            typed, and in seconds since the epoch. In a simulation, it is a span since the
+            beginning.
         until: its end, likewise.
         by_processor: draw which processors the jobs held.
         title: the line above the picture, by default the name of the file.

@@ -37,8 +37,8 @@ class ServerLinks:
     Args:
         directory: the directory of the agent's identity. Its files may be replaced while the agent
             runs.
-        servers: addresses of the server for login hosts, as HOST:PORT; if empty, those that the
-            agent has learned when it joined.
+        servers: addresses of the server for login hosts, as HOST:PORT; if empty, the agent uses the
+            addresses that it learned when it joined.
 
     Raises:
         AgentIdentityError: the identity cannot be used.

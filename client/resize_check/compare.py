@@ -52,7 +52,7 @@ def failed_run(run: ProgramRun) -> str:
 def find_problems(
     runs: tuple[ProgramRun, ProgramRun], disturbed: ProgramRun, tolerance: float
 ) -> list[str]:
-    """Return how a resized run differs from undisturbed ones, each with a remedy; else empty.
+    """Return the differences between a resized run and undisturbed runs, each with a remedy.
 
     Args:
         runs: two undisturbed runs that succeeded; what differs between them is not compared.

@@ -268,7 +268,7 @@ def _close(clients: Sequence[SSHClient]) -> None:
 def _connect_hop(
     hop: SshTarget, before: Sequence[SshTarget], clients: Sequence[SSHClient], timeout_s: float
 ) -> SSHClient:
-    """Return a connection to a jump host, or to the host behind the last of them.
+    """Return a connection to the next jump host, or to the host itself after the last one.
 
     Args:
         hop: the host.

@@ -30,7 +30,7 @@ def history_text(events: Sequence[Event]) -> str:
 
 
 def _what_happened(event: Event) -> tuple[object, str, str]:
-    """Return the job, the kind and the text of an event; repetitions of it are one line."""
+    """Return the job, the kind and the text of an event; equal values are one line of output."""
     return event.get("job"), event["kind"], event.get("text") or sentence(event)
 
 

@@ -55,7 +55,7 @@ class ArrayProgress:
         return limit is None or len(self.admitted) < limit
 
     def place(self, job: JobId, limit: int | None, *, is_pending: bool, is_held: bool) -> bool:
-        """Note the state of a task's job that has not ended; return whether it is admitted.
+        """Record the state of a task's job that has not ended; return whether it is admitted.
 
         Args:
             job: of the task.
@@ -78,7 +78,7 @@ class ArrayProgress:
         return True
 
     def end(self, job: JobId, exit_code: int, signal: int) -> None:
-        """Note that the job of a task has ended, with its exit code and signal (0 for none)."""
+        """Record that the job of a task has ended, with its exit code and signal (0 for none)."""
         for jobs in (self.open, self.admitted, self.waiting, self.behind):
             jobs.pop(job, None)
         self.ended += 1

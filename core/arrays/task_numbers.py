@@ -64,11 +64,11 @@ class TaskNumbers:
 
     @property
     def step(self) -> int:
-        """Return the distance between neighbours if it is the same for all, otherwise 1."""
+        """Return the distance between neighbouring numbers if it is constant, otherwise 1."""
         return self.ranges[0].step if len(self.ranges) == 1 else 1
 
     def without_one(self, number: int) -> TaskNumbers:
-        """Return these numbers without one of them."""
+        """Return these numbers without ``number``."""
         found: list[range] = []
         for part in self.ranges:
             if number not in part:

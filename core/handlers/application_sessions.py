@@ -132,7 +132,7 @@ def _first_time(state: CoreState, job: Job, event: ApplicationRegistered) -> Non
 
 
 def on_application_left(state: CoreState, event: ApplicationLeft) -> None:
-    """Note that the coordinator disconnected, and withdraw a resize that has not reached GO.
+    """Record that the coordinator disconnected, and withdraw a resize that has not reached GO.
 
     The job continues, but gets no offers.
     """

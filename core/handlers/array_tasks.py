@@ -67,7 +67,7 @@ def _window(state: CoreState, array: Job) -> int:
 
 
 def _admit(state: CoreState, progress: ArrayProgress, number: JobId) -> None:
-    """Let strategies see a task that has waited for the array's limit of running tasks."""
+    """Put a task into the queue that has waited for the array's limit of running tasks."""
     job = state.jobs[number]
     del progress.behind[number]
     progress.admitted[number] = progress.waiting[number] = None

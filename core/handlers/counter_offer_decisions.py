@@ -95,7 +95,7 @@ def _when(state: CoreState, resize: Resize, not_before: float) -> str:
 
 
 def _agreed(state: CoreState, job: Job, resize: Resize) -> None:
-    """Note that both sides agree; carry out the resize unless it depends on other jobs."""
+    """Record that both sides agree; carry out the resize unless it depends on other jobs."""
     state.touch(job)
     if resize.has_recipients:
         state.donors_to_review[job.id] = None
@@ -151,7 +151,7 @@ def _wait_for_others(state: CoreState, job: Job, stage: Negotiating, counter: Co
 
 
 def _insist(state: CoreState, job: Job, resize: Resize, size: int, why: str, final: bool) -> None:
-    """Make the server's next proposal, or decline if it has none left.
+    """Make the server's next proposal, or decline if the policy allows no further proposal.
 
     Args:
         state: the state.

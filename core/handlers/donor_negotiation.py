@@ -172,7 +172,7 @@ def reuse_offer(state: CoreState, donor: Job, kept: ProcessorMap) -> bool:
 
 
 def _conclude(state: CoreState, recipient: Job, donors: list[Job]) -> bool:
-    """Let donors shrink if they give up all that the recipient needs; return whether they do."""
+    """Begin the donors' shrinks if they cover the recipient's needs; return whether they do."""
     if any(_shortfall(donor, recipient) for donor in donors):
         return False
     for donor in donors:

@@ -192,7 +192,7 @@ def _reviewed(state: CoreState) -> None:
 
 
 def on_world_ready(state: CoreState, event: WorldReady) -> None:
-    """Note that the processes of a start or a growth run on a node."""
+    """Record that the processes of a start or a growth run on a node."""
     if event.resize:
         world_ready(state, event)
         return
@@ -276,7 +276,7 @@ def on_node_resumed(state: CoreState, event: NodeResumed) -> None:
 
 
 def on_checkpoint_folder_tested(state: CoreState, event: CheckpointFolderTested) -> None:
-    """Note whether jobs that continue from a checkpoint may start on a node."""
+    """Record whether jobs that continue from a checkpoint may start on a node."""
     node = state.nodes.get(event.name)
     if node is not None and node.shares_checkpoints is not event.is_shared:
         node.shares_checkpoints = event.is_shared
@@ -285,7 +285,7 @@ def on_checkpoint_folder_tested(state: CoreState, event: CheckpointFolderTested)
 
 
 def on_node_load_measured(state: CoreState, event: NodeLoadMeasured) -> None:
-    """Keep the load of a node until the next one is overdue. Strategies see it in their views.
+    """Store a node's load for views of strategies, until the node's next report is overdue.
 
     A strategy that reads loads names the time of its next pass, so a plan is due only if it could
     not see the load of this node before.

@@ -52,7 +52,7 @@ def outcomes_delivered(state: CoreState) -> None:
 
 
 def on_plan_failed(state: CoreState, reason: str) -> None:
-    """Note that the strategy failed, and ask it again after a while."""
+    """Record that the strategy failed, and ask it again after a while."""
     outcomes_delivered(state)
     wait_s = min(FIRST_RETRY_S * 2**state.plan_faults, LAST_RETRY_S)
     state.plan_fault, state.plan_faults = reason, state.plan_faults + 1
@@ -137,7 +137,7 @@ def on_wake(state: CoreState, _timer: Timer) -> None:
 
 
 def _enforce_estimates(state: CoreState, plan: Plan) -> None:
-    """Note whether the strategy ends jobs at their estimates; if that is new, set their timers."""
+    """Apply whether the strategy ends jobs at their estimates; set the timers if it now does."""
     begins = plan.ends_at_estimate and not state.ends_at_estimate
     state.ends_at_estimate = plan.ends_at_estimate
     for job in state.active.values() if begins else ():

@@ -146,7 +146,7 @@ def on_job_released(state: CoreState, event: JobReleased) -> None:
 def _with_tasks(state: CoreState, job: Job, present: JobState) -> list[Job]:
     """Return the job, or the array with its tasks, without jobs in other states than ``present``.
 
-    An array of which no task is pending any more is left out, because nothing of it waits.
+    An array without pending tasks is left out.
     """
     if job.progress is None:
         return [job] if job.state is present else []

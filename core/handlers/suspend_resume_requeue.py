@@ -272,7 +272,7 @@ def _may_run_again(job: Job) -> bool:
 
 
 def recover(state: CoreState) -> None:
-    """Give open suspensions their full time again, after a restart."""
+    """Restart the time limits of open suspensions after a restart of the server."""
     limits = state.limits
     for job in list(state.active.values()):
         mine = job.saving
@@ -286,7 +286,7 @@ def recover(state: CoreState) -> None:
 
 
 def requeue_suspended_by_strategy(state: CoreState) -> None:
-    """Requeue the jobs that a strategy had suspended, because a new one does not know them."""
+    """Requeue the jobs that the old strategy suspended, because a new one does not know them."""
     for job in list(state.suspended.values()):
         if job.suspended_by_strategy:
             reason = "waits in the queue, to continue from its checkpoint"

@@ -164,7 +164,7 @@ class Exit(NamedTuple):
 
 
 class HistoryEntry(NamedTuple):
-    """One change of a job's state. It becomes a text only when someone reads it."""
+    """One change of a job's state; its text is made only when somebody reads the history."""
 
     time: float
     state: JobState
@@ -370,7 +370,7 @@ class Job:
         return self.registration is not None and self.registration.evolving_only
 
     def disconnect(self) -> None:
-        """Note that the coordinator is no longer connected."""
+        """Record that the coordinator is no longer connected."""
         if self.registration is not None:
             self.registration.connected = False
 

@@ -298,7 +298,7 @@ class CoreState:
                 self.dependencies_to_review[number] = None
 
     def note_end(self, job: JobId, final: JobState) -> None:
-        """Note how a job ended, for jobs that depend on it."""
+        """Record how a job ended, for jobs that depend on it."""
         self.ended[job] = final
         if len(self.ended) > MAX_ENDED:
             del self.ended[next(iter(self.ended))]

@@ -19,7 +19,7 @@ from pliant.core.values.ids import NodeName
 
 
 def note_arrival(state: CoreState, job: Job) -> None:
-    """Note the end of a move and its cost, when the job runs on its new nodes only."""
+    """Record the end of a move and its cost, when the job runs on its new nodes only."""
     move = job.relocation
     if move is None or not job.is_moving:
         return

@@ -335,7 +335,7 @@ def _standing(job: Job) -> Sizes | None:
 
 
 def _target(job: Job) -> int:
-    """Return the size after the open resize; the present size if it may still be withdrawn."""
+    """Return the size after an open resize that is certain, otherwise the present size."""
     resize = job.resize
     if resize is None or resize.reusable or isinstance(resize.stage, Withdrawing):
         return job.size

@@ -319,7 +319,7 @@ def _own_exits(state: CoreState, job: Job, exits: Sequence[Exit]) -> None:
 
 
 def _ended_in_isolation(state: CoreState, job: Job, exit: Exit) -> bool:
-    """End a job because of an exit on a node without contact; return whether it ends now."""
+    """End a job because of an exit on a node without contact; return whether the job ends."""
     return _lost_node(state, job, f"{describe(exit)}, on {state.slot_name(exit.processor)}")
 
 

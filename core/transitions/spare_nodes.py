@@ -40,7 +40,7 @@ def _is_lost(state: CoreState, name: str) -> bool:
 
 
 def _retire(state: CoreState, node: Node) -> None:
-    """Let a spare node no longer replace another node, so that it is an idle spare again."""
+    """Make a spare node idle again; it no longer replaces another node."""
     told, node.stands_in = f"stands in for {node.stands_in} no more", ""
     if node.state is NodeState.UP:
         node.state, node.reason = NodeState.SPARE, ""

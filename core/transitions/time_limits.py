@@ -37,7 +37,7 @@ def arm_timers(state: CoreState, job: Job) -> None:
 
 
 def arm_estimate(state: CoreState, job: Job) -> None:
-    """Set the timer for the end of the estimate; it replaces earlier ones."""
+    """Set the timer for the end of a job's estimate; it replaces an earlier timer."""
     due = _estimate_over(job)
     if due is not None:
         state.timer_at(TimerKind.ESTIMATE, job, due)

@@ -89,7 +89,8 @@ class Sizes:
     def intersect(self, other: "Sizes") -> "Sizes | None":
         """Return the sizes in both sets; None if there are none.
 
-        The preferred size of ``other`` is kept if it is among them, otherwise that of this set.
+        The preferred size of ``other`` is kept if possible, otherwise the preferred size of this
+        set.
         """
         low, high = max(self.min, other.min), min(self.max, other.max)
         mine, theirs = _within(self.values, low, high), _within(other.values, low, high)

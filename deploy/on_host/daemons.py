@@ -49,7 +49,7 @@ def start_daemon(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any
 
 
 def _note_started(arguments: dict[str, Any]) -> None:
-    """Note in the record of this host that a daemon need not be restarted to read its files."""
+    """Record that a daemon has read its present files and need not be restarted."""
     with changed_manifest(arguments["prefix"]) as record:
         if arguments["daemon"] in record["to_restart"]:
             record["to_restart"].remove(arguments["daemon"])

@@ -52,7 +52,7 @@ def _give(path: str, account: str) -> None:
 
 
 def write_file(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Write a file; note its digest, and the daemons that must be restarted to read it.
+    """Write a file; record its digest, and the daemons that must be restarted to read it.
 
     Args:
         arguments: ``prefix``, the ``path`` and ``text`` of the file, and ``daemons``.

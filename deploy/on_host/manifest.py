@@ -114,7 +114,7 @@ def changed_manifest(prefix: str) -> Iterator[dict[str, Any]]:
 
 
 def replace_file(path: str, text: str, mode: int = 0o644) -> None:
-    """Write a file so that a reader never sees half of it."""
+    """Replace a file atomically, so that a reader never sees a part of it."""
     draft = f"{path}.new"
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
     with os.fdopen(handle, "w", encoding="utf-8") as file:

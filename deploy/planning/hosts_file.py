@@ -261,7 +261,7 @@ def _located(message: str) -> tuple[list[str], str]:
 
 
 def _line_of(path: str, place: Sequence[str]) -> int:
-    """Return the line of a key, or of the innermost key around it in the file; 0 if none."""
+    """Return the line of a key, or of its innermost enclosing key in the file; 0 if none."""
     try:
         with open(path, encoding="utf-8") as file:
             node = yaml.compose(file, Loader=yaml.SafeLoader)

@@ -20,19 +20,19 @@ class ProgressView(Protocol):
     """Receives the progress of hosts, from any thread."""
 
     def begin(self, host: str, steps: int) -> None:
-        """Note that a host begins to carry out its plan."""
+        """Record that a host begins to carry out its plan."""
 
     def step(self, host: str, text: str) -> None:
-        """Note that a step begins."""
+        """Record that a step begins."""
 
     def wait(self, host: str) -> None:
-        """Note that the host has ended its step, and waits for other hosts."""
+        """Record that the host has ended its step, and waits for other hosts."""
 
     def fail(self, host: str, text: str) -> None:
-        """Note the step or check that failed."""
+        """Record the step or check that failed."""
 
     def end(self, host: str, text: str) -> None:
-        """Note how the plan ended."""
+        """Record how the plan ended."""
 
 
 class QuietView:

@@ -140,7 +140,7 @@ class NodeWorlds:
                 self._kill_watcher.order(world, [], 0, reason)
 
     def acknowledge(self, order: wire.ExitAck) -> None:
-        """Note that the server has stored exits, and remove the world if these were the last."""
+        """Record that the server has stored exits, and remove the world if these were the last."""
         if (world := self.by_name.get(order.world)) is not None:
             world.acknowledged |= set(order.ranks)
             self._remove_if_done(world)
@@ -263,7 +263,7 @@ class NodeWorlds:
             asyncio.get_running_loop().call_soon(self._on_shim_ended, world)
 
     def on_shim_gone(self, directory: str) -> None:
-        """Handle that a shim has finished its world, was killed, or has left it to another shim.
+        """Handle the end of a shim: it finished its world, was killed, or another shim took over.
 
         Args:
             directory: the spool folder of the world.

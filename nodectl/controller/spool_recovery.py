@@ -120,7 +120,7 @@ def find_orphans(spool: WorldFolder, shim: ProcessIdentity | None) -> list[int]:
 async def end_by_helper(
     world: str, helper: HelperClient, timeout_s: float = ORPHANS_TIMEOUT_S
 ) -> list[int]:
-    """Have the root helper kill a world's processes, and wait until they have ended.
+    """Let the root helper kill a world's processes, and wait until they have ended.
 
     Returns:
         An empty list if all processes have ended. Otherwise the process id of the shim, if it still
@@ -199,7 +199,7 @@ async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list
     """End the processes of a world whose shim has ended; return the exits that this added.
 
     Args:
-        world: one that the root helper started, or one of which exits are missing.
+        world: a world that the root helper started, or a world with missing exits.
         saved: exits that the shim has reported. If they complete the exits of a world of the root
             helper, they are added once its last process has ended; otherwise they are ignored.
     """

@@ -357,7 +357,7 @@ def share_cpus(changed: LocalWorld, worlds: Iterable[LocalWorld], slots: SlotCpu
 
 
 def _limit_by_helper(world: LocalWorld, cpus: list[int]) -> None:
-    """Have the root helper change the control group of a world, which its shim cannot change."""
+    """Let the root helper change the control group of a world, as its shim has no right to."""
     if world.helper is None or not (world.request.cpus and cpus):
         return
     try:
@@ -385,6 +385,6 @@ def of_job(worlds: Iterable[LocalWorld], order: wire.Kill | wire.Signal) -> Iter
 
 
 def send_signal(worlds: Iterable[LocalWorld], order: wire.Signal) -> None:
-    """Have the shims of a job send a signal to its ranks."""
+    """Let the shims of a job send a signal to its ranks."""
     for world in of_job(worlds, order):
         world.send({"op": "signal", "number": order.number})

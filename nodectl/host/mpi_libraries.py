@@ -88,8 +88,8 @@ def loaded_library(pid: int) -> MpiLibrary | None:
 def unlaunched_library(pid: int) -> MpiLibrary | None:
     """Return an MPI library without PMI-1 that a process, or a descendant of it, has loaded.
 
-    None if there is none, or if the process that loaded it was started by a launcher of that
-    library, as programs are that a rank starts with ``mpirun``.
+    None if there is none, or if the launcher of the library has started that process, for example
+    because a rank runs ``mpirun``.
     """
     for process in (pid, *procfs.descendants(pid)):
         library = loaded_library(process)

@@ -261,7 +261,7 @@ class HelperService:
         return {"shim": shim.pid, "start": shim.start}
 
     def _remove_checkpoints(self, sock: socket.socket, message: dict[str, Any]) -> None:
-        """Have a process of the user remove the checkpoints of a job, and answer."""
+        """Fork a process of the user that removes the checkpoints of a job and answers."""
         try:
             signed = bytes.fromhex(message["order"])
         except (LookupError, TypeError, ValueError):

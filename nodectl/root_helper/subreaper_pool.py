@@ -117,7 +117,7 @@ class SubreaperPool:
         return channel
 
     def _ask_for_subreaper(self) -> socket.socket:
-        """Have the fork server fork a subreaper; return the connection to it."""
+        """Let the fork server fork a subreaper; return the connection to it."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:

@@ -31,7 +31,7 @@ class Lease:
         self._lease_s, self._stop_after_s = request.lease_s, request.stop_after_s
 
     def renew(self, at: float) -> None:
-        """Note that the server confirmed a contact at ``at``, in seconds of the monotonic clock."""
+        """Record the time of a confirmed contact with the server (monotonic clock, seconds)."""
         self._at = max(self._at, at)
 
     def expired(self) -> str:

@@ -70,14 +70,14 @@ class ExitTracker:
         self._failures, self.failure_pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def watch(self, ranks: dict[int, Rank]) -> None:
-        """Take over the ranks of the world; some may not have been started at all."""
+        """Watch the ranks of the world for their ends; ranks that never started count as ended."""
         self._ranks = ranks
         for rank in ranks.values():
             if not rank.live:
                 self.add_ended(rank)
 
     def add_ended(self, rank: Rank) -> None:
-        """Note that the process of a rank has ended; call `update` afterwards."""
+        """Record that the process of a rank has ended; call `update` afterwards."""
         self._leaving[rank.rank] = None
 
     def update(self) -> None:

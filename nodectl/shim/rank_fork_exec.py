@@ -95,7 +95,7 @@ class LaunchSpec:
 
 
 def become_subreaper() -> None:
-    """Have orphaned descendants become children of this process."""
+    """Make orphaned descendants children of this process."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -228,7 +228,7 @@ def _report(pipe: int, code: int, reason: str) -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Have the kernel kill this rank if its shim ends, because only the shim records its exit."""
+    """Let the kernel kill this rank if its shim ends, because only the shim records its exit."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)

@@ -107,7 +107,7 @@ class Shim:
         self._pmi = PmiService(request, self._ranks, self)
 
     def run(self) -> None:
-        """Start the ranks, and serve them until they and all processes they left have ended."""
+        """Start the ranks; serve them until all their processes have ended, leftovers included."""
         self._loop.on_signals(
             {
                 signal.SIGCHLD: self._reap,
@@ -159,7 +159,7 @@ class Shim:
         self._kill((), self._request.grace_s, abort_reason(rank, code, message))
 
     def on_finalize(self) -> None:
-        """Note the shared memory of the ranks while they still have it mapped."""
+        """Record the shared memory of the ranks while they still have it mapped."""
         self._scan_segments()
 
     def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
@@ -198,7 +198,7 @@ class Shim:
         return self._request.resize == 0 or all(rank.ready for rank in self._ranks.values())
 
     def _scan_segments(self) -> None:
-        """Note the shared memory of the ranks, to remove it if they are killed."""
+        """Record the shared memory of the ranks, to remove it if they are killed."""
         for rank in self._ranks.values():
             if rank.runs:
                 for pid in (rank.pid, *procfs.descendants(rank.pid)):
@@ -409,7 +409,7 @@ class Shim:
             self._steps.receive(rank, json.loads(packet))
 
     def _confirm(self, ranks: Iterable[int]) -> None:
-        """Note that the controller has saved the exits of ``ranks``."""
+        """Record that the controller has saved the exits of ``ranks``."""
         self._unconfirmed -= set(ranks)
         self._tracker.call_if_done()
 

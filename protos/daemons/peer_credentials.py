@@ -11,8 +11,8 @@ _UCRED = struct.Struct("3i")
 def peer_uid(connection: socket.socket) -> int:
     """Return the user id of the process at the other end of a unix socket.
 
-    The kernel stores it when the connection is made: for a client, it is the account of the process
-    that listens; for a server, that of the process that connected.
+    The kernel stores it when the connection is made: for a client, the account of the listening
+    process; for a server, of the connecting process.
     """
     return peer_process(connection)[1]
 

@@ -133,7 +133,7 @@ def reissue(
     The caller must have verified the certificate, because all of it is believed here.
 
     Raises:
-        CertificateError: it is not that of a member of a cluster, or the issuer has expired.
+        CertificateError: the certificate is not a cluster member's, or the issuer has expired.
     """
     identity, key = read_identity(certificate), certificate.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey) or not keys.is_p256(key):

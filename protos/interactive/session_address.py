@@ -130,7 +130,7 @@ class SessionAddress:
 
 
 def keep_alive(link: socket.socket) -> None:
-    """Have the kernel notice within about a minute that the other host is gone."""
+    """Let the kernel detect within about a minute that the other host is gone."""
     if link.family == socket.AF_UNIX:
         return
     link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

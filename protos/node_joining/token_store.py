@@ -86,7 +86,8 @@ class TokenStore:
             node: the name of the node.
             max_slots: the most slots that the node may offer; None for any number.
             lifetime_s: for how many seconds the token can be used.
-            fingerprints: those of the roots of the cluster, by which the node checks the server.
+            fingerprints: fingerprints of the cluster's roots, by which the node verifies the
+                server.
             address: where the node reaches the server, as HOST:PORT.
             now: the present time, in seconds since the epoch.
             role: whether the host becomes a node or a login agent.

@@ -323,8 +323,8 @@ class Reader:
 
         The result has at most ``limit`` events, and never more than ``MAX_HISTORY_LINES``. They are
         the first ones after number ``after``, or the newest if neither argument is given or
-        ``newest`` is true. Events after the number ``last`` are left out, and, if ``kinds`` are
-        named, those of other kinds.
+        ``newest`` is true. Events after the number ``last`` are left out, and events of other kinds
+        if ``kinds`` are given.
         """
         table = tables.job_event
         if newest is None:

@@ -173,7 +173,7 @@ def insert_job(job: Job, program: Program, key: str | None) -> Write:
 def insert_task(job: Job, summary: Summary) -> Write:
     """Return the statement that stores a task which has become a job of its own.
 
-    Its row names the array, from whose program its own follows.
+    Its row names the array, because the task's program is derived from the array's program.
 
     Args:
         job: the job of the task.

@@ -90,7 +90,7 @@ class AgentAdmission:
             certificate: the certificate in DER form.
 
         Raises:
-            AgentRefusedError: if it is not that of a login agent that may connect.
+            AgentRefusedError: if no admitted login agent has this certificate.
             StoredIdentityError, UntrustedPathError, OSError: if the list cannot be read.
         """
         if not certificate:

@@ -81,8 +81,8 @@ def title(info: Info) -> str:
 def array_fields(job: Job) -> dict[str, Any]:
     """Return the values of a job that only arrays and tasks have.
 
-    Of a task: ``array_job`` and ``array_task``. Of an array: ``tasks``, those that are not jobs
-    yet, and ``array`` with how many tasks there are in each condition.
+    Of a task: ``array_job`` and ``array_task``. Of an array: ``tasks`` with the tasks that are
+    not jobs yet, and ``array`` with the number of tasks in each state.
     """
     progress, spec = job.progress, job.spec
     if progress is None or spec.tasks is None:
@@ -128,7 +128,7 @@ def _reason(array: Job) -> str:
 
 
 def info_of_pending_task(info: Info, number: JobId) -> Info | None:
-    """Return a task that is not a job as users see it, from the values of its array.
+    """Return the values that users see of a pending task, made from the values of its array.
 
     None if the array has no such task, or the task is a job.
     """

@@ -50,7 +50,8 @@ class JobSelection:
 
         Args:
             info: the values of the job, as the users' socket shows them.
-            patterns: those of this selection; compiling them for each job would take long.
+            patterns: the compiled patterns of this selection, because compiling them for each job
+                would take long.
         """
         if self.users and info["user"] not in self.users:
             return False
@@ -73,7 +74,7 @@ class JobIndex:
         self._states: dict[str, set[JobId]] = {}
 
     def update(self, job: JobId, user: str, state: str) -> None:
-        """Note the user and the present state of a job."""
+        """Record the user and the present state of a job."""
         before = self._places.get(job)
         if before == (user, state):
             return

@@ -355,7 +355,7 @@ class StatusCache:
         return found
 
     def note_root_helper(self, node: NodeName, has_one: bool) -> None:
-        """Note whether a node starts jobs as their users, as it reports in its registration."""
+        """Record whether a node starts jobs as their users, as it reports in its registration."""
         with self._lock:
             if has_one:
                 self._root_helpers.add(node)

@@ -109,7 +109,7 @@ class CheckpointRemovals:
             self._thread.join()
 
     def add(self, job: JobId, folder: Path) -> None:
-        """Have a folder of a job that has ended removed.
+        """Queue the removal of a checkpoint folder of an ended job.
 
         A search finds folders that a node is removing. They get no second order.
         """
@@ -127,7 +127,7 @@ class CheckpointRemovals:
             self._wake()
 
     def on_node(self, node: NodeName, *, is_able: bool) -> None:
-        """Note whether a node that has registered can remove folders of users."""
+        """Record whether a node that has registered can remove folders of users."""
         with self._changed:
             self._nodes = [each for each in self._nodes if each != node]
             for removal, at in list(self._sent.values()):

@@ -219,7 +219,7 @@ class ExitCollector:
         self._prune(job, report.event.run, report.world)
 
     def _prune(self, job: JobId, run: int, name: str) -> None:
-        """Drop a world whose last exit is durable while its job continues."""
+        """Drop a world of a running job after the world's last exit has been stored."""
         world = self._worlds.get(name)
         if world is None or not self._status.is_open(job, run):
             return

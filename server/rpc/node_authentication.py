@@ -55,7 +55,7 @@ class SecretAuthenticator:
         self._admission = admission
 
     async def authenticate(self, context: Any, reports: AsyncIterator[Any]) -> NodePeer | None:
-        """Have both sides prove that they know the secret; return None if the node does not."""
+        """Authenticate both sides by the secret; return None if the node does not know it."""
         if subject_of(context.invocation_metadata()) != NODE:
             return None
         if not await verify_peer(context, reports, self._secret):

@@ -41,7 +41,7 @@ def stale_server_reason(own: tuple[int, str], obeyed: tuple[int, str]) -> str | 
 
     Args:
         own: generation and instance id of this server.
-        obeyed: those of the last server that the node obeyed; an empty id is unknown.
+        obeyed: values of the last server that the node obeyed; an empty id is unknown.
     """
     (generation, life), (last, other) = own, obeyed
     copied = last == generation and other not in ("", life)
@@ -156,7 +156,7 @@ class NodeList:
         return before in (Health.GOOD, Health.SUSPECT)
 
     def note_root_helper(self, node: NodeName, has_one: bool) -> None:
-        """Note whether a node that registers starts jobs as their users."""
+        """Record whether a node that registers starts jobs as their users."""
         self._status.note_root_helper(node, has_one)
 
     def has_root_helper(self, node: NodeName) -> bool:

@@ -299,7 +299,7 @@ class StagedFiles:
         """Return the files that a job has delivered before certain outputs.
 
         Returns:
-            All files, and those that other nodes have delivered in the same run.
+            All delivered files, and the files that other nodes have delivered in the same run.
         """
         job, run = whole.name.partition(".")[0], _run_of(whole)
         earlier, taken = set[str](), set[str]()

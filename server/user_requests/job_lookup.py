@@ -118,7 +118,7 @@ class JobLookup:
     ) -> tuple[list[int], list[int | str], bool]:
         """Return the numbers of the jobs that a list names, and the unknown names.
 
-        An array stands for itself and for those of its tasks that are jobs. Of a large array, these
+        An array stands for itself and for its tasks that are jobs. Of a large array, these
         are the last ``most``; the third value tells whether none was left out.
 
         Raises:

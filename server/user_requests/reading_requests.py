@@ -366,9 +366,10 @@ class UsageQueries:
     async def accounting(self, request: Request, peer: RequestingUser) -> Answer:
         """List the phases of jobs: periods with their processors and nodes.
 
-        A user gets those of the user's own jobs, an operator those of all jobs. The request may
-        select by ``ids``, ``user``, ``account``, ``since`` and ``until``. Phases that have not
-        ended come last. With ``steps``, the answer has the steps of scripts among the jobs ``ids``.
+        A user gets the phases of the user's own jobs, an operator the phases of all jobs. The
+        request may select by ``ids``, ``user``, ``account``, ``since`` and ``until``. Phases that
+        have not ended come last. With ``steps``, the answer has the steps of scripts among the jobs
+        ``ids``.
         """
         every = self._access.allows("accounting of all users", peer)
         with_steps = request.get("steps") or False

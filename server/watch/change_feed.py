@@ -55,21 +55,21 @@ class ChangeFeed:
     # ---------------------------------------------------------------- any thread
 
     def on_jobs(self, jobs: Collection[JobId]) -> None:
-        """Note that these jobs have changed, so that subscribers are told."""
+        """Record that these jobs have changed, so that subscribers are told."""
         if self._loop is not None:
             with self._lock:
                 self._jobs.update(jobs)
                 self._wake()
 
     def on_nodes(self) -> None:
-        """Note that some nodes have changed, so that subscribers are told."""
+        """Record that some nodes have changed, so that subscribers are told."""
         if self._loop is not None:
             with self._lock:
                 self._nodes_changed = True
                 self._wake()
 
     def on_commit(self) -> None:
-        """Note that the history may have new lines."""
+        """Record that the history may have new lines."""
         if self._loop is not None:
             with self._lock:
                 self._lines_stored = True
@@ -109,7 +109,7 @@ class ChangeFeed:
         ]
 
     def node_row(self, name: NodeName) -> NodeInfo | None:
-        """Return a node as it was last passed on, None if it was removed."""
+        """Return the last published state of a node; None if the node was removed."""
         return self._rows.get(name)
 
     def live_values(self, job: JobId) -> Mapping[str, Any] | None:

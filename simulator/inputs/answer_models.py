@@ -35,7 +35,7 @@ class Always:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Accepts every allowed size. Otherwise proposes the last allowed size on the way to it."""
+    """Accepts every allowed size; otherwise proposes the allowed size nearest to the offer."""
 
     def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
         """Return the offered size, or the nearest allowed one on the side of the present size."""

@@ -112,20 +112,20 @@ class GridRun:
         return self.job.sizes
 
     def begin(self, ranks: tuple[int, ...], now: float) -> None:
-        """Note that the job starts to compute on these processors."""
+        """Record that the job starts to compute on these processors."""
         self.stage, self.ranks, self.target = Stage.RUNNING, ranks, len(ranks)
         self.start = self._since = self._size_since = now
         self.first_size = self.largest_size = len(ranks)
         self._project()
 
     def stand_still(self, now: float, until: float) -> None:
-        """Note that the job does not compute until a time, because of a resize."""
+        """Record that the job does not compute until a time, because of a resize."""
         self._advance(now)
         self._since = until
         self._project()
 
     def change_size(self, ranks: tuple[int, ...], now: float) -> None:
-        """Note that the job continues to compute on other processors."""
+        """Record that the job continues to compute on other processors."""
         self._advance(now)
         self.ranks = ranks
         self.resizes += 1
@@ -133,14 +133,14 @@ class GridRun:
         self._project()
 
     def finish(self, now: float) -> None:
-        """Note that the job has ended."""
+        """Record that the job has ended."""
         self._advance(now)
         self.end = now
         self.stage = Stage.ENDED
         self.version += 1
 
     def hold(self, held: ProcessorMap, now: float) -> None:
-        """Note that the job holds these processors from now on."""
+        """Record that the job holds these processors from now on."""
         self.area += count(self.held) * (now - self._held_since)
         self.held, self._held_since = held, now
 

@@ -54,7 +54,7 @@ class GridMetrics:
         self._operations.append(now)
 
     def ended(self, run: GridRun, state: JobState, reason: str) -> None:
-        """Note how a job ended."""
+        """Record how a job ended."""
         self._states[state] += 1
         self._ends[run.id] = (state, reason)
         if run.start is not None:

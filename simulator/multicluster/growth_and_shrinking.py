@@ -64,7 +64,7 @@ class Adaptations:
             self._hear(growth)
 
     def _active(self, growth: _Growth) -> None:
-        """Note that a stub runs; after the last stub, tell the application of all of them."""
+        """Record that a stub runs; after the last stub, tell the application of all of them."""
         growth.outstanding -= 1
         if not growth.outstanding and not growth.pending:
             self._hear(growth)

@@ -86,7 +86,7 @@ TOTALS = frozenset(
 
 
 class Metrics:
-    """Collects sums over ended jobs, and counters, and computes the metrics from them."""
+    """Collects sums over ended jobs and counters, and computes metrics from both."""
 
     def __init__(self, processors: int) -> None:
         self._processors = processors

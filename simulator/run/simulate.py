@@ -88,7 +88,7 @@ def _check(jobs: Sequence[SimJob], settings: Settings) -> None:
 
 
 def _check_nodes(jobs: Sequence[SimJob], settings: Settings) -> None:
-    """Check that the nodes can run each job that has needs."""
+    """Check that the nodes can run each job that needs memory, devices or properties."""
     if not any(job.needs for job in jobs):
         return
     first, nodes = 0, []

@@ -276,7 +276,7 @@ class Engine:
     # ---------------------------------------------------------------- no progress
 
     def _count_idle(self) -> None:
-        """Stop the simulation if it makes no progress.
+        """Count instants without progress, and stop the simulation if there are too many.
 
         Raises:
             NoProgressError: too many instants have passed in which no job changed.

@@ -137,7 +137,7 @@ class Measures:
         self._reserved_now = after
 
     def visits_reserved(self, now: float, node: NodeName, run: JobRun) -> None:
-        """Note that a job is moved to a reserved node."""
+        """Record that a job is moved to a reserved node."""
         self._visits.setdefault(node, []).append(_Visit(run, now, run.queue))
 
     def summary(self, begin: float) -> dict[str, float]:

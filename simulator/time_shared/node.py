@@ -124,7 +124,7 @@ class SharedNode:
             self.computing.append(run)
 
     def _begin_phase(self) -> None:
-        """Calculate the rates from now on, and when they change next."""
+        """Compute the present rates of the jobs, and the time at which they change."""
         self._since, self._faults_before = self.now, self.faults
         demands = [run.demand for run in self.computing]
         demand, self._until = sum(demands), _FOREVER
@@ -192,6 +192,6 @@ class SharedNode:
         return NodeLoad(self.memory, self.demand, rate, self._faulting)
 
     def restart_window(self) -> None:
-        """Begin to count faults again, because a job has left that caused most of them."""
+        """Reset the count of faults, because the job that caused most of them has left."""
         self._reports.clear()
         self._reports.append((self.now, self.faults))

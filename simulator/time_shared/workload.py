@@ -82,7 +82,7 @@ class ChenWorkload:
 
         Args:
             seed: the seed of all random numbers.
-            nodes: the number of nodes, one of which is the home of each job.
+            nodes: the number of nodes; each job has one of them as its home node.
         """
         rng = Random(f"{seed}:chen:{self.group}:{self.trace}")
         sigma, number = TRACES[self.trace]

@@ -146,7 +146,7 @@ class Round:
         ]
 
     def _update_growing(self) -> None:
-        """Note which clusters have jobs that could grow now."""
+        """Record which clusters have jobs that could grow now."""
         for cluster in self._clusters:
             cluster.growing = cluster.growing or self._growth(cluster)
 

@@ -81,13 +81,13 @@ class JobValue:
 
 
 def value_of(job: WaitingJob, view: View) -> JobValue:
-    """Return a waiting job as it enters the plan: without processors."""
+    """Return the value of a waiting job at the begin of a plan: without processors."""
     sizes = job.sizes.up_to(view.total) or job.sizes
     return JobValue(job.id, job.arrival, view.now, sizes, job.speedup, job.contract, job.work)
 
 
 def _running(job: RunningJob, now: float) -> JobValue:
-    """Return a running job as it enters the plan: at its present size.
+    """Return the value of a running job at the begin of a plan: at its present size.
 
     A job that cannot be offered anything counts at the processors that it holds.
     """

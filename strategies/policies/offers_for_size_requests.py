@@ -152,7 +152,7 @@ def _open_requests(view: View) -> list[tuple[RunningJob, OpenRequest]]:
 
 
 def _growth_area(job: RunningJob, parts: Mapping[str, ProcessorMap]) -> ProcessorMap:
-    """Return the processors among which a job may grow: its cluster's, if it runs within one."""
+    """Return the processors onto which a job may grow: one cluster's, if it runs in one."""
     own = from_indices(job.ranks)
     home = [part for part in parts.values() if part & own]
     return home[0] if len(parts) > 1 and len(home) == 1 and not own & ~home[0] else ~NONE

@@ -186,7 +186,7 @@ def take_down(folder: str, *, keep_jobs: bool = False) -> list[str]:
     With `keep_jobs`, end the controller only.
 
     Returns:
-        A text for each process, and for each node, of which something could not be ended.
+        A text for each process that could not be ended, and for each node of such a process.
 
     Raises:
         UntrustedPathError: another user could have changed the folder.

@@ -38,7 +38,7 @@ class RemoteCluster(LocalCluster):
         raise NotImplementedError
 
     def check(self, spec: ClusterSpec) -> None:
-        """Have the server check its options; first make the identity that it needs for this."""
+        """Create the cluster's identity, then let the server check its options."""
         self._make_directories()
         self.admission.ensure_identity()
         super().check(spec)
@@ -77,7 +77,7 @@ class RemoteCluster(LocalCluster):
 
 
 def listen_address(chosen: str, own: set[str]) -> str:
-    """Return HOST:PORT where the server listens; port 0 lets it choose.
+    """Return the HOST:PORT at which the server is to listen; with port 0, it chooses a port.
 
     Args:
         chosen: HOST or HOST:PORT of the user, of which only the port is used; empty if there is

@@ -136,7 +136,7 @@ class SlurmCluster(RemoteCluster):
             return {}
 
     def stop_nodes(self, report: Report, *, keep_jobs: bool) -> list[str]:
-        """Tell the daemon of the allocation to end the nodes, and wait until it has.
+        """Order the daemon of the allocation to end the nodes, and wait for their end.
 
         Returns:
             An empty list, because failures are not reported one by one.

@@ -44,7 +44,7 @@ class Row:
 
     @property
     def file_name(self) -> str:
-        """Return the name of the file of its result, with a hash of all that determines it."""
+        """Return the name of the row's result file, which has a hash of the row's settings."""
         words = slug(f"{name_of(self.setup)} {self.seed}")
         return f"{self.experiment}/{words}-{self.fingerprint[:8]}.json"
 

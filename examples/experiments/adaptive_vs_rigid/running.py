@@ -148,7 +148,7 @@ def _check(row: Row, records: Sequence[Tree], outputs: Path) -> None:
 
 
 def _store(path: Path, result: Tree) -> None:
-    """Write a result as a whole, so that a killed run leaves no part of it."""
+    """Write a result atomically, so that a killed run leaves no partial file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     part.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -27,7 +27,7 @@ class ConfirmedHeartbeat:
         self._sent: deque[tuple[int, float]] = deque(maxlen=_MAX_UNCONFIRMED)
 
     def begin(self, now: float) -> None:
-        """Note that a registration, which counts as heartbeat 0, is about to be sent.
+        """Record that a registration, which counts as heartbeat 0, is about to be sent.
 
         It is the first message on a new stream, so heartbeats of the last stream are forgotten.
         """
@@ -35,11 +35,11 @@ class ConfirmedHeartbeat:
         self.sent(0, now)
 
     def sent(self, number: int, now: float) -> None:
-        """Note that a heartbeat is about to be sent; the numbers increase."""
+        """Record that a heartbeat is about to be sent; the numbers increase."""
         self._sent.append((number, now))
 
     def heard(self, number: int) -> bool:
-        """Note that the server confirmed heartbeat ``number``; return whether `at` has changed."""
+        """Record that heartbeat ``number`` was confirmed; return whether `at` has changed."""
         at = None
         while self._sent and self._sent[0][0] <= number:
             found, sent = self._sent.popleft()

@@ -95,7 +95,7 @@ class HelperClient:
         return ""
 
     def start(self, order: bytes, content: bytes) -> ProcessIdentity:
-        """Have a world started, and return the process of its shim.
+        """Order the root helper to start a world, and return the process of its shim.
 
         Args:
             order: signed by the server.
@@ -122,7 +122,7 @@ class HelperClient:
         return ProcessIdentity(boot_id(), answer["shim"], answer["start"]) if answer else None
 
     def end(self, world: str) -> bool:
-        """Have all processes of a world killed.
+        """Order the root helper to kill all processes of a world.
 
         Returns:
             Whether the helper still found the world; False if it had ended before.
@@ -142,7 +142,7 @@ class HelperClient:
         return bool(answer["enforced"])
 
     def remove_checkpoints(self, order: bytes) -> str:
-        """Have the checkpoints of a job removed as its user.
+        """Order the root helper to remove a job's checkpoints with the rights of its user.
 
         Args:
             order: signed by the server.

@@ -236,7 +236,7 @@ class UserWorlds:
     def remove_checkpoints(
         self, order: wire.RemoveCheckpoints, report: Callable[[wire.NodeReport], None]
     ) -> None:
-        """Have the helper remove the checkpoints of a job that has ended, and report the result."""
+        """Let the helper remove the checkpoints of a job that has ended, and report the result."""
         task = asyncio.create_task(self._remove_checkpoints(order, report))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -155,12 +155,12 @@ class StagedFolder:
         return True
 
     def end_return(self, status: int) -> str:
-        """Note that the transfer has ended; return why outputs were not returned, or empty."""
+        """Record that the transfer has ended; return why outputs were not returned, or empty."""
         self.returning = 0
         return _problem(self._errors, status, f"outputs stay in {self._path}/{WORK}")
 
     def close(self) -> None:
-        """Let go of the folder; the process of the shim may serve other jobs next."""
+        """Close the folder, because the process of the shim may serve another job next."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

@@ -58,11 +58,11 @@ class RemoteRanks:
         )
 
     def signal(self, number: int) -> None:
-        """Have signal ``number`` sent to the ranks."""
+        """Order the ranks' node to send them signal ``number``."""
         self._send({"order": "signal", "number": number})
 
     def end(self) -> None:
-        """Ask the ranks to end, and have them killed after the grace time."""
+        """Order the ranks' node to send SIGTERM, and SIGKILL after the grace time."""
         self._send({"order": "end"})
 
     def release(self, pairs: Mapping[str, str]) -> None:
@@ -70,7 +70,7 @@ class RemoteRanks:
         self._send({"order": "release", "pairs": dict(pairs)})
 
     def control(self, rank: int, message: Mapping[str, Any]) -> None:
-        """Have a message sent to the control socket of a rank, if it is one of these."""
+        """Order the rank's node to pass a message to its control socket; ignore other ranks."""
         if rank in self._ranks:
             self._send({"order": "control", "rank": rank, "message": dict(message)})
 

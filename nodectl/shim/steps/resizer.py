@@ -140,11 +140,11 @@ class StepResizer:
         return count
 
     def start(self) -> None:
-        """Note the first size of the step."""
+        """Record the first size of the step."""
         self.history.append((time.time(), len(self._step.places)))
 
     def fix(self, size: int) -> str:
-        """Set the size of the step, or let it change again.
+        """Fix the size of the step; 0 makes it resizable again.
 
         Args:
             size: the size; 0 to let the step grow and shrink again.
@@ -231,12 +231,12 @@ class StepResizer:
         return world.resize in self._failed
 
     def on_exit(self, place: int) -> None:
-        """Note that the process on a place has ended."""
+        """Record that the process on a place has ended."""
         self._exited.add(place)
         self._free_left()
 
     def on_world_gone(self, world: StepWorld) -> None:
-        """Note that all processes of a joining world have ended."""
+        """Record that all processes of a joining world have ended."""
         resize = self._resize
         if resize is not None and resize.number == world.resize:
             if resize.phase is ResizePhase.STARTING:

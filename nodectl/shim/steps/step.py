@@ -130,7 +130,7 @@ class Step:
     # ------------------------------------------------------------------ events of its worlds
 
     def on_failure(self, world: StepWorld, code: int, number: int, reason: str) -> None:
-        """Note a rank's failure, and end the step unless only a growth has failed."""
+        """Record a rank's failure, and end the step unless only a growth has failed."""
         failure = code, number, reason
         if self.resizer is None or not self.resizer.on_joining_failure(world, failure):
             self.fail(*failure)
@@ -146,7 +146,7 @@ class Step:
             self.resizer.on_exit(place)
 
     def on_world_gone(self, world: StepWorld) -> None:
-        """Note the end of a world; answer the client after the last one."""
+        """Record the end of a world; answer the client after the last one."""
         del self.worlds[world.resize]
         if not self.worlds:
             code, number, reason = self._failure or (0, 0, "")

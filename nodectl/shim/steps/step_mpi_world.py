@@ -84,7 +84,7 @@ class StepWorld:
             part.control(rank, message)
 
     def on_barrier(self, node: int, sequence: int, pairs: dict[str, str]) -> None:
-        """Note that the ranks of a node are in a barrier; release all ranks after the last node.
+        """Record that a node's ranks are in a barrier; release all ranks after the last node.
 
         Args:
             node: the node.
@@ -100,7 +100,7 @@ class StepWorld:
                 part.release(merged)
 
     def on_gone(self, node: int) -> None:
-        """Note that all ranks of a node have ended; report the end of the world after the last."""
+        """Record the end of a node's ranks; report the world's end after the last node."""
         self.expected.discard(node)
         if not self.expected:
             self.events.on_world_gone(self)

@@ -174,7 +174,7 @@ class _Arrivals:
 
 
 def _merged(streams: list[_Arrivals]) -> Iterator[_Arrivals]:
-    """Merge streams of arrivals by time: yield the stream of each next job, then advance it."""
+    """Merge streams of arrivals by time; yield the stream that has the next job."""
     for stream in streams:
         stream.advance()
     while True:

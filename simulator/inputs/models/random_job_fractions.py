@@ -21,7 +21,7 @@ def parse_parts(
     Args:
         text: what the user wrote.
         read: returns the value that a text stands for, or None if it is not of the right form.
-        what: what the values are, for messages, such as ``priorities``.
+        what: a name for the values in messages, such as ``priorities``.
         form: the form of a value, for messages.
         example: a valid text, for messages.
 
