@@ -24,13 +24,13 @@ from pliant.client.listing.columns import (
     USUAL,
     WIDE,
     Shown,
-    columns_of,
     fields_of,
     jobs_table,
     parse_format,
     usual_columns,
     with_profit,
 )
+from pliant.client.listing.job_blocks import JobBlock, blocks_of
 from pliant.client.listing.selection import (
     add_selection_options,
     add_since_option,
@@ -58,8 +58,6 @@ TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
 
 if TYPE_CHECKING:
     from typing import Any
-
-    from pliant.client.listing.columns import Columns
 
 PROG = "jobstat"
 
@@ -179,7 +177,9 @@ def _request(
     selected = selection_fields(options)
     if options.ids and selected:
         raise UsageError("name jobs by their numbers, or select them by options, not both")
-    answer = link.request("jobs", ids=options.ids or None, all=every, fields=fields, **selected)
+    answer = link.request(
+        "jobs", ids=options.ids or None, all=every, fields=fields, by_column=True, **selected
+    )
     if not answer.get("complete", True):
         print_error(PROG, "there are more jobs than one answer holds: the newest are shown")
     return answer
@@ -195,29 +195,31 @@ def _put_objects(link: Connection, options: argparse.Namespace) -> list[int | st
 
 def _put_table(link: Connection, options: argparse.Namespace) -> list[int | str]:
     """Print the jobs as a table; return the unknown ones of the jobs that the user named."""
-    jobs, now, missing = _columns(link, options)
-    if jobs["id"] or not options.ids:
-        print_text(_table(jobs, now, options))
+    blocks, now, missing = _blocks(link, options)
+    if blocks or not options.ids:
+        print_text(_table(blocks, now, options))
     return missing
 
 
-def _columns(
+def _blocks(
     link: Connection, options: argparse.Namespace
-) -> tuple[Columns, float, list[int | str]]:
-    """Return the values of the jobs by column, the time by the server's clock, unknown jobs."""
+) -> tuple[list[JobBlock], float, list[int | str]]:
+    """Return the jobs in blocks, the time by the server's clock, and the unknown jobs."""
     shown = _shown(options)
     fields = fields_of(shown)
     answer = _request(link, options, fields)
-    jobs = columns_of(answer, fields)
+    blocks = blocks_of(answer, fields)
     if any(column.name == "starts" for column in shown):
         starts = link.request("starts")["starts"]
-        jobs[EXPECTED_START] = [starts.get(str(job)) for job in jobs["id"]]
-    return jobs, answer.get("now", time.time()), unknown_jobs(answer, options.ids)
+        for block in blocks:
+            expected = [starts.get(str(job)) for job in block.column("id")]
+            block.values[EXPECTED_START] = expected
+    return blocks, answer.get("now", time.time()), unknown_jobs(answer, options.ids)
 
 
-def _table(jobs: Columns, now: float, options: argparse.Namespace) -> str:
+def _table(blocks: list[JobBlock], now: float, options: argparse.Namespace) -> str:
     text = jobs_table(
-        jobs, now, _shown(options), every=bool(options.format), heads=not options.no_header
+        blocks, now, _shown(options), every=bool(options.format), heads=not options.no_header
     )
     if not options.narrow:
         return text
@@ -230,7 +232,7 @@ class _Frames:
     def __init__(self, link: Connection, options: argparse.Namespace) -> None:
         self._link, self._options = link, options
         self._signal = ChangeSignal(link.directory)
-        self._jobs: Columns | None = None
+        self._blocks: list[JobBlock] | None = None
         self._now = self._asked = 0.0
 
     def __enter__(self) -> _Frames:
@@ -246,16 +248,16 @@ class _Frames:
         Raises:
             ClientError: some of the named jobs are unknown at the first look.
         """
-        if self._signal.take() or self._jobs is None:
-            self._jobs = None  # so that a failed request is repeated
-            self._jobs, self._now, missing = _columns(self._link, self._options)
+        if self._signal.take() or self._blocks is None:
+            self._blocks = None  # so that a failed request is repeated
+            self._blocks, self._now, missing = _blocks(self._link, self._options)
             if missing and not self._asked:
                 raise ClientError("\n".join(f"there is no job {number}" for number in missing))
             self._asked = time.monotonic()
         now = self._now + time.monotonic() - self._asked
-        jobs = self._jobs
-        head = f"{format_time(now, now)}  {summary(jobs['state'])}"
-        return f"{head}\n\n{_table(jobs, now, self._options)}"
+        states = [state for block in self._blocks for state in block.column("state")]
+        head = f"{format_time(now, now)}  {summary(states)}"
+        return f"{head}\n\n{_table(self._blocks, now, self._options)}"
 
 
 def summary(states: Sequence[str]) -> str:

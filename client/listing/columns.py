@@ -1,24 +1,23 @@
 """The columns of lists of jobs: what each shows, and which values of the server it needs.
 
-Cells are made column by column, which takes half of the time of making them row by row.
+Cells are made column by column, which takes half of the time of making them row by row. Where all
+jobs of a block have the same values, one cell is made for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pliant.client.client_errors import UsageError
 from pliant.client.listing.displayed_job_ids import TITLE_FIELDS, shortened, title_of
+from pliant.client.listing.job_blocks import JobBlock
 from pliant.client.terminal.durations import format_bytes, format_duration, format_time
-from pliant.client.terminal.tables import shorten, table_of_columns
+from pliant.client.terminal.tables import shorten, table_of_blocks
 
 TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
 
 if TYPE_CHECKING:
     from typing import Any
-
-    #: The values of jobs by name; the values of a job are at the same place in all.
-    Columns = Mapping[str, Sequence[Any]]
 
 #: Names of jobs have at most this many characters in the usual table.
 NAME_LIMIT = 32
@@ -31,7 +30,7 @@ class Column:
         self,
         about: str,
         fields: tuple[str, ...],
-        cells: Callable[[Columns, float], Sequence[object]],
+        cells: Callable[[JobBlock, float], Sequence[object]],
         right: bool = False,
     ) -> None:
         """Describe a column.
@@ -39,7 +38,8 @@ class Column:
         Args:
             about: what it shows, for the help.
             fields: the values of the server that it needs.
-            cells: makes the cells of the jobs, at a time of the server's clock.
+            cells: makes the cells of the jobs of a block, at a time of the server's clock; one cell
+                alone stands for all of them.
             right: whether the cells are right-aligned.
         """
         self.about, self.fields, self.cells, self.right = about, fields, cells, right
@@ -60,74 +60,70 @@ def elapsed(
     return None if begin is None else (end or now) - begin
 
 
-def _rows(jobs: Columns, *names: str) -> Iterator[tuple[Any, ...]]:
-    return zip(*(jobs[name] for name in names), strict=True)
-
-
 def _text(field: str, about: str) -> Column:
-    return Column(about, (field,), lambda jobs, _: [value or "-" for value in jobs[field]])
+    return Column(about, (field,), lambda jobs, _: [value or "-" for value in jobs.values[field]])
 
 
 def _number(field: str, about: str) -> Column:
-    def cells(jobs: Columns, _: float) -> list[object]:
-        return ["-" if value is None else value for value in jobs[field]]
+    def cells(jobs: JobBlock, _: float) -> list[object]:
+        return ["-" if value is None else value for value in jobs.values[field]]
 
     return Column(about, (field,), cells, right=True)
 
 
 def _time(field: str, about: str) -> Column:
-    def cells(jobs: Columns, now: float) -> list[str]:
-        return [format_time(value, now) for value in jobs[field]]
+    def cells(jobs: JobBlock, now: float) -> list[str]:
+        return [format_time(value, now) for value in jobs.values[field]]
 
     return Column(about, (field,), cells)
 
 
 def _span(field: str, about: str) -> Column:
-    def cells(jobs: Columns, _: float) -> list[str]:
-        return [format_duration(value) for value in jobs[field]]
+    def cells(jobs: JobBlock, _: float) -> list[str]:
+        return [format_duration(value) for value in jobs.values[field]]
 
     return Column(about, (field,), cells, right=True)
 
 
-def _titles(jobs: Columns, _: float) -> list[str]:
+def _titles(jobs: JobBlock, _: float) -> list[str]:
     return [
-        title_of(number, array, task, shortened(tasks))
-        for number, array, task, tasks in _rows(jobs, *TITLE_FIELDS)
+        title_of(number, array, task, shortened(tasks) if tasks else None)
+        for number, array, task, tasks in jobs.rows(*TITLE_FIELDS)
     ]
 
 
-def _processors(jobs: Columns, _: float) -> list[str]:
+def _processors(jobs: JobBlock, _: float) -> list[str]:
     """Return the processors that jobs run on, plus others that they hold, as in ``4+2``."""
     found = []
-    for on, held in _rows(jobs, "processors", "held"):
+    for on, held in jobs.rows("processors", "held"):
         besides = (held or on or 0) - (on or 0)
         found.append(f"{on or 0}+{besides}" if besides else str(on or "-"))
     return found
 
 
-def _sizes(jobs: Columns, _: float) -> list[str]:
+def _sizes(jobs: JobBlock, _: float) -> list[str]:
     return [
         f"{sizes or '-'} ({prefer})" if prefer else sizes or "-"
-        for sizes, prefer in _rows(jobs, "sizes", "prefer")
+        for sizes, prefer in jobs.rows("sizes", "prefer")
     ]
 
 
-def _elapsed(jobs: Columns, now: float) -> list[str]:
+def _elapsed(jobs: JobBlock, now: float) -> list[str]:
     return [
         format_duration(elapsed(submit, start, end, now))
-        for submit, start, end in _rows(jobs, "submit", "start", "end")
+        for submit, start, end in jobs.rows("submit", "start", "end")
     ]
 
 
-def _left(jobs: Columns, now: float) -> list[str]:
+def _left(jobs: JobBlock, now: float) -> list[str]:
     return [
         format_duration(limit if end is None else max(0.0, end - now))
-        for limit, end in _rows(jobs, "time_limit_s", "limit_end")
+        for limit, end in jobs.rows("time_limit_s", "limit_end")
     ]
 
 
-def _reason(jobs: Columns, _: float) -> list[str]:
-    return [_outcome(*row) for row in _rows(jobs, "reason", "signal", "exit_code")]
+def _reason(jobs: JobBlock, _: float) -> list[str]:
+    return [_outcome(*row) for row in jobs.rows("reason", "signal", "exit_code")]
 
 
 def _outcome(reason: str | None, signal: int | None, exit_code: int | None) -> str:
@@ -138,26 +134,26 @@ def _outcome(reason: str | None, signal: int | None, exit_code: int | None) -> s
     return f"exit code {exit_code}" if exit_code else ""
 
 
-def _code(jobs: Columns, _: float) -> list[str]:
+def _code(jobs: JobBlock, _: float) -> list[str]:
     return [
         "-" if exit_code is None and not signal else f"{exit_code or 0}:{signal or 0}"
-        for exit_code, signal in _rows(jobs, "exit_code", "signal")
+        for exit_code, signal in jobs.rows("exit_code", "signal")
     ]
 
 
-def _nodes(jobs: Columns, _: float) -> list[str]:
-    return [",".join(nodes) if nodes else "-" for nodes in jobs["nodes"]]
+def _nodes(jobs: JobBlock, _: float) -> list[str]:
+    return [",".join(nodes) if nodes else "-" for nodes in jobs.values["nodes"]]
 
 
-def _memory(jobs: Columns, _: float) -> list[str]:
-    return [format_bytes(value) for value in jobs["memory_bytes"]]
+def _memory(jobs: JobBlock, _: float) -> list[str]:
+    return [format_bytes(value) for value in jobs.values["memory_bytes"]]
 
 
-def _starts(jobs: Columns, now: float) -> list[str]:
+def _starts(jobs: JobBlock, now: float) -> list[str]:
     """Return when jobs started, or when the server expects them to: ``~16:30:00``."""
     return [
         format_time(start, now) if start else f"~{format_time(at, now)}" if at else "-"
-        for start, at in _rows(jobs, "start", EXPECTED_START)
+        for start, at in jobs.rows("start", EXPECTED_START)
     ]
 
 
@@ -165,11 +161,11 @@ def _starts(jobs: Columns, now: float) -> list[str]:
 _CONTRACT = ("contract", "state", "submit", "begin", "deadline", "expected_end", "promise")
 
 
-def _contract_cells(place: int) -> Callable[[Columns, float], list[str]]:
-    def cells(jobs: Columns, now: float) -> list[str]:
+def _contract_cells(place: int) -> Callable[[JobBlock, float], list[str]]:
+    def cells(jobs: JobBlock, now: float) -> list[str]:
         return [
             _contract(dict(zip(_CONTRACT, row, strict=True)), now)[place]
-            for row in _rows(jobs, *_CONTRACT)
+            for row in jobs.rows(*_CONTRACT)
         ]
 
     return cells
@@ -217,7 +213,10 @@ COLUMNS: Mapping[str, Column] = {
     "type": _text("type", "mpi, uni or script"),
     "state": _text("state", "state"),
     "priority": Column(
-        "priority", ("priority",), lambda jobs, _: [n or 0 for n in jobs["priority"]], right=True
+        "priority",
+        ("priority",),
+        lambda jobs, _: [n or 0 for n in jobs.values["priority"]],
+        right=True,
     ),
     "procs": Column("processors", ("processors", "held"), _processors),
     "sizes": Column("allowed sizes, and the preferred one", ("sizes", "prefer"), _sizes),
@@ -295,25 +294,18 @@ def fields_of(shown: Sequence[Shown]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("id", "state", *names)))
 
 
-def columns_of(answer: dict[str, Any], fields: Sequence[str]) -> dict[str, Sequence[Any]]:
-    """Return the values of all jobs in an answer, by field.
-
-    The answer has a row of values for each job, or an object if an older server sent it.
-    """
-    if "rows" not in answer:
-        return {name: [job.get(name) for job in answer["jobs"]] for name in fields}
-    if not answer["rows"]:
-        return dict.fromkeys(answer["fields"], ())
-    return dict(zip(answer["fields"], zip(*answer["rows"], strict=True), strict=True))
-
-
 def jobs_table(
-    jobs: Columns, now: float, shown: Sequence[Shown], *, every: bool = False, heads: bool = True
+    blocks: Sequence[JobBlock],
+    now: float,
+    shown: Sequence[Shown],
+    *,
+    every: bool = False,
+    heads: bool = True,
 ) -> str:
     """Return jobs as a table.
 
     Args:
-        jobs: the values of all jobs, by field.
+        blocks: the jobs.
         now: the time by the clock of the server, seconds since the epoch.
         shown: the columns.
         every: whether to show also optional columns for which no job has a value.
@@ -322,12 +314,17 @@ def jobs_table(
     wanted = [
         column
         for column in shown
-        if every or column.name not in _IF_USED or any(jobs[_IF_USED[column.name]])
+        if every
+        or column.name not in _IF_USED
+        or any(any(block.values[_IF_USED[column.name]]) for block in blocks)
     ]
-    columns = [_cut(COLUMNS[each.name].cells(jobs, now), each.width) for each in wanted]
-    names = [each.name for each in wanted]
+    names = [column.name for column in wanted]
+    cells = [
+        (block.count, [_cut(COLUMNS[each.name].cells(block, now), each.width) for each in wanted])
+        for block in blocks
+    ]
     right = frozenset(name for name in names if COLUMNS[name].right)
-    text = table_of_columns(names, columns, right=right)
+    text = table_of_blocks(names, cells, right=right)
     return text if heads else text.partition("\n")[2]
 
 

@@ -36,33 +36,52 @@ def table(
     heads: Sequence[str], rows: Sequence[Sequence[object]], *, right: frozenset[str] = frozenset()
 ) -> str:
     """Return a table of rows under their heads; the columns in ``right`` are right-aligned."""
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(heads)
-    return table_of_columns(heads, columns, right=right)
+    return table_of_blocks(heads, [(len(rows), list(zip(*rows, strict=True)))], right=right)
 
 
-def table_of_columns(
-    heads: Sequence[str], columns: Sequence[Sequence[object]], *, right: frozenset[str]
+def table_of_blocks(
+    heads: Sequence[str],
+    blocks: Sequence[tuple[int, Sequence[Sequence[object]]]],
+    *,
+    right: frozenset[str],
 ) -> str:
-    """Return the cells of each column under its head, as `table` does with rows."""
+    """Return the cells of each column under its head, as `table` does with rows.
+
+    Args:
+        heads: of the columns.
+        blocks: the number of lines of each block, and its cells by column. One cell alone stands
+            for all lines of its block, and is padded only once.
+        right: the heads of the columns that are right-aligned.
+    """
+    blocks = [(1, [[head] for head in heads]), *(block for block in blocks if block[0])]
+    columns = zip(*(cells for _, cells in blocks), strict=True)
     filled = [
-        _fill([head, *cells], to_right=head in right)
-        for head, cells in zip(heads, columns, strict=True)
+        _fill(parts, to_right=head in right) for head, parts in zip(heads, columns, strict=True)
     ]
-    return "\n".join("  ".join(line).rstrip() for line in zip(*filled, strict=True))
+    lines: list[str] = []
+    for (count, _), parts in zip(blocks, zip(*filled, strict=True), strict=True):
+        whole = [part if len(part) == count else part * count for part in parts]
+        lines += map(str.rstrip, map("  ".join, zip(*whole, strict=True)))
+    return "\n".join(lines)
 
 
-def _fill(cells: Sequence[object], *, to_right: bool) -> list[str]:
-    """Return the cells of a column, escaped and padded to the same width."""
-    texts = [str(cell) for cell in cells]
-    whole = "".join(texts)  # one look at a column of 50,000 cells instead of one at each
+def _fill(parts: Sequence[Sequence[object]], *, to_right: bool) -> list[list[str]]:
+    """Return the cells of a column in all blocks, escaped and padded to the same width."""
+    texts = [[str(cell) for cell in part] for part in parts]
+    whole = "".join(map("".join, texts))  # one look at all cells instead of one at each
     if not whole.isprintable():
-        texts = [clean(text) for text in texts]
+        texts = [[clean(text) for text in part] for part in texts]
     if whole.isascii():
-        size = max(map(len, texts))
-        return [text.rjust(size) for text in texts] if to_right else [t.ljust(size) for t in texts]
-    widths = [width(text) for text in texts]
-    gaps = [" " * (max(widths) - each) for each in widths]
-    return [gap + text if to_right else text + gap for text, gap in zip(texts, gaps, strict=True)]
+        size = max(max(map(len, part)) for part in texts)
+        pad = str.rjust if to_right else str.ljust
+        return [[pad(text, size) for text in part] for part in texts]
+    size = max(max(map(width, part)) for part in texts)
+    return [[_pad(text, size, to_right=to_right) for text in part] for part in texts]
+
+
+def _pad(text: str, size: int, *, to_right: bool) -> str:
+    gap = " " * (size - width(text))
+    return gap + text if to_right else text + gap
 
 
 def shorten(text: str, limit: int) -> str:

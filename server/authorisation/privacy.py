@@ -45,6 +45,10 @@ PUBLIC = frozenset(
 )
 
 
+#: The same for a job that waits.
+_PUBLIC_WAITING = PUBLIC | {"reason"}
+
+
 def without_private(info: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of a job in which private values are blank.
 
@@ -52,7 +56,7 @@ def without_private(info: Mapping[str, Any]) -> dict[str, Any]:
     the job waits, because the server then writes it from a code. Other reasons may quote the
     program.
     """
-    public = PUBLIC | {"reason"} if info.get("reason_code") else PUBLIC
+    public = _PUBLIC_WAITING if info.get("reason_code") else PUBLIC
     return {
         key: value if key in public else ("" if isinstance(value, str) else None)
         for key, value in info.items()

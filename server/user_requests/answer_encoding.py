@@ -21,13 +21,19 @@ _encode = msgspec.json.Encoder().encode
 class Objects:
     """An array in an answer; its objects are created once, while the answer is sent."""
 
-    def __init__(self, values: Iterable[object]) -> None:
-        self._values = iter(values)
+    def __init__(self, values: Iterable[object], *, at_once: int = OBJECTS_AT_ONCE) -> None:
+        """Create an array.
+
+        Args:
+            values: the objects.
+            at_once: how many of them are encoded in one piece.
+        """
+        self._values, self._at_once = iter(values), at_once
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the JSON text of the objects in pieces, without the brackets around them."""
         comma = b""
-        while some := list(islice(self._values, OBJECTS_AT_ONCE)):
+        while some := list(islice(self._values, self._at_once)):
             yield comma + encode(some)[1:-1]
             comma = b","
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pliant.core.arrays.task_numbers import TaskNumbers
@@ -46,6 +46,23 @@ class JobLookup:
         """Return the values of a job that a user may see."""
         may_see = self.access.allows("private values", peer, owner)
         return info if may_see else without_private(info)
+
+    def visible_jobs(
+        self, entries: Iterable[JobEntry], peer: RequestingUser, fields: Collection[str] | None
+    ) -> Iterator[Info]:
+        """Yield the values of jobs that a user may see; the roles are looked up once per owner.
+
+        Args:
+            entries: the jobs.
+            peer: the user who asks.
+            fields: the values that are needed; None for all.
+        """
+        may_see: dict[int, bool] = {}
+        for entry in entries:
+            info, owner = self._status.info(entry, fields), entry.uid
+            if owner not in may_see:
+                may_see[owner] = self.access.allows("private values", peer, owner)
+            yield info if may_see[owner] else without_private(info)
 
     async def find(self, ids: Sequence[int], peer: RequestingUser) -> dict[int, Info]:
         """Return the jobs that the user may see, by number; unknown numbers are left out."""
@@ -191,10 +208,8 @@ class JobLookup:
             cached_since: jobs that ended before this time are read from the database.
             fields: the values that are needed; None for all.
         """
-        infos = {
-            int(entry.info["id"]): self.visible(self._status.info(entry, fields), entry.uid, peer)
-            for entry in await self.entries(selection)
-        }
+        visible = self.visible_jobs(await self.entries(selection), peer, fields)
+        infos = {int(info["id"]): info for info in visible}
         if selection.ended_since is None or selection.ended_since >= cached_since:
             return SelectedJobs(list(infos.values()), complete=True)
         stored = await self._reader.in_thread(

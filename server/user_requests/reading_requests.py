@@ -79,7 +79,8 @@ class StateQueries:
         """List the jobs in ``ids``, or the open ones; with ``all`` also jobs of the last hour.
 
         The request may name ``users``, ``states`` and ``names``. With ``since``, jobs that ended at
-        this time or later are listed, too.
+        this time or later are listed, too. With ``fields``, only these values of each job are sent,
+        as rows or, with ``by_column``, as blocks of columns.
         """
         shown, now = listing.shown_fields(request), self._clock.now()
         cached_since = now - ENDED_JOBS_KEPT_S
@@ -89,10 +90,8 @@ class StateQueries:
         with_ended = selection.ended_since is not None
         if request.get("ids") is None:
             if selection.wants_all and selection.ended_since in (None, cached_since):
-                infos = (
-                    self._jobs.visible(self._status.info(entry, shown), entry.uid, peer)
-                    for entry in self._status.entries(ended_since=selection.ended_since)
-                )
+                entries = self._status.entries(ended_since=selection.ended_since)
+                infos = self._jobs.visible_jobs(entries, peer, shown)
             else:
                 infos, complete = await self._jobs.select(selection, peer, cached_since, shown)
                 answer["complete"] = complete
@@ -106,7 +105,8 @@ class StateQueries:
             with_ended = True
         if shown is not None:
             infos = listing.table_lines(infos, with_ended=with_ended)
-        return {**answer, **listing.job_list(infos, shown)}
+        by_column = bool(request.get("by_column"))
+        return {**answer, **listing.job_list(infos, shown, by_column=by_column)}
 
     async def number(self, name: object) -> object:
         """Return the number of the job of a task such as ``17_3``; see `JobLookup.number`."""

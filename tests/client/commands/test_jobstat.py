@@ -209,10 +209,11 @@ def test_the_summary_counts_jobs_by_state() -> None:
     assert summary(["RUNNING", "RUNNING", "PENDING"]) == "3 jobs: 2 RUNNING, 1 PENDING"
 
 
-def test_rows_of_the_fields_that_it_asks_for(
+def test_blocks_and_rows_of_the_fields_that_it_asks_for(
     server: Any, make_job: MakeJob, capsys: Capture
 ) -> None:
     full = [make_job(1), make_job(2, state="PENDING", processors=0, start=None, reason="waits")]
+    full += [make_job(number, name="same") for number in (30, 400, 5000)]
     server.answers["jobs"] = {"jobs": full, "missing": [], "now": 1_700_000_100.0}
     assert main([]) == 0
     expected = capsys.readouterr().out
@@ -221,6 +222,16 @@ def test_rows_of_the_fields_that_it_asks_for(
     server.answers["jobs"] = {"fields": fields, "rows": rows, "now": 1_700_000_100.0}
     assert main([]) == 0
     assert capsys.readouterr().out == expected
+    assert server.last["by_column"] is True
+    columns = [[*zip(*rows[:2], strict=True)], [*zip(*rows[2:], strict=True)]]
+    columns[1] = [column[:1] if len({*column}) == 1 else column for column in columns[1]]
+    blocks = [{"count": len(c[0]), "columns": c} for c in columns]
+    server.answers["jobs"] = {"fields": fields, "blocks": blocks, "now": 1_700_000_100.0}
+    assert main([]) == 0
+    assert capsys.readouterr().out == expected
+    server.answers["starts"] = {"starts": {"2": 1_700_000_160.0, "400": 1.0}}
+    assert main(["-O", "id,starts", "--no-header"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[1].startswith("~")
 
 
 @pytest.mark.parametrize(

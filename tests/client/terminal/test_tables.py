@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.client.terminal.tables import clean, shorten, table, width
+from pliant.client.terminal.tables import clean, shorten, table, table_of_blocks, width
 
 
 @given(
@@ -37,6 +37,15 @@ def test_wide_characters_count_twice() -> None:
 
 def test_a_table_without_rows_has_its_heads() -> None:
     assert table(("a", "b"), []) == "a  b"
+
+
+def test_one_cell_stands_for_all_lines_of_its_block() -> None:
+    rows = [["a", "é", 1], ["bb", "é", 2], ["ccc", "\x1b", 30]]
+    first: list[list[object]] = [["a", "bb"], ["é"], [1, 2]]
+    last: list[list[object]] = [["ccc"], ["\x1b"], [30]]
+    blocks = [(2, first), (0, []), (1, last)]
+    heads, right = ("x", "y", "z"), frozenset({"z"})
+    assert table_of_blocks(heads, blocks, right=right) == table(heads, rows, right=right)
 
 
 def test_shorten() -> None:

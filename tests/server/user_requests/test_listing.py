@@ -17,6 +17,7 @@ from pliant.server.registry.job_program import Summary
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.user_requests.answer_encoding import OBJECTS_AT_ONCE, Objects, encode_pieces
 from pliant.server.user_requests.connections.connection import UserConnection
+from pliant.server.user_requests.listing import BLOCK_JOBS
 from serverkit.scripted import Shell
 
 from ..registry.test_status_cache import job
@@ -62,6 +63,19 @@ def test_rows_hold_the_values_that_were_named(shell: Shell) -> None:
         answer = ask(shell, op="jobs", fields=fields)
         assert answer["fields"] == fields
         assert answer["rows"] == [[info.get(name) for name in fields] for info in full]
+
+
+def test_blocks_hold_the_values_of_rows_and_equal_ones_once(shell: Shell) -> None:
+    fill(shell.status, BLOCK_JOBS + 2)
+    fields = ["id", "state", "processors", "unknown"]
+    rows = ask(shell, op="jobs", fields=fields)["rows"]
+    answer = ask(shell, op="jobs", fields=fields, by_column=True)
+    assert (answer["fields"], "rows" in answer) == (fields, False)
+    assert [block["count"] for block in answer["blocks"]] == [BLOCK_JOBS, 2]
+    for block in answer["blocks"]:
+        here, rows = rows[: block["count"]], rows[block["count"] :]
+        assert block["columns"] == [[row[0] for row in here], ["RUNNING"], [1], [None]]
+    assert ask(shell, op="jobs", names=["none"], fields=fields, by_column=True)["blocks"] == []
 
 
 @pytest.mark.parametrize("fields", ["id", [], ["id"], [1, 2], ["id"] * 65])

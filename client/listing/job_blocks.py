@@ -1,0 +1,56 @@
+"""Jobs in blocks, as the server sends long lists: column by column, equal values once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
+
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class JobBlock:
+    """Some jobs of a list, and their values by field."""
+
+    def __init__(self, count: int, values: dict[str, Sequence[Any]]) -> None:
+        """Create a block.
+
+        Args:
+            count: the number of its jobs.
+            values: by field, the values in the order of the jobs. One value alone stands for all
+                jobs of the block.
+        """
+        self.count, self.values = count, values
+
+    def column(self, field: str) -> Sequence[Any]:
+        """Return the value of each job."""
+        return repeated(self.values[field], self.count)
+
+    def rows(self, *fields: str) -> Iterator[tuple[Any, ...]]:
+        """Yield these values of each job, or those of one job if all have the same."""
+        columns = [self.values[field] for field in fields]
+        count = max(map(len, columns))
+        return zip(*(repeated(column, count) for column in columns), strict=True)
+
+
+def repeated(values: Sequence[Any], count: int) -> Sequence[Any]:
+    """Return ``count`` values; one value alone is repeated."""
+    return values if len(values) == count else [values[0]] * count
+
+
+def blocks_of(answer: Mapping[str, Any], fields: Sequence[str]) -> list[JobBlock]:
+    """Return the jobs of an answer; an older server sends a row or an object for each job."""
+    if "blocks" in answer:
+        names = answer["fields"]
+        return [
+            JobBlock(block["count"], dict(zip(names, block["columns"], strict=True)))
+            for block in answer["blocks"]
+        ]
+    if "rows" in answer:
+        names, rows = answer["fields"], answer["rows"]
+    else:
+        names, rows = fields, [[job.get(name) for name in fields] for job in answer["jobs"]]
+    if not rows:
+        return []
+    return [JobBlock(len(rows), dict(zip(names, zip(*rows, strict=True), strict=True)))]
