@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import socket
 
 from pliant.client.client_errors import (
     LostServerError,
@@ -26,6 +25,7 @@ from pliant.protos.daemons.private_paths import PrivateSocket, UntrustedPathErro
 TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
 
 if TYPE_CHECKING:
+    import _socket  # the base of `socket.socket`
     from typing import Any
 
 #: Seconds to wait for the answer to an ordinary request.
@@ -61,7 +61,7 @@ def socket_path(directory: str) -> str:
     return os.path.join(directory, SOCKET)
 
 
-def connect(link: socket.socket, directory: str) -> bool:
+def connect(link: _socket.socket, directory: str) -> bool:
     """Connect a unix socket to the server, once; return whether it is connected.
 
     It is not if the server's queue of new connections is full: try again after `RETRY_S`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.startup_without_gc
+import pliant.client.terminal.quick_startup
 import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 
 # isort: split

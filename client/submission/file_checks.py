@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 #: Bytes that the controller's own variables may need, of the limit of all arguments.
 _RESERVED_BYTES = 16 * 1024
 
-_INTERPRETER = r"(python|pypy)[0-9.]*|(ba|da|k|z)?sh|perl|ruby|julia"
+_INTERPRETERS = frozenset(
+    ["python", "pypy", "sh", "bash", "dash", "ksh", "zsh", "perl", "ruby", "julia"]
+)
 
 #: Options of interpreters that take a value.
 _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs", "-o", "+o"})
@@ -271,7 +273,7 @@ def default_name(program: str, arguments: Sequence[str]) -> str:
     If an interpreter runs, the script or module among its arguments gives the name.
     """
     name = os.path.basename(program)
-    if not re.fullmatch(_INTERPRETER, name):
+    if (name.rstrip("0123456789.") if name.startswith("py") else name) not in _INTERPRETERS:
         return name
     words = iter(arguments)
     for word in words:
