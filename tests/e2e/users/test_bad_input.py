@@ -180,6 +180,25 @@ def test_sizes_that_can_never_be_are_not_queued(cluster: Cluster, folder: Path) 
     assert [job for job in cluster.client.jobs() if job.sizes in ("5", "5-8")] == []
 
 
+def test_other_requests_that_can_never_be_met_are_not_queued(
+    cluster: Cluster, folder: Path
+) -> None:
+    expected = {
+        ("--mem-per-cpu", "512T"): "512T memory",
+        ("--gpus", "3"): "3 gpu",
+        ("--constraint", "warp"): "constraint warp",
+        ("--nodelist", "n9"): "nodelist n9",
+        ("--exclude", "n[1-2]"): "exclude n[1-2]",
+        ("--resource", "license=1"): "resource: ",
+        ("--dependency", "afterok:777"): "dependency: there is no job 777",
+        ("--array", "1-9", "--dependency", "afterok:777_3"): "dependency: there is no job 777_3",
+    }
+    for options, named in expected.items():
+        said = jobsub(folder, *options, "--name", "impossible", "true")
+        assert (said.code, named in said.line) == (1, True), said
+    assert cluster.client.jobs(names=["impossible"], ended=True) == []
+
+
 @pytest.mark.usefixtures("cluster")
 def test_unknown_jobs() -> None:
     for words in (
