@@ -137,7 +137,7 @@ class CheckpointError(AppkitError):
 
 
 class JobLeave(BaseException):
-    """This process leaves the job.
+    """Raised in a process that leaves the job; it ends ``main`` there.
 
     It is not an ``Exception``, so that ``except Exception`` does not catch it. If the program
     catches it anyway, the next use of the job raises it again.

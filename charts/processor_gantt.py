@@ -16,7 +16,7 @@ _SMALLEST, _LARGEST, _WANTED = 2.0, 18.0, 360.0
 
 
 class Node(NamedTuple):
-    """The rows of a node."""
+    """A node in the picture: its name and its rows, one for each processor."""
 
     name: str
     #: Global index of its first processor.
@@ -31,7 +31,7 @@ class Lanes(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Return the number of processors."""
+        """Return the number of rows of the picture, one for each processor."""
         return sum(node.slots for node in self.nodes)
 
     @property

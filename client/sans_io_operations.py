@@ -41,7 +41,7 @@ class Ask:
 
 
 class Pause:
-    """Wait for some seconds."""
+    """An instruction to wait for some seconds."""
 
     __match_args__ = ("seconds",)
 

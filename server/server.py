@@ -86,7 +86,7 @@ log = logging.getLogger(__name__)
 
 
 class Server:
-    """All parts of one server.
+    """The server: creates, connects, starts and stops all its parts.
 
     Args:
         config: the config of the server.

@@ -29,7 +29,7 @@ from pliant.strategies.policies.queue_order import queue_with
 
 
 class Koala(Strategy):
-    """A malleability management policy with a precedence.
+    """A KOALA strategy: a malleability policy, and a precedence of growth or waiting jobs.
 
     Args:
         policy: how growth and shrinking are shared.

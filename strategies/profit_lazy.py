@@ -1,6 +1,6 @@
 """``profit-lazy``: Kumar's lazy schedule strategy (2001, 3.2.5).
 
-A job that cannot be started profitably now may be accepted and put off until a *lookahead*. A
+A job that cannot be started profitably now may be accepted but postponed to a *lookahead*. A
 lookahead is the deadline of one job, the lookahead job, which has ended by then and frees its
 processors. A job stays a lookahead job until it has ended.
 
@@ -10,9 +10,9 @@ each lookahead what earlier promises need. If estimates are exact, no accepted j
 
 The source has one lookahead and names several as future work. The rule for several is Pliant's: the
 lookaheads are the deadlines of the ``lookaheads`` accepted jobs with the earliest deadlines, and a
-job is put off until the earliest lookahead at which it fits. It fits if its minimum and the minima
+job is postponed until the earliest lookahead at which it fits. It fits if its minimum and the minima
 of the other jobs do not exceed the processors at this lookahead and at each later one. The other
-jobs are those that run or are put off until then, without lookahead jobs with no later deadline.
+jobs are those that run or are postponed until then, without lookahead jobs with no later deadline.
 With one lookahead this is the rule of the source.
 
 Choice where the source is silent: a job whose deadline has passed because its estimate was wrong
@@ -42,11 +42,11 @@ class LazyCycle(Cycle):
         accepted.sort(key=lambda job: (places.get(job.id, len(places)), job.arrival, job.id))
         #: Accepted jobs that have not been started, in order of acceptance.
         self.put_off = {job.id: (job, value_of(job, view)) for job in accepted}
-        #: The lookahead that each of these jobs is put off to; None if it should start at once.
+        #: The lookahead that each of these jobs is postponed to; None if it should start at once.
         self._until = {job.id: put_off_until.get(job.id) for job in accepted}
 
     def run(self) -> None:
-        """Update the lookaheads, decide about jobs that were put off, then about new jobs."""
+        """Update the lookaheads, decide about jobs that were postponed, then about new jobs."""
         new = self._update_lookaheads()
         # These jobs come first, because they may need the processors that are free now.
         due = [job_id for job_id in self.put_off if self._until[job_id] not in self._times()]
@@ -180,7 +180,7 @@ class LazyCycle(Cycle):
 
 
 def _read_memory(memory: object) -> tuple[dict[JobId, float], dict[JobId, float | None]]:
-    """Return the lookahead jobs and the jobs that were put off, each with its lookahead.
+    """Return the lookahead jobs and the jobs that were postponed, each with its lookahead.
 
     Postponed jobs are in the order of their acceptance.
     """
@@ -213,12 +213,12 @@ def _check_lookaheads(value: int) -> int:
 class ProfitLazy(ProfitDriven):
     """Kumar's lazy profit-driven strategy: a job starts now, is postponed, or is rejected.
 
-    A job that is put off waits for a *lookahead*, which is the deadline of another job.
+    A job that is postponed waits for a *lookahead*, which is the deadline of another job.
 
     Args:
         grace: seconds after its start in which a job may still register as malleable. Until they
             have passed, no other job is rejected because of the processors that this job holds.
-        lookaheads: number of lookahead jobs, to whose deadlines a job may be put off.
+        lookaheads: number of lookahead jobs, to whose deadlines a job may be postponed.
     """
 
     def __init__(self, *, grace: float = 10.0, lookaheads: int = 1) -> None:

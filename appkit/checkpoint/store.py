@@ -39,7 +39,7 @@ _DATA = "save-"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Everything of a checkpoint except the arrays."""
+    """The contents of a checkpoint except the arrays: sizes, registrations, values."""
 
     #: Number of the checkpoint in its folder, from 1.
     number: int

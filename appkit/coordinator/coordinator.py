@@ -38,13 +38,13 @@ GATHER_TIMEOUT_S = 60.0
 
 
 class ReportChannel(Protocol):
-    """Sends reports to the server."""
+    """A channel that sends reports to the server."""
 
     def start(self) -> None:
         """Start to connect to the server, and return at once."""
 
     def send(self, report: CoordinatorReport) -> None:
-        """Queue a report; never blocks."""
+        """Queue a report for the server without blocking."""
 
     def stop(self, timeout: float) -> None:
         """Send the queued reports and end the stream; wait at most ``timeout`` seconds."""

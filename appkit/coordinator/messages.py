@@ -99,7 +99,7 @@ class BegunReport:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """The application will not begin a resize."""
+    """A report: the application confirms that it will not begin a withdrawn resize."""
 
     resize: int
 

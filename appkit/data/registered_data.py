@@ -19,7 +19,7 @@ GatheredMetadata = tuple[tuple[Any, ...], ...]
 
 
 class RegisteredData(ABC):
-    """One registered object.
+    """An object that the program has registered: an array, items or values.
 
     A resize calls `local_metadata` (`metadata_rounds` times), `prepare`, `plan` and `move`, then
     `commit` or `rollback`. A checkpoint calls `save`, and a start from a checkpoint `restore`.

@@ -99,7 +99,7 @@ class ReplicatedArray(UndividedHandle):
         exchange_ranges(plan, comm, *self._range_buffers(), tag)
 
     def commit(self) -> None:
-        """Use the copy that arrived."""
+        """Use the copy that a joining process has received."""
         if self._next is not None:
             self._array, self._next = self._next, None
 

@@ -25,7 +25,7 @@ class PerformanceMonitor:
     """Measures this process, and estimates the cost and the gain of offers."""
 
     def __init__(self, registry: Registry, loops: Loops) -> None:
-        """Start without measurements."""
+        """Create a monitor that has no measurements yet."""
         self.timer = IterationTimer()
         self._cost_model = ResizeCostModel()
         self._registry, self._loops = registry, loops

@@ -56,7 +56,7 @@ class IterationTimer:
     """Times the iterations of this process. Only the measurements of rank 0 are used."""
 
     def __init__(self) -> None:
-        """Start without measurements."""
+        """Create a timer that has no measurements yet."""
         self.table: Table = {}
         self._site: Site | None = None
         #: Start time and first iteration of the present interval; None if it does not count.

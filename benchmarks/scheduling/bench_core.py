@@ -55,7 +55,7 @@ class Driver:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the costs so far."""
+        """Delete the recorded costs."""
         self.spent.clear()
         self.calls.clear()
 

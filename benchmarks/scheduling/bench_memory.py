@@ -85,7 +85,7 @@ ROWS = (
 
 @dataclass(frozen=True)
 class Result:
-    """The measurements of one run."""
+    """The measurements of one run with one strategy."""
 
     seconds: float
     #: Jobs that were moved, and what the history says about it.

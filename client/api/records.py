@@ -135,7 +135,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The reasons why a job waits or has its size, as sentences and as data for programs."""
+    """The reasons why a job waits or has its size, as sentences and as data."""
 
     text: tuple[str, ...]
     facts: Mapping[str, Any]

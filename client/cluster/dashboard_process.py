@@ -14,7 +14,7 @@ _STOP_S = 10.0
 
 
 class DashboardProcess:
-    """``pliant dashboard`` as a child process."""
+    """The process of ``pliant dashboard``, started by ``pliant up``."""
 
     def __init__(self, state: str, run: str, *, opens: bool = False) -> None:
         """Start the dashboard.
@@ -53,7 +53,7 @@ class DashboardProcess:
         return [line.rstrip("\n") for line in lines]
 
     def stop(self) -> None:
-        """End the dashboard."""
+        """End the process of the dashboard."""
         self._process.terminate()
         try:
             self._process.wait(_STOP_S)

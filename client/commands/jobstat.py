@@ -239,7 +239,7 @@ class _Frames:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the subscription to changes."""
+        """Close the connection with the subscription to changes."""
         self._signal.close()
 
     def next(self) -> str:

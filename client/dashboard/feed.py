@@ -56,7 +56,7 @@ class Browser:
         self._arrived.set()
 
     def close(self) -> None:
-        """End the stream."""
+        """End the stream of messages to this browser."""
         self.closed = True
         self._arrived.set()
 
@@ -69,7 +69,7 @@ class Browser:
 
 
 def sse(event: str, data: bytes) -> bytes:
-    """Return a server-sent event."""
+    """Format a message as a server-sent event."""
     return b"event: " + event.encode() + b"\ndata: " + data + b"\n\n"
 
 

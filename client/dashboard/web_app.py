@@ -107,7 +107,7 @@ class Dashboard:
         self._feed, self._requests, self._sessions = feed, requests, sessions
 
     def app(self) -> Starlette:
-        """Return the application."""
+        """Return the ASGI application with all routes."""
 
         @asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -42,7 +42,7 @@ class PicklingFailure(Exception):
 
 
 class Exit(Exception):
-    """The executor tells the worker to exit."""
+    """The message by which the executor tells a worker to exit."""
 
 
 def prepare(link: socket.socket) -> None:

@@ -57,7 +57,7 @@ def add_selection_options(parser: Parser) -> None:
 
 
 def add_since_option(parser: Parser) -> None:
-    """Add ``--since``."""
+    """Add the option ``--since``."""
     parser.add_argument(
         "--since",
         type=moment_before,

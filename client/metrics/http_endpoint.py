@@ -20,7 +20,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Endpoint:
-    """The HTTP server.
+    """The HTTP server that answers the scrapes of Prometheus.
 
     Args:
         text: returns the page; is called in a thread and may wait.

@@ -66,7 +66,7 @@ def array_tasks(text: str) -> str:
 
 
 def priority_number(text: str) -> int:
-    """Read a priority, for argparse."""
+    """Convert an argument to a priority; a type for argparse."""
     from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY
 
     number = int(text) if re.fullmatch(_SIGNED, text) else MAX_PRIORITY + 1

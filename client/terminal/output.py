@@ -168,7 +168,7 @@ def print_csv(rows: Iterable[Mapping[str, Any]], fields: Iterable[str]) -> None:
 
 
 def with_keys_first(record: dict[str, Any], first: Iterable[str]) -> dict[str, Any]:
-    """Return a copy of a record with these keys first; missing ones get the value None."""
+    """Return a copy of a record that begins with the keys ``first``; missing keys get None."""
     return {key: record.get(key) for key in first} | record
 
 

@@ -27,7 +27,7 @@ FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
 def stop_revising(state: CoreState) -> bool:
     """Drop the results of negotiations if the plan was revised as often as the policy allows.
 
-    Return whether there were results and they were dropped. Results that are kept lead to another
+    Return whether results were dropped. Results that are not dropped lead to another
     revision.
     """
     if not state.outcomes or state.revisions < state.policy.revisions:
@@ -252,7 +252,7 @@ def _taken_by_others(
 ) -> bool:
     """Return whether other parts of the plan have used up a resource; refuse this part if not.
 
-    If so, the next view shows less of the resource, and the strategy can plan again at once. If the
+    If others have, the next view shows less of it, and the strategy can plan again at once. If the
     view already did not allow this size, the plan is wrong. The strategy might then make the same
     plan again and again.
 

@@ -11,7 +11,7 @@ from pliant.core.values.ids import JobId, ResizeId
 
 
 class SaveStage(StrEnum):
-    """The stage of a suspension."""
+    """The stages of a suspension, from the order to the exit of the processes."""
 
     #: The application will save at its next safe point.
     ORDERED = "ordered"

@@ -30,7 +30,7 @@ PROPOSALS = frozenset({Verb.OFFER, Verb.COUNTER, Verb.FINAL})
 
 
 class Side(StrEnum):
-    """The sender of a message."""
+    """The two sides of a negotiation: the server and the application."""
 
     SERVER = "server"
     APPLICATION = "application"

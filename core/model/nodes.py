@@ -37,7 +37,7 @@ class NodeState(StrEnum):
 
 
 class NodeFault(StrEnum):
-    """Why a node was drained automatically."""
+    """The fault for which a node was drained automatically."""
 
     #: The node could not start processes of a job.
     START = "start"

@@ -35,7 +35,7 @@ class RequestAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class SizeRequest:
-    """The open request of a running application."""
+    """The open request of a running application for another size."""
 
     number: int
     #: Acceptable sizes that the job may have, up to the size wanted.

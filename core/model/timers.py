@@ -7,7 +7,7 @@ from pliant.core.values.ids import FIRST_START, JobId, ResizeId
 
 
 class TimerKind(StrEnum):
-    """The purpose of a timer."""
+    """The kinds of timers; `state_machine` has a handler for each."""
 
     #: The answer to an offer is overdue.
     OFFER = "offer"

@@ -42,7 +42,7 @@ class Escalation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NegotiationPolicy:
-    """The rules of the server's side.
+    """The rules by which the server negotiates: rounds, deadlines and prices.
 
     The defaults are only here. The configuration may change them.
 

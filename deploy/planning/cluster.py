@@ -13,7 +13,7 @@ from pliant.core.support.plural import plural
 
 
 class Role(StrEnum):
-    """What runs on a host."""
+    """The roles of a host: server, node or login host."""
 
     SERVER = "server"
     NODE = "node"
@@ -40,7 +40,7 @@ class Folders:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host, and how SSH reaches it."""
+    """A host of the cluster, its roles and its SSH settings."""
 
     name: str
     roles: frozenset[Role]
@@ -64,7 +64,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster that is deployed."""
+    """A cluster as the hosts file describes it."""
 
     name: str
     hosts: tuple[Host, ...]

@@ -98,7 +98,7 @@ def _is_half_upgraded(cluster: Cluster, host: Host, facts: HostFacts, recorded: 
 
 
 class _Planner:
-    """Plans one host."""
+    """Computes the steps of the plan for one host."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class Platform:
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """A wheel of the wheelhouse."""
+    """A wheel file in the wheelhouse, with its distribution, version and tags."""
 
     #: Name of the file.
     file: str
@@ -75,7 +75,7 @@ class Wheel:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The wheels of an environment."""
+    """The wheels that are installed together into one virtual environment."""
 
     #: Name of the folder of the environment on hosts.
     environment: str

@@ -29,7 +29,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One change of a host."""
+    """One step of a host's plan: an operation of the agent with its arguments."""
 
     #: What administrators read in plans, progress and errors.
     text: str

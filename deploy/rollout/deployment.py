@@ -31,7 +31,7 @@ from pliant.deploy.wheelhouse import pack_wheels
 
 
 class Mode(StrEnum):
-    """The task of the command."""
+    """The task of ``pliant deploy``: deploy, upgrade, roll back, remove or check."""
 
     DEPLOY = "deploy"
     UPGRADE = "upgrade"

@@ -32,7 +32,7 @@ class ProgressView(Protocol):
         """Record the step or check that failed."""
 
     def end(self, host: str, text: str) -> None:
-        """Record how the plan ended."""
+        """Record the end of the plan with its result."""
 
 
 class QuietView:
@@ -67,7 +67,7 @@ class LineView(QuietView):
             sys.stdout.flush()
 
     def end(self, host: str, text: str) -> None:
-        """Print how the host ended."""
+        """Print the result of the host's plan."""
         self.step(host, text)
 
 

@@ -141,7 +141,7 @@ def _find(name: str, folders: Sequence[str]) -> str:
 
 
 def _parse(data: mmap.mmap, origin: str) -> Dynamic:
-    """Return the dynamic section of a file.
+    """Parse the dynamic section of an ELF file.
 
     Args:
         data: the file.

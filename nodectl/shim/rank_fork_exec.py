@@ -375,7 +375,7 @@ def _execute(spec: LaunchSpec) -> NoReturn:
 
 
 def program_paths(name: bytes, environment: dict[bytes, bytes]) -> Iterator[bytes]:
-    """Yield the paths at which a program may be.
+    """Yield the paths at which to look for a program.
 
     A name with a slash is the path itself; other names are looked up in the job's PATH.
     """

@@ -101,7 +101,7 @@ class NodeIdentity:
 
     @property
     def chain(self) -> tuple[x509.Certificate, ...]:
-        """Return the certificate of the node and that of the issuing authority."""
+        """Return the certificate chain: of the node, and of the authority that issued it."""
         return parse_certificates(self.certificates)
 
     @property

@@ -24,7 +24,7 @@ _MAX_SERVERS = 64
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """The first line of the server."""
+    """The server's first line to a joining host."""
 
     cluster: str
     #: What the server's clock says, in seconds since the epoch.

@@ -39,7 +39,7 @@ _NEW = "ask the administrator for a new one (`pliant cluster token`)"
 
 @dataclass(frozen=True, slots=True)
 class StoredToken:
-    """What the server stores about a token."""
+    """The stored record of a join token."""
 
     id: str
     #: SHA-256 of id and secret, in hexadecimal digits.

@@ -192,7 +192,7 @@ def sign(order: SignedOrder, key: Ed25519PrivateKey) -> bytes:
 
 
 def verify_signature(signed: bytes, key: Ed25519PublicKey, error: type[SignedOrderError]) -> bytes:
-    """Return the bytes that the server has signed.
+    """Verify the signature of an order, and return the signed bytes without it.
 
     Args:
         signed: what `sign` returned.

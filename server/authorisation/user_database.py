@@ -21,7 +21,7 @@ _MAX_KEPT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class UserAccount:
-    """A user of this host."""
+    """An account of this host: name, user id and groups."""
 
     uid: int
     #: The number as a text if the host does not know the user.

@@ -81,7 +81,7 @@ class SharedFolderProbe:
         self._path = path
 
     def remove(self) -> None:
-        """Remove the file."""
+        """Remove the probe file."""
         if self._path is not None:
             with suppress(OSError):
                 self._path.unlink()

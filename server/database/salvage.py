@@ -39,7 +39,7 @@ class Recovered(NamedTuple):
 
 
 class _Damaged(NamedTuple):
-    """A row with a damaged column."""
+    """A row with a damaged column, which is rebuilt or left out."""
 
     table: str
     row: row_codecs.Row

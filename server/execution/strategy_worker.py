@@ -35,7 +35,7 @@ Question = tuple[View, tuple[Outcome, ...] | WaitingJob]
 
 
 def frame(message: object) -> bytes:
-    """Return a message as bytes for the pipe."""
+    """Encode a message for the pipe: its length, then its content."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return len(data).to_bytes(LENGTH_BYTES) + data
 

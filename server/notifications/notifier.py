@@ -57,7 +57,7 @@ class Waiting(msgspec.Struct):
 
 
 class Stored(msgspec.Struct):
-    """The content of the file."""
+    """The content of the file of undelivered messages."""
 
     #: The last line of the history that was read.
     line: int

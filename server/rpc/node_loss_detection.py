@@ -26,7 +26,7 @@ class _Lease:
 
 
 class HeartbeatLeases:
-    """The leases of all nodes.
+    """The heartbeat leases of all nodes: they tell which nodes are suspected or lost.
 
     A node without a heartbeat for three intervals is suspected. After ``lease_s`` it is lost. Times
     are seconds on the monotonic clock of the caller.

@@ -37,7 +37,7 @@ _PAIR_BYTES = 100
 
 
 class _Part(NamedTuple):
-    """The pairs of one node."""
+    """The key-value pairs that one node has sent for a barrier."""
 
     pairs: Mapping[str, str]
     bytes: int

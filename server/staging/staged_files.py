@@ -51,7 +51,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 @dataclass(frozen=True, slots=True)
 class JobFolder:
-    """Where the outputs of a job go."""
+    """The submission folder of a job, to which its outputs are returned."""
 
     uid: int
     folder: str

@@ -47,7 +47,7 @@ class Measurements:
         }
 
     def count(self, name: str, *labels: str) -> None:
-        """Add one to a counter."""
+        """Increment the counter with this name and these label values."""
         with self._lock:
             known = self._counters.setdefault(name, {})
             key = _bounded(known, labels)

@@ -113,7 +113,7 @@ class Streams:
 
 
 class _View:
-    """What one subscriber may see and has received."""
+    """The jobs and nodes that one subscriber may see, and those that it has received."""
 
     def __init__(
         self, streams: Streams, peer: RequestingUser, job: int | None, *, with_state: bool

@@ -19,7 +19,7 @@ from pliant.simulator.run.result import JobRecord
 
 
 class GridMetrics:
-    """Collects what happens in a simulation."""
+    """Collects the measurements of a simulation of several clusters."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(
@@ -54,7 +54,7 @@ class GridMetrics:
         self._operations.append(now)
 
     def ended(self, run: GridRun, state: JobState, reason: str) -> None:
-        """Record how a job ended."""
+        """Record the end of a job: its final state and the reason."""
         self._states[state] += 1
         self._ends[run.id] = (state, reason)
         if run.start is not None:

@@ -42,7 +42,7 @@ class Adaptations:
         self._submit(_Growth(run, list(indices(added))))
 
     def _submit(self, growth: _Growth) -> None:
-        """Submit the next stub."""
+        """Submit the next stub of a growth to its cluster."""
         state, run = self._state, growth.run
         if run.stage is not Stage.RUNNING:
             return

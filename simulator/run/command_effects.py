@@ -125,7 +125,7 @@ class SimulatedJobs:
         return events
 
     def with_deferred(self, batch: list[Event]) -> list[Event]:
-        """Return the deferred events, followed by those of ``batch``, and forget them."""
+        """Return the deferred events, followed by ``batch``; forget the deferred ones."""
         if not self._deferred:
             return batch
         batch = [*self._deferred, *batch]

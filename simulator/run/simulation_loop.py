@@ -60,7 +60,7 @@ MIN_IDLE_S = 1e-3
 
 
 class Engine:
-    """One simulation. Call ``run`` once.
+    """The event loop of one simulation. Call ``run`` once.
 
     Args:
         jobs: the workload, in order of submission.

@@ -47,7 +47,7 @@ SHARED_DESCRIPTIONS: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class _Visit:
-    """A job on a reserved node."""
+    """The stay of one job on a reserved node."""
 
     run: JobRun
     arrival: float
@@ -55,7 +55,7 @@ class _Visit:
 
 
 class Measures:
-    """The measurements of one run."""
+    """Collects the measurements of one simulation of load sharing."""
 
     def __init__(self) -> None:
         self.migrations = self.remote_starts = self.suspensions = 0

@@ -42,7 +42,7 @@ def simulate_shared(
 
 
 class TimeSharedSimulation:
-    """One simulation. Call ``run`` once."""
+    """One simulation of nodes that share their processor and memory. Call ``run`` once."""
 
     def __init__(self, jobs: Sequence[SharedJob], settings: TimeSharedSettings) -> None:
         self._settings = settings

@@ -47,7 +47,7 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class ChenWorkload:
-    """The parameters of a workload.
+    """The parameters of a workload of Chen, Xiao and Zhang.
 
     Raises:
         WorkloadError: a value is invalid. The message names the parameter.

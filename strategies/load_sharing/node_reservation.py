@@ -23,7 +23,7 @@ LONG_RESERVING_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class ReservationRules:
-    """How nodes are reserved.
+    """The options for reserving nodes: limits and time-outs.
 
     Raises:
         ValueError: a value makes no sense.
@@ -89,7 +89,7 @@ def _flag(entry: object) -> tuple[NodeName, ReservationState, float] | None:
 
 
 class Reconfiguration:
-    """The reservations of one pass.
+    """The reservations of nodes during one planning pass.
 
     Args:
         table: the nodes, with the reservations of the last pass.

@@ -18,7 +18,7 @@ FAULT_THRESHOLD = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """When a node counts as overloaded.
+    """The thresholds above which a node counts as overloaded.
 
     Raises:
         ValueError: a value is not positive.

@@ -238,7 +238,7 @@ class _Allocation:
     # ---------------------------------------------------------------- results
 
     def shrinks(self) -> list[Offer]:
-        """Return the offers to shrink."""
+        """Return the offers that shrink the donors."""
         return [
             Offer(job.id, keep_first(job.ranks, self._shrunk[job.id]))
             for job in self._donors

@@ -239,7 +239,7 @@ for _name, _case in CASES.items():
     "Comm.allgather", "Comm.alltoall",
 )  # fmt: skip
 def moving_objects(comm: MPI.Intracomm, _: Path) -> None:
-    """Move pickled objects."""
+    """Call the collectives that move pickled objects."""
     every = list(range(comm.size))
     comm.barrier()
     check(comm.bcast({"root": comm.rank}) == {"root": 0})
@@ -253,7 +253,7 @@ def moving_objects(comm: MPI.Intracomm, _: Path) -> None:
     "Collectives of objects", "Comm.reduce", "Comm.allreduce", "Intracomm.scan", "Intracomm.exscan"
 )
 def reducing_objects(comm: MPI.Intracomm, _: Path) -> None:
-    """Reduce Python numbers."""
+    """Call the collectives that reduce Python numbers."""
     total = int(_total(comm))
     check(comm.reduce(comm.rank + 1) == (total if comm.rank == 0 else None))
     check(comm.allreduce(comm.rank + 1) == total)

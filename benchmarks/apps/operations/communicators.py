@@ -324,7 +324,7 @@ def revoke(comm: MPI.Intracomm, _: Path) -> None:
     "Comm.Get_group",
 )
 def groups(comm: MPI.Intracomm, _: Path) -> None:
-    """Check the algebra of groups."""
+    """Form unions, intersections and differences of groups of ranks, and check them."""
     every = comm.Get_group()
     check((every.Get_size(), every.Get_rank()) == (comm.size, comm.rank))
     first, rest = every.Incl([0]), every.Excl([0])

@@ -51,7 +51,7 @@ def _transfer(file: MPI.File, method: str, *arguments: object) -> None:
 
 
 def _pair(write: str, read: str) -> None:
-    """Register the benchmark of a write and a read at explicit offsets."""
+    """Register an operation: a write and a read at explicit offsets."""
 
     @operation(GROUP, f"File.{write}", f"File.{read}")
     def run(comm: MPI.Intracomm, folder: Path) -> None:
@@ -66,7 +66,7 @@ def _pair(write: str, read: str) -> None:
 
 
 def _individual(write: str, read: str, *more: str) -> None:
-    """Register the benchmark of a write and a read at the individual file pointer."""
+    """Register an operation: a write and a read at the individual file pointer."""
 
     @operation(GROUP, f"File.{write}", f"File.{read}", *more)
     def run(comm: MPI.Intracomm, folder: Path) -> None:
@@ -85,7 +85,7 @@ def _individual(write: str, read: str, *more: str) -> None:
 
 
 def _shared(write: str, read: str, *more: str) -> None:
-    """Register the benchmark of a write and a read at the shared file pointer.
+    """Register an operation: a write and a read at the shared file pointer.
 
     The ranks may write in any order, unless ``write`` is an ordered call.
     """

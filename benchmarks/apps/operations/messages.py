@@ -30,7 +30,7 @@ def attach_buffer(nbytes: int) -> None:
 
 
 def _blocking(name: str, count: int) -> None:
-    """Register the benchmark of one kind of send, to a rank that has posted its receive."""
+    """Register an operation: one kind of send, to a rank that has posted its receive."""
 
     @operation(GROUP, f"Comm.{name}", *(["Comm.Irecv", "Request.Wait"] if name == "Send" else []))
     def run(comm: MPI.Intracomm, _: Path) -> None:
@@ -195,7 +195,7 @@ def persistent(comm: MPI.Intracomm, _: Path) -> None:
     "Prequest.Parrived",
 )
 def partitioned(comm: MPI.Intracomm, _: Path) -> None:
-    """Communicate in four partitions."""
+    """Send one message in four partitions (MPI 4 partitioned communication)."""
     after, before = ring(comm)
     out, got, expected = buffers(comm)
     send = comm.Psend_init(out, 4, after, 14)

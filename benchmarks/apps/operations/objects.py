@@ -205,7 +205,7 @@ def generalized_requests(comm: MPI.Intracomm, _: Path) -> None:
     "Info.clear",
 )
 def hints(comm: MPI.Intracomm, _: Path) -> None:
-    """Set and read hints. Local."""
+    """Set and read hints (`MPI.Info`); local, without communication."""
     info = MPI.Info.Create()
     info.Set("a", "1")
     info.update(b="2")

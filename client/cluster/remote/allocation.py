@@ -28,7 +28,7 @@ class AllocationError(ClientError):
 
 @dataclass(frozen=True)
 class Allocation:
-    """The allocation of a job of Slurm."""
+    """The Slurm allocation in which this process runs: its job and its hosts."""
 
     job: str
     #: A node for each host, in the order of Slurm.

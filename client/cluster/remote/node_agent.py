@@ -208,7 +208,7 @@ def take_down(folder: str, *, keep_jobs: bool = False) -> list[str]:
 
 
 def _ignore(_: str) -> None:
-    """Report no progress."""
+    """Ignore a text about progress."""
 
 
 # ------------------------------------------------------------------ a task of Slurm

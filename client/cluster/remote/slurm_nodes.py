@@ -97,7 +97,7 @@ def main(argv: list[str]) -> int:
 
 
 class SlurmNodes:
-    """The nodes of an allocation."""
+    """Starts and ends node controllers on the nodes of a Slurm allocation."""
 
     def __init__(self, order: SlurmOrder, state: str, run: str) -> None:
         self._order, self._state, self._run = order, state, run

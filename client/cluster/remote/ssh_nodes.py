@@ -38,7 +38,7 @@ _COMMAND_NOT_FOUND = (126, 127)
 
 
 class SshNodes:
-    """The nodes on some hosts."""
+    """Starts, ends and explains node controllers on hosts, by SSH."""
 
     def __init__(self, spec: RemoteSpec, cluster_id: str) -> None:
         self._spec, self._cluster_id = spec, cluster_id

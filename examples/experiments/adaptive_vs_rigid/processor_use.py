@@ -21,7 +21,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class Sample:
-    """What was known at one moment."""
+    """The processor time of all ranks, and the places where ranks live, at one moment."""
 
     #: In seconds since the epoch.
     at: float

@@ -34,7 +34,7 @@ _FIELDS = {
 
 
 class ResizePhase(StrEnum):
-    """How far a resize has come."""
+    """The phases of a step's resize."""
 
     OFFERED = "offered"
     #: The joining ranks are being started.
@@ -47,7 +47,7 @@ class ResizePhase(StrEnum):
 
 @dataclass(slots=True)
 class Resize:
-    """A resize that has no outcome yet."""
+    """The open resize of a step."""
 
     number: int
     size: int

@@ -29,7 +29,7 @@ class StepRanks(Protocol):
 
 
 class WorldEvents(Protocol):
-    """Receives the events of a world."""
+    """The functions that a step's world calls on events of its ranks."""
 
     def on_failure(self, world: StepWorld, code: int, number: int, reason: str) -> None:
         """Handle that a rank has failed, with its exit code, signal number and reason."""

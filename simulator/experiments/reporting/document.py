@@ -29,14 +29,14 @@ class Bullets:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A command, or the output of one."""
+    """A block of code: a command or its output."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table with a head."""
+    """A table with a row of column heads."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]

@@ -21,7 +21,7 @@ _Worker = subprocess.Popen[str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """One run of the simulator."""
+    """One run of the simulator that a worker process executes."""
 
     spec: dict[str, Any]
     seed: int

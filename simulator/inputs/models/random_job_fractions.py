@@ -16,7 +16,7 @@ _PERCENT = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 def parse_parts(
     text: str, read: Callable[[str], T | None], *, what: str, form: str, example: str
 ) -> list[tuple[float, T]]:
-    """Read ``PERCENT:VALUE,...``.
+    """Parse an option of the form ``PERCENT:VALUE,...``.
 
     Args:
         text: what the user wrote.
