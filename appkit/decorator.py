@@ -41,7 +41,7 @@ def malleable(
     """Make a function the ``main`` of a malleable program; it gets the `Job` first.
 
     Args:
-        sizes: how many processes the program can use, in the size grammar; None: any number.
+        sizes: the numbers of processes that the program can use, in the size grammar; None for any.
         prefer: the number it runs best on.
         evolving: its size changes only when it asks for that (``job.request``, ``job.release``).
 

@@ -91,7 +91,7 @@ def drain_array(words: list[str], is_idle: Callable[[], bool], tasks: int, **how
     Args:
         words: the command that submits it, without its program.
         is_idle: tells whether no task is left.
-        tasks: how many tasks the array has.
+        tasks: the number of tasks of the array.
         how: the folder or the environment of the command.
     """
     start = time.perf_counter()

@@ -159,7 +159,7 @@ def _choose_hue(job: int, use: Sequence[int]) -> int:
 
     Args:
         job: the number of the job, which decides between colours that are used equally.
-        use: how many running jobs have each of the `HUES` colours.
+        use: the number of running jobs with each of the `HUES` colours.
     """
     order = [(job * 3 + step * 7) % HUES for step in range(HUES)]
     return min(order, key=lambda hue: (use[hue], order.index(hue)))

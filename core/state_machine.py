@@ -134,10 +134,10 @@ class Core:
 
         Args:
             strategy: the name of the strategy, for reasons and the history.
-            limits: how long the core waits for applications and nodes.
+            limits: the time limits for applications and nodes.
             policy: the rules of the server's side in negotiations.
             silent: whether to store nothing and to note only errors of plans.
-            resources: how much the cluster has of each named resource.
+            resources: the amount of each named resource of the cluster.
             accounting: counts the usage of users; None if nothing is charged.
             user_limits: the limits of users.
         """
@@ -326,7 +326,7 @@ class Core:
             memory: the memory of the strategy.
             next_resize: the number of the next resize.
             usage: the usage of each user.
-            ended: how jobs have ended on which others depend.
+            ended: the final states of ended jobs on which other jobs depend.
         """
         for number, final in (ended or {}).items():
             self._state.note_end(number, final)

@@ -176,7 +176,7 @@ class StartRequest:
         """Read a request from an object that `to_record` of some version returned.
 
         Args:
-            origin: where the object comes from, for errors.
+            origin: the source of the object, for error messages.
             record: the object.
 
         Raises:
@@ -219,7 +219,7 @@ class SpooledExit:
 
         Args:
             record: the object.
-            origin: where the object comes from, for errors.
+            origin: the source of the object, for error messages.
 
         Raises:
             ProtocolError: this version cannot read the record.

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the server.
+    """Run the server of a cluster.
 
     Returns:
         The exit status: 0 after an orderly stop, 1 if the server could not start or a thread

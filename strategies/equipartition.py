@@ -25,7 +25,8 @@ class Equipartition(Strategy):
     """Kumar's uniform first fit.
 
     Args:
-        max_pass_over: how many jobs may start before a job that does not fit; none for no limit.
+        max_pass_over: the most jobs that may start before a job that does not fit; none for no
+        limit.
     """
 
     def __init__(self, *, max_pass_over: int | None = None) -> None:
@@ -62,7 +63,7 @@ class Equipartition(Strategy):
 
         Args:
             view: the cluster.
-            passed: how many jobs started before each waiting job; the method raises the counts.
+            passed: the number of jobs that passed each waiting job; the method raises the counts.
             budget: processors beyond the minima of the running jobs.
 
         Returns:

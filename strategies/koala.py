@@ -32,9 +32,9 @@ class Koala(Strategy):
     """A KOALA strategy: a malleability policy, and a precedence of growth or waiting jobs.
 
     Args:
-        policy: how growth and shrinking are shared.
+        policy: the rule by which jobs share growth and shrinking.
         precedence: which jobs come first, running (pra) or waiting (pwa) jobs.
-        limits: where jobs are placed, how large they start, and how far they grow.
+        limits: the placement rule, the initial sizes of jobs, and the limit of their growth.
         max_tries: reject a job after more failed placements than this; None for no limit.
         poll: failed placements of a job within this many seconds count as one.
 
@@ -177,7 +177,7 @@ def fpsma(
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
         cap: processors that all jobs together do not exceed by growth; None for no limit.
-        placement: where jobs go: wf (most idle processors), cf (close to files), cm (fewest
+        placement: rule for clusters: wf (most idle processors), cf (close to files), cm (fewest
             clusters) or fcm (fewest clusters, split by idle processors).
         max_tries: reject a job after more failed placements than this; None for no limit.
         poll: failed placements of a job within this many seconds count as one.
@@ -201,7 +201,7 @@ def fpsma_pra(
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
         cap: processors that all jobs together do not exceed by growth; None for no limit.
-        placement: where jobs go: wf (most idle processors), cf (close to files), cm (fewest
+        placement: rule for clusters: wf (most idle processors), cf (close to files), cm (fewest
             clusters) or fcm (fewest clusters, split by idle processors).
         max_tries: reject a job after more failed placements than this; None for no limit.
         poll: failed placements of a job within this many seconds count as one.
@@ -225,7 +225,7 @@ def fpsma_pwa(
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
         cap: processors that all jobs together do not exceed by growth; None for no limit.
-        placement: where jobs go: wf (most idle processors), cf (close to files), cm (fewest
+        placement: rule for clusters: wf (most idle processors), cf (close to files), cm (fewest
             clusters) or fcm (fewest clusters, split by idle processors).
         max_tries: reject a job after more failed placements than this; None for no limit.
         poll: failed placements of a job within this many seconds count as one.
@@ -252,7 +252,7 @@ def egs(  # noqa: PLR0913 - the options of the strategy
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
         cap: processors that all jobs together do not exceed by growth; None for no limit.
-        placement: where jobs go: wf (most idle processors), cf (close to files), cm (fewest
+        placement: rule for clusters: wf (most idle processors), cf (close to files), cm (fewest
             clusters) or fcm (fewest clusters, split by idle processors).
         max_tries: reject a job after more failed placements than this; None for no limit.
         poll: failed placements of a job within this many seconds count as one.
@@ -280,7 +280,7 @@ def egs_pra(
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
         cap: processors that all jobs together do not exceed by growth; None for no limit.
-        placement: where jobs go: wf (most idle processors), cf (close to files), cm (fewest
+        placement: rule for clusters: wf (most idle processors), cf (close to files), cm (fewest
             clusters) or fcm (fewest clusters, split by idle processors).
         max_tries: reject a job after more failed placements than this; None for no limit.
         poll: failed placements of a job within this many seconds count as one.
@@ -308,7 +308,7 @@ def egs_pwa(
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
         cap: processors that all jobs together do not exceed by growth; None for no limit.
-        placement: where jobs go: wf (most idle processors), cf (close to files), cm (fewest
+        placement: rule for clusters: wf (most idle processors), cf (close to files), cm (fewest
             clusters) or fcm (fewest clusters, split by idle processors).
         max_tries: reject a job after more failed placements than this; None for no limit.
         poll: failed placements of a job within this many seconds count as one.

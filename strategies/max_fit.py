@@ -123,7 +123,7 @@ def _choose(view: View, give: int) -> tuple[list[WaitingJob], int, int]:
 
     Args:
         view: the cluster.
-        give: how many processors donors can give together.
+        give: the number of processors that all donors together can give.
 
     Returns:
         The jobs, how many idle processors are left, and how many processors donors must give.

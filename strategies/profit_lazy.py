@@ -10,7 +10,7 @@ each lookahead what earlier promises need. If estimates are exact, no accepted j
 
 The source has one lookahead and names several as future work. The rule for several is Pliant's: the
 lookaheads are the deadlines of the ``lookaheads`` accepted jobs with the earliest deadlines, and a
-job is postponed until the earliest lookahead at which it fits. It fits if its minimum and the minima
+job is postponed to the earliest lookahead at which it fits. It fits if its minimum and the minima
 of the other jobs do not exceed the processors at this lookahead and at each later one. The other
 jobs are those that run or are postponed until then, without lookahead jobs with no later deadline.
 With one lookahead this is the rule of the source.

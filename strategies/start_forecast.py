@@ -47,7 +47,7 @@ def expected_starts(
             out.
         later: jobs that may not start yet, in the order of their begin times (``arrival``). They
             join the queue after all jobs that wait now.
-        most: how many jobs of the queue are considered.
+        most: the largest number of jobs of the queue to consider.
     """
     usable, reserved = usable_processors(view.nodes), NONE
     ends = {job.id: _end(job, view.now, limits) for job in view.running}

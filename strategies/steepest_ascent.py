@@ -41,7 +41,7 @@ def climb_to_sizes(climbers: list[Climber], left: int, min_gain: float = 0.0) ->
 
     Args:
         climbers: the jobs; their order decides between equally steep steps.
-        left: how many processors there are beyond all minima.
+        left: the number of processors beyond all minima.
         min_gain: steps that raise the speedup by no more than this per processor are not taken.
     """
     target = {climber.id: climber.sizes.min for climber in climbers}

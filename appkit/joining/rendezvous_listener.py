@@ -51,7 +51,7 @@ class Listener:
         """Accept new connections, and return the peers from which something can be read.
 
         Args:
-            until: when to return at the latest, on the monotonic clock; None for no limit.
+            until: the latest time to return, on the monotonic clock; None for no limit.
         """
         self._update_listening()
         ready = []

@@ -26,7 +26,7 @@ _ASKED = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """List the requests of users and their results; return the exit code."""
+    """List the requests of users, and whether they were granted; return the exit code."""
     parser = Parser(
         prog=PROG,
         description="List submissions, changes of jobs and nodes, and refused requests.",

@@ -22,7 +22,7 @@ PROG = "pliant history"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Show events of the history; return the exit code."""
+    """Show the events of jobs and nodes; return the exit code."""
     parser = Parser(
         prog=PROG,
         description="Show what has happened to a job, or to all jobs and nodes that you may see.",

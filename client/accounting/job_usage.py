@@ -122,7 +122,7 @@ def sizes_text(record: Mapping[str, Any], *, most: int = 4) -> str:
 
     Args:
         record: the job with its phases, as `job_records` returns it.
-        most: how many sizes are named; the others are only counted.
+        most: the largest number of sizes to name; the others are only counted.
     """
     from pliant.client.terminal.durations import format_duration
 

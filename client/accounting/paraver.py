@@ -30,7 +30,7 @@ def paraver_files(
     Args:
         records: the jobs with their phases, as `job_usage.job_records` returns them.
         nodes: names of the nodes and their numbers of processors.
-        now: when a phase that continues is cut off, in seconds since the epoch.
+        now: the time at which a phase that continues is cut off, in seconds since the epoch.
     """
     jobs = [record for record in records if record["phases"]]
     places = [*dict.fromkeys([*(name for name, _ in nodes), *_names(jobs)])]

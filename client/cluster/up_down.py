@@ -51,7 +51,7 @@ def up(argv: Sequence[str] | None = None) -> int:
 
 
 def down(argv: Sequence[str] | None = None) -> int:
-    """Take a cluster of your own down."""
+    """End a cluster of your own and its running jobs."""
     parser = Parser(
         prog="pliant down",
         description="Cancel the running jobs and end the server and the node controllers. "

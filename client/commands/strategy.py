@@ -25,7 +25,7 @@ PROG = "pliant strategy"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Show the strategy that plans, or use another one; return the exit code."""
+    """Show the present strategy, or choose another one; return the exit code."""
     parser = Parser(
         prog=PROG,
         description="Show the strategy that plans and those that are known, or use another one. "

@@ -29,7 +29,7 @@ LOST_S = 10.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve the page until Ctrl-C; return the exit code."""
+    """Show a cluster live in a browser until Ctrl-C; return the exit code."""
     parser = Parser(
         prog=PROG,
         description="Show jobs, nodes and negotiations live in a browser, on this machine.",

@@ -62,7 +62,7 @@ _RUNS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Watch jobs change size on a cluster of this machine, checked at the end."""
+    """Show jobs that change size on a cluster of this machine, and check the results."""
     parser = Parser(
         prog=PROG,
         description="Bring up a cluster of 4 nodes with 2 processors each on this machine, run "

@@ -62,7 +62,7 @@ class PliantExecutor(Executor):
             workers: the number of workers. They start as processors become free.
             processors_per_worker: processors of each worker, for calls that use threads or start
                 processes.
-            retries: how often a call is run again if its worker ended while it ran.
+            retries: the number of further tries of a call whose worker ended while it ran the call.
             address: the address of this host on which to listen for workers, such as
                 ``"10.0.0.1"`` or ``"10.0.0.1:7010"``. By default a unix socket, and if the cluster
                 has other hosts also the addresses of this host that face them.

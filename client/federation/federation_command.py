@@ -18,7 +18,7 @@ PROG = "pliant federation"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command, by default until a signal arrives; return the exit code."""
+    """Claim processors of other sites for the jobs of a grid server; return the exit code."""
     parser = Parser(
         prog=PROG,
         description="Claim processors at other Pliant servers for the jobs of a grid server.",

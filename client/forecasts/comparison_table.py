@@ -22,7 +22,7 @@ def comparison_text(
         snapshot: the answer of the server to ``snapshot``.
         answer: the simulated futures (`simulate_queue`); the first one belongs to the strategy in
             force.
-        most: how many jobs to show; None for all.
+        most: the largest number of jobs to show; None for all.
     """
     now, outcomes = snapshot["now"], answer["outcomes"]
     rows = [row for row in snapshot["jobs"] if str(row["id"]) in outcomes[0]["jobs"]]

@@ -28,7 +28,7 @@ def simulate_queue(
     Args:
         snapshot: the answer of the server to ``snapshot``.
         strategies: the strategies to simulate.
-        assume_s: how long a job runs that states neither an estimate nor a limit, in seconds.
+        assume_s: run time of jobs that state neither an estimate nor a limit, in seconds.
 
     Returns:
         The answer of ``pliant.simulator.what_if``: ``outcomes`` in the order of the strategies, and

@@ -103,7 +103,7 @@ def show_forecast(
         chosen: their options.
         job: a job to add to the queue, in the form of a ``submit`` request; None for none.
         assume_s: the run time of jobs that state none, in seconds.
-        most: how many jobs to show; None for all.
+        most: the largest number of jobs to show; None for all.
         as_json: whether to print JSON.
 
     Raises:

@@ -29,7 +29,7 @@ exit codes: 0 done, 1 the server or the file cannot be used, 2 wrong usage, 3 no
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Draw which job held how many processors when; return the exit code."""
+    """Draw the numbers of processors that jobs held over time; return the exit code."""
     options = _parser().parse_args(argv)
     return run_command(PROG, lambda: _draw(options))
 

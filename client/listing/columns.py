@@ -36,7 +36,7 @@ class Column:
         """Describe a column.
 
         Args:
-            about: what it shows, for the help.
+            about: the meaning of the column, for the help.
             fields: the values of the server that it needs.
             cells: makes the cells of the jobs of a block, at a time of the server's clock; one cell
                 alone stands for all of them.

@@ -22,7 +22,7 @@ PROG = "pliant login-agent"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the login agent until a signal arrives; return the exit code."""
+    """Run the agent of a login host, which passes requests of users on; return the exit code."""
     parser = Parser(
         prog=PROG,
         description="Let the users of this host use the server of the cluster on another host.",

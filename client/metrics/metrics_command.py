@@ -29,7 +29,7 @@ FILES = {"board": "grafana-board.json", "alerts": "prometheus-alerts.yaml"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve metrics until a signal arrives; return the exit code."""
+    """Serve metrics for Prometheus until a signal arrives; return the exit code."""
     parser = Parser(
         prog=PROG,
         description="Serve metrics of the cluster for Prometheus, at http://ADDRESS:PORT/metrics.",

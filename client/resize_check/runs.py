@@ -66,7 +66,7 @@ class ProgramRunner:
         Args:
             number: the number of the job.
             target: the size to which it is resized.
-            times: how many resizes it has had when this one is done.
+            times: the number of resizes of the job after this one.
         """
         try:
             self._client.resize(number, target)

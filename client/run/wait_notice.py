@@ -21,7 +21,7 @@ class WaitNotice:
         Args:
             number: the job.
             sizes: the numbers of processors that it can use.
-            line_end: what ends a line on the terminal; in raw mode this includes a carriage return.
+            line_end: the end of a line on the terminal; in raw mode it includes a carriage return.
         """
         self._number, self._sizes, self._line_end = number, sizes, line_end
         self._stopped = threading.Event()

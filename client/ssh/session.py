@@ -120,9 +120,9 @@ class SshSession:
 
         Args:
             command: the words; the shell of the host does not interpret them.
-            step: what the command is for, for messages.
+            step: the purpose of the command, for messages.
             stdin: its input.
-            stdout: where its output goes; None to return it.
+            stdout: the file for its output; None to return the output.
             timeout_s: seconds within which the command must end.
 
         Raises:
@@ -178,8 +178,8 @@ def _communicate(
     Args:
         channel: the channel on which the command runs.
         stdin: the input.
-        stdout: where the output goes; None to return it.
-        deadline: when the command must have ended, on the monotonic clock.
+        stdout: the file for the output; None to return the output.
+        deadline: the time by which the command must have ended, on the monotonic clock.
     """
     outputs = [bytearray(), bytearray()]
     failures: list[BaseException] = []

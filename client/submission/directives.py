@@ -133,7 +133,7 @@ def _check_other_systems(
     """Refuse options of other systems in a script without ``#JOB`` lines; warn of useless lines.
 
     Args:
-        options: those from all sources.
+        options: the options from all sources.
         parser: the parser of the command.
         text: the script.
         path: its path, for messages.

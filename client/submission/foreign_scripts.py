@@ -47,7 +47,7 @@ def refuse_other_directives(text: str, path: str, parser: Parser) -> None:
     Args:
         text: the script, which has no ``#JOB`` lines.
         path: its path, for the error.
-        parser: that of the command, which knows its options.
+        parser: the parser of the command, which knows its options.
 
     Raises:
         UsageError: the script has such lines; names the first ones and what to write instead.

@@ -37,7 +37,7 @@ def parse_moment(text: str, now: float) -> tuple[float | None, float | None]:
     ``2026-12-24T16:30``, ``tomorrow 16:30``.
 
     Args:
-        text: what the user wrote.
+        text: the user's text.
         now: seconds since the epoch.
 
     Returns:

@@ -29,7 +29,7 @@ _RETRY_S = 1.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Send traces until a signal arrives; return the exit code."""
+    """Send traces of job starts to an OpenTelemetry collector; return the exit code."""
     parser = Parser(
         prog=PROG,
         description="Send a trace of the start of each job, from its submission to its first "

@@ -226,7 +226,7 @@ def cancel_open(
     Args:
         state: the state.
         array: the array.
-        tasks: those whose jobs are cancelled. None for all.
+        tasks: the tasks whose jobs are cancelled; None for all.
         by: the reason for the user.
         states: only jobs in these states are cancelled. Empty for any state.
     """

@@ -23,7 +23,7 @@ class FreeCapacity:
 
     Args:
         nodes: the nodes that may get new work, in order of their processors.
-        left: what is left of the amounts, by node. A node that is not named has all of its own.
+        left: the unused amounts by node. A node that is not named is unused.
     """
 
     __slots__ = ("_accepted", "_firsts", "_left", "_nodes", "_unasked")

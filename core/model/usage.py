@@ -23,8 +23,8 @@ def decayed(seconds: float, processors: int, elapsed_s: float, half_life_s: floa
 
     Args:
         seconds: the usage at the beginning, in processor-seconds.
-        processors: how many processors are used all the time.
-        elapsed_s: how much time passes. A negative time counts as none.
+        processors: the number of processors that are used all the time.
+        elapsed_s: the time that passes, in seconds. A negative time counts as none.
         half_life_s: usage counts half after this time; infinite if it does not decay.
     """
     if elapsed_s <= 0.0:

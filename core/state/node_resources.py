@@ -55,7 +55,7 @@ def missing_on_nodes(
         state: the state.
         job: the job.
         added: processors that it would get.
-        given: those of them that other jobs give up.
+        given: the processors among them that other jobs give up.
     """
     needs = job.node_needs
     if needs is None:
@@ -124,8 +124,8 @@ def wait_reason(needs: NodeNeeds, reach: int) -> WaitReason:
     """Return the reason of a job that waits until enough processors of suitable nodes are free.
 
     Args:
-        needs: what the job needs of its nodes.
-        reach: how many processors of usable nodes suit the job, whether they are free or not.
+        needs: the job's needs on its nodes.
+        reach: the number of processors of usable nodes that suit the job, free or not.
     """
     return WaitReason(WaitCode.NODES, (("needs", str(needs)),), (("reach", reach),))
 

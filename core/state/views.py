@@ -214,8 +214,8 @@ def waiting(job: Job, total: int, expected: int, now: float) -> WaitingJob | Non
 
     Args:
         job: the job.
-        total: how many processors it may have now.
-        expected: how many it may have when suspected nodes have recovered.
+        total: the number of processors that the job may have now.
+        expected: the number that the job may have when suspected nodes have recovered.
         now: the time, in seconds since the epoch.
     """
     sizes = job.sizes.up_to(total) or job.sizes.up_to(expected)

@@ -281,7 +281,7 @@ def _no_decision(state: CoreState, job: Job, resize: Resize, missing: str) -> No
         state: the state.
         job: the job.
         resize: its open resize.
-        missing: what has not arrived in time, for the reason.
+        missing: the report that has not arrived in time, as text for the reason.
     """
     limit, stage = state.limits.resize_deadline_s, resize.stage.name
     text = f"{missing} within {limit:g} s in resize {resize.id} (stage {stage})"

@@ -35,7 +35,7 @@ def order_suspension(
     Args:
         state: the state.
         job: the job.
-        cause: who wants it: a text for users.
+        cause: the user, operator or strategy that orders the suspension, as text for users.
         by_strategy: whether a strategy wants it, which may start the job again.
         requeues: whether the job is requeued even if saving it fails.
         returns: whether the job is requeued once it is saved and its processes have exited;

@@ -65,7 +65,7 @@ class Shares:
         """Return the account that a job of a user is charged to.
 
         Args:
-            user: who submits the job.
+            user: the user who submits the job.
             wanted: the account that the user names; empty if none.
 
         Raises:

@@ -68,7 +68,7 @@ def grace_s(stop_after_s: float | None, lease_s: float, kill_grace_s: float) -> 
 
     Args:
         stop_after_s: the T of ``stop-after=T``; None for ``keep``.
-        lease_s: how long a node counts as alive after a contact.
+        lease_s: seconds for which a node counts as alive after a contact.
         kill_grace_s: the seconds between SIGTERM and SIGKILL.
     """
     return 0.0 if stop_after_s is None else lease_s + stop_after_s + kill_grace_s
@@ -82,7 +82,7 @@ def wait_s(grace_s: float, lease_s: float) -> float:
     count before it sent that message.
 
     Args:
-        grace_s: what ``grace_s`` returned when the processes were started.
+        grace_s: the result of ``grace_s`` when the processes were started.
         lease_s: the time without contact after which the server declared the node lost.
     """
     return max(0.0, grace_s * (1 + CLOCK_DRIFT) - lease_s) + MARGIN_S

@@ -80,7 +80,7 @@ class NegotiationPolicy:
 
         Args:
             number: the number of the proposal.
-            processors: how many processors are added or given up.
+            processors: the number of processors that are added or given up.
             grows: whether the offer is a growth, for which the job pays; for a shrink, the site
                 pays.
         """

@@ -70,7 +70,7 @@ class NodeNeeds:
 
         Args:
             node: its name.
-            properties: that the node has.
+            properties: the properties of the node.
             shares_checkpoints: whether it shares the folder of checkpoints.
         """
         if self.checkpoint_folder and not shares_checkpoints:

@@ -40,8 +40,8 @@ class Contract:
         """Return the profit of a job that ends at ``end``; both times are on the same clock.
 
         Args:
-            arrival: when the job was submitted.
-            end: when it ends.
+            arrival: the time of the job's submission.
+            end: the time of the job's end.
         """
         taken = end - arrival
         full = self.soft * self.deadline_s
@@ -100,8 +100,8 @@ def present_profit(
     Args:
         contract: the contract of the job.
         state: the state of the job, such as ``RUNNING``.
-        submit: when it was submitted, seconds since the epoch.
-        end: when it ended or is expected to end; None if that is unknown.
+        submit: the time of its submission, in seconds since the epoch.
+        end: the time of its end or expected end; None if that is unknown.
         promised: whether the strategy had accepted it.
         now: seconds since the epoch.
     """

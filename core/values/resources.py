@@ -65,7 +65,7 @@ def impossible(needs: Iterable[Need], least: int, amounts: Mapping[str, int]) ->
     Args:
         needs: the needs of the job.
         least: its smallest number of processors.
-        amounts: what the cluster has, by name.
+        amounts: the amount of each resource in the cluster, by name.
     """
     for need in needs:
         there = amounts.get(need.name)

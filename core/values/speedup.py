@@ -174,7 +174,7 @@ def expected_end(
         speedup: the speedup of the job.
         size: the present size.
         done: work done before ``since``, in seconds on one processor.
-        since: when the job got its present size, in seconds since the epoch.
+        since: the time at which the job got its present size, in seconds since the epoch.
     """
     if not done and size == estimated_for:
         return since + estimate_s

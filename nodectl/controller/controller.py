@@ -216,7 +216,7 @@ class Controller:
         """Tell the shims that the server has confirmed a heartbeat.
 
         Args:
-            at: when the heartbeat was sent, in seconds of the monotonic clock.
+            at: the time at which the heartbeat was sent, in seconds of the monotonic clock.
         """
         confirmed_heartbeat.send_contact(self._worlds.values(), at)
 

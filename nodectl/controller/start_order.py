@@ -95,9 +95,9 @@ def create_world(
         order: the order to start a world.
         settings: the settings of this node.
         folder: the folder of the worlds.
-        contact: when the server was last known to hear this node; None if it is not known.
+        contact: the time of the last confirmed contact with the server; None if it is unknown.
         shares: assigns CPUs and memory of this node.
-        access: how the application connects to the server; None if the order contains that.
+        access: the server's address and roots for applications; None if the order has them.
         users: starts the world as its user; None if this account starts it.
 
     Raises:
@@ -140,7 +140,7 @@ def refuse_start(
         settings: the settings of this node.
         has_ended: whether a world of this name has ended here. Then the order is a repeated one, or
             from a server with an older copy of its database.
-        contact: when the server was last known to hear this node; None if it is not known.
+        contact: the time of the last confirmed contact with the server; None if it is unknown.
     """
     if has_ended:
         reason = f"{settings.name}: a world of this name has ended here already"

@@ -41,7 +41,7 @@ class StartSelfTest:
         """Plan the first test for the next heartbeat.
 
         Args:
-            folder: where the controller writes orders.
+            folder: the folder in which the controller writes orders.
             slots: processes that a job may start here.
             on_able: called when a test has passed.
             more: another test, which returns what failed; runs in a thread.

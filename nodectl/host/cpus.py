@@ -108,7 +108,7 @@ def bind_tree(roots: Iterable[int], cpus: Collection[int], former: Collection[in
 
     Args:
         roots: processes.
-        cpus: where they may run from now on.
+        cpus: the CPUs on which they may run from now on.
         former: CPUs to which they were bound before; empty if not known.
 
     Returns:

@@ -106,7 +106,7 @@ def find_needed(path: str, library_path: str, *, max_files: int = 64) -> Iterato
     Args:
         path: the program.
         library_path: the variable ``LD_LIBRARY_PATH`` of its environment.
-        max_files: how many files are read at most.
+        max_files: the largest number of files to read.
 
     Yields:
         The name of a library, and its path; the path is empty if it was not found.

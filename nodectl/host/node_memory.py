@@ -39,7 +39,7 @@ def usable_memory(cgroup_file: str = "/proc/self/cgroup", root: Path = _CGROUPS)
 
     Args:
         cgroup_file: names the control groups of this process.
-        root: where control groups are mounted.
+        root: the folder in which control groups are mounted.
     """
     limits = [group.limit for group in _groups(cgroup_file, root) if group.limit is not None]
     return min([psutil.virtual_memory().total, *limits])
@@ -55,8 +55,8 @@ def free_memory(
 
     Args:
         cgroup_file: names the control groups of this process.
-        root: where control groups are mounted.
-        proc: where the proc file system is mounted.
+        root: the folder in which control groups are mounted.
+        proc: the folder in which the proc file system is mounted.
     """
     host = psutil.virtual_memory()
     limited = [

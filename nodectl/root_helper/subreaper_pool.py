@@ -160,7 +160,7 @@ def _read_within(handle: int, seconds: float) -> bytes:
 
     Args:
         handle: the descriptor of the pipe.
-        seconds: how long to wait.
+        seconds: the longest time to wait.
     """
     found, deadline = b"", time.monotonic() + seconds
     while len(found) <= _MAX_REPORT_BYTES and (left := deadline - time.monotonic()) > 0:

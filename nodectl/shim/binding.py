@@ -62,7 +62,7 @@ class Binding:
         """Bind all ranks to the same CPUs, because the processors of the job have changed.
 
         Args:
-            cpus: those of all processors that the job has on this node.
+            cpus: the CPUs of all processors that the job has on this node.
             ranks: all ranks of the world.
         """
         if not self._request.shares_cpus or not cpus:

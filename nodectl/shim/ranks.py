@@ -88,7 +88,7 @@ def start_ranks(
 
     Args:
         loop: serves the sockets of the ranks.
-        spool: where the processes of the ranks are saved.
+        spool: the folder in which the processes of the ranks are recorded.
         request: the ranks and their program.
         failures: pipe into which failed launches are written.
         lines: functions for each line on the PMI socket and on the control socket of a rank.

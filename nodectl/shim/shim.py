@@ -64,7 +64,7 @@ class Shim:
 
         Args:
             spool: the folder of the world.
-            request: what to start.
+            request: the order to start the world.
             connect: returns a connection to the controller.
             identity: the identity of this process.
             must_confirm: whether the controller saves exits, because ``spool`` does not. Then the

@@ -103,7 +103,7 @@ def open_private_file(path: str | os.PathLike[str], flags: int, *, shared: bool 
 
     Args:
         path: the path of the file. A link is not followed.
-        flags: how to open it, such as ``os.O_RDONLY``; a new file gets mode 0600.
+        flags: the flags of the open call, such as ``os.O_RDONLY``; a new file gets mode 0600.
         shared: whether other accounts may read it, and enter its directory.
 
     Returns:

@@ -109,7 +109,7 @@ def issue(
         request: the signing request in PEM form, signed with the key that it names.
         identity: the identity that the certificate names.
         now: the present time, in seconds since the epoch.
-        lifetime_s: how long it is valid; the longest for its role if not given.
+        lifetime_s: its validity in seconds; the longest for its role if not given.
         addresses: the addresses of a server, in addition to `SERVER_DNS_NAME`.
 
     Returns:

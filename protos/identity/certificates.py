@@ -112,8 +112,8 @@ def check_time(certificate: x509.Certificate, what: str, now: float) -> None:
 
     Args:
         certificate: the certificate.
-        what: how to call it in the message.
-        now: what the clock of this host says, in seconds since the epoch.
+        what: the name of the certificate in the message.
+        now: the time of this host's clock, in seconds since the epoch.
 
     Raises:
         CertificateTimeError: it is not valid yet, or not any more.

@@ -131,7 +131,7 @@ def create_node_identity(directory: Path, identity: NodeIdentity) -> None:
 
     Args:
         directory: the directory to create for it; it must not exist.
-        identity: what to write. It is read back before the directory gets its name.
+        identity: the identity. It is read back before the directory gets its name.
 
     Raises:
         StoredIdentityError: there is an identity, or its parts do not belong together.

@@ -88,7 +88,7 @@ class TokenStore:
             lifetime_s: for how many seconds the token can be used.
             fingerprints: fingerprints of the cluster's roots, by which the node verifies the
                 server.
-            address: where the node reaches the server, as HOST:PORT.
+            address: the address at which the node reaches the server, as HOST:PORT.
             now: the present time, in seconds since the epoch.
             role: whether the host becomes a node or a login agent.
 

@@ -126,7 +126,7 @@ def verify(  # what the node knows, by name
     The caller must also check its nonce (`NonceWindow.use`) and its digest (`check_digest`).
 
     Args:
-        signed: what `sign` returned.
+        signed: the order with its signature, as `sign` returns it.
         key: the server's public key.
         cluster: the cluster of this node.
         node: the name of this node.

@@ -42,7 +42,7 @@ class NonceWindow:
 
         Args:
             nonce: the nonce of a verified order.
-            keep_until: when nobody accepts the order any more, in seconds since the epoch.
+            keep_until: the time from which nobody accepts the order, in seconds since the epoch.
             now: the present time, in seconds since the epoch.
 
         Raises:

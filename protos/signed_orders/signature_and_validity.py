@@ -195,7 +195,7 @@ def verify_signature(signed: bytes, key: Ed25519PublicKey, error: type[SignedOrd
     """Verify the signature of an order, and return the signed bytes without it.
 
     Args:
-        signed: what `sign` returned.
+        signed: the order with its signature, as `sign` returns it.
         key: the server's public key.
         error: the error class of the kind of order that is expected.
 

@@ -79,7 +79,7 @@ class NodeAdmission:
         """Return the node that has opened a stream, from its certificate.
 
         Args:
-            peer: what gRPC knows about the other end, its `auth_context`.
+            peer: gRPC's `auth_context` of the other end.
 
         Raises:
             NodeNotAdmittedError: the peer is no node of this cluster, or it may not connect.

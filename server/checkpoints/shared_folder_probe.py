@@ -91,7 +91,7 @@ class SharedFolderProbe:
 
         Args:
             node: the node that has read the file.
-            report: what the node found.
+            report: the node's result of the test.
         """
         result = sanitize_text(report.problem)[:_MAX_TEXT] or SHARED
         if result == SHARED and report.content != self._content:

@@ -33,9 +33,9 @@ def measure_commit(
     """Add a durable commit to the measurements.
 
     Args:
-        measurements: what is measured since the start of the server.
+        measurements: the counters and histograms of the server.
         seconds: the time that the commit took.
-        transactions: how many transactions shared it.
+        transactions: the number of transactions that shared the commit.
         changes: all rows that it wrote.
     """
     measurements.observe("commit_seconds", seconds)

@@ -290,7 +290,7 @@ class Reader:
         Args:
             jobs: the jobs.
             uid: the owner whose jobs are wanted; None for all.
-            limit: how many steps are returned at most.
+            limit: the largest number of steps to return.
         """
         step, world = tables.step.c, tables.world.c
         query = (

@@ -95,7 +95,7 @@ class Committer:
         """Start a commit without waiting for it; first wait for an earlier one that is pending.
 
         Args:
-            rows: what to write.
+            rows: the rows to write.
             then: called when they are durable, in the writer's thread or in `wait_pending`.
 
         Returns:

@@ -214,7 +214,7 @@ class CoreLoop:
 
         Args:
             entries: the events of the round.
-            spent: how many seconds the round took.
+            spent: the seconds that the round took.
         """
         if spent > LONG_ROUND_S and all(isinstance(e.event, JobSubmitted) for e in entries):
             time.sleep(min(spent, MAX_PAUSE_S))

@@ -104,7 +104,7 @@ class Admission:
 
         Args:
             line: the request.
-            peer: where it comes from, for the log.
+            peer: the address of the host, for the log.
             reached: the address of the server at which it has arrived.
 
         Raises:

@@ -49,7 +49,7 @@ def is_told(info: Mapping[str, Any], wanted: frozenset[str]) -> bool:
 
     Args:
         info: the job.
-        wanted: what the user has chosen for the job, or for its array.
+        wanted: the events that the user has chosen for the job, or for its array.
     """
     if "array" in info:
         return TASKS not in wanted

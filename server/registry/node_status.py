@@ -175,7 +175,7 @@ def _load_fields(load: NodeLoad, at: float, max_age_s: float, now: float) -> Map
 
     Args:
         load: the load.
-        at: when it arrived, in seconds of the monotonic clock.
+        at: the time of its arrival, in seconds of the monotonic clock.
         max_age_s: the age at which it is stale.
         now: the present time.
     """

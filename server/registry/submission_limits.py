@@ -47,12 +47,12 @@ class SubmissionLimits:
         """Return why a user may not submit another job now; empty if the user may.
 
         Args:
-            user: who submits it.
+            user: the user who submits the job.
             size: bytes of its arguments and environment.
             now: seconds on a monotonic clock.
             exempt: if True, only the limits that the configuration sets for this user by name
                 apply, and not those for all users.
-            jobs: as how many jobs it counts; an array counts as many as it has tasks.
+            jobs: the number of jobs to count: 1, or the number of tasks of an array.
         """
         limits = self.limits
         limit = limits.users.get(user, UserLimit()) if exempt else limits.of(user)

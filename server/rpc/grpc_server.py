@@ -93,9 +93,9 @@ class GrpcServer:
         """Start to listen; return the address of each endpoint with its actual port.
 
         Args:
-            endpoints: where to listen.
+            endpoints: the addresses on which to listen.
             on_fault: is called if the thread ends by an error.
-            background: what else runs in the loop until the server stops.
+            background: makes a coroutine that also runs in the loop until the server stops.
 
         Raises:
             OSError: if no address of an endpoint is free.

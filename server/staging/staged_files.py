@@ -121,7 +121,7 @@ class StagedFiles:
         Args:
             uid: the user.
             name: the id of the upload; empty to begin one.
-            offset: where the part belongs.
+            offset: the offset of the part in the archive, in bytes.
             data: the part.
 
         Raises:
@@ -224,7 +224,7 @@ class StagedFiles:
         Args:
             draft: the file that `begin_outputs` returned.
             sha256: the digest of the outputs.
-            to: where the outputs go.
+            to: the folder and user to which the outputs are delivered.
 
         Raises:
             StagingError: they are damaged, or cannot be written into the submission folder.

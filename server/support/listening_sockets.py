@@ -16,7 +16,7 @@ def listen_on_first(
     Args:
         addresses: the addresses to try, one after the other; port 0 is any free port.
         backlog: connections that may wait to be accepted.
-        refusal: how the error begins if no address is free.
+        refusal: the beginning of the error text if no address is free.
 
     Returns:
         The socket, which does not block, and the address with the actual port.

@@ -36,7 +36,7 @@ def start_thread(
 
     Args:
         name: the name of the thread, also in the kernel, where ``ps -T`` shows it.
-        work: what it does.
+        work: the function that the thread runs.
         on_fault: is called with the name if ``work`` raises.
     """
 

@@ -51,7 +51,7 @@ def failure_text(error: Exception, required: str) -> str:
 
     Args:
         error: the error that ended the connection.
-        required: what TLS requires of the peer here, such as ``TLS 1.3``.
+        required: the requirements of TLS for the peer, such as ``TLS 1.3``.
     """
     if isinstance(error, TimeoutError):
         return "it was too slow"

@@ -26,7 +26,7 @@ class Objects:
 
         Args:
             values: the objects.
-            at_once: how many of them are encoded in one piece.
+            at_once: the number of objects that are encoded in one piece.
         """
         self._values, self._at_once = iter(values), at_once
 

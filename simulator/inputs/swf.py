@@ -88,7 +88,7 @@ def read_swf(
         path: the file; its first bytes show whether it is compressed.
         processors: the number of processors of the machine; None for the number in the head of the
             file (MaxProcs or MaxNodes).
-        jobs: how many jobs to use, the first ones; None for all.
+        jobs: the number of jobs to use, from the beginning; None for all.
         memory: whether the jobs need the memory that they request.
 
     Raises:

@@ -105,7 +105,7 @@ class Run:
 
         Args:
             earlier: the previous run, which has ended.
-            restart_s: how long it takes to read the checkpoint before the job computes again.
+            restart_s: seconds for reading the checkpoint before the job computes again.
         """
         self.first_start, self.first_size = earlier.first_start, earlier.first_size
         self.area, self.resizes = earlier.area, earlier.resizes

@@ -15,7 +15,7 @@ def outcome(result: Result, settings: Settings, starts: Mapping[int, float]) -> 
     Args:
         result: of the simulation, with records and spans.
         settings: of the simulation.
-        starts: when the jobs that run at the snapshot had started, in seconds since it.
+        starts: the starts of jobs that run at the snapshot, in seconds relative to it (<= 0).
 
     Returns:
         ``jobs``: by number, ``start`` and ``end`` in seconds since the snapshot (None if it never

@@ -45,7 +45,7 @@ class Strategy(ABC):
 
         Args:
             view: the cluster now.
-            outcomes: how the negotiations of the last plan ended.
+            outcomes: the results of the last plan's negotiations.
         """
         del outcomes
         return self.allocate_processors(view)

@@ -93,7 +93,7 @@ class Reconfiguration:
 
     Args:
         table: the nodes, with the reservations of the last pass.
-        rules: how nodes are reserved.
+        rules: the options for reserving nodes.
         now: the time of the pass, in seconds since the epoch.
         backoff_until: no node is reserved before this time.
     """

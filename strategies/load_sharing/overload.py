@@ -60,7 +60,7 @@ def relieve(
 
     Args:
         table: the nodes.
-        thresholds: when a node is overloaded.
+        thresholds: the loads above which a node is overloaded.
         movable: the jobs that can be moved now.
         migrate: whether running jobs are moved at all; if not, hot nodes are blocked.
 

@@ -42,7 +42,7 @@ def share_load(view: View, flags: Flags, thresholds: Thresholds, *, migrate: boo
     Args:
         view: the cluster.
         flags: the reserved nodes.
-        thresholds: when a node is overloaded.
+        thresholds: the loads above which a node is overloaded.
         migrate: whether running jobs are moved.
     """
     table = NodeTable(view, flags)

@@ -47,7 +47,7 @@ def plan_claim(
         parts: its placement.
         now: the present time.
         transfer_s: the longest file transfer of its components.
-        lead_s: how many seconds before the start of the job its processors are claimed.
+        lead_s: seconds before the start of the job at which its processors are claimed.
         reserves: whether the local managers accept reservations, so that the job is claimed now.
     """
     start = now + transfer_s

@@ -60,7 +60,7 @@ def choose(
     Args:
         queue: the waiting jobs in order.
         view: the cluster; ``free`` has the processors that may be used.
-        capacity: what is left on the nodes. It is changed.
+        capacity: the unused capacity of the nodes; it is updated in place.
         backfill: ``none``, ``easy`` or ``conservative``.
         wanted: returns the largest size at which a job may start.
         seconds: returns the planned run time of a job on so many processors.

@@ -15,7 +15,7 @@ def now_or_later(job: WaitingJob, view: View, within_reach: int) -> Availability
     Args:
         job: the job in question.
         view: the cluster.
-        within_reach: how many processors the strategy could give a new job now.
+        within_reach: the number of processors that the strategy could give a new job now.
     """
     if job.sizes.min > view.total:
         return Availability(False, None, 0, too_wide(job, view.total))

@@ -177,7 +177,7 @@ def plan(
         profile: the free processors over time; the reservation is made in it.
         job: the job.
         now: the present time.
-        free: how many processors are free now.
+        free: the number of processors that are free now.
         wanted: returns the largest size at which a job may start now.
         after: the earliest time allowed.
 

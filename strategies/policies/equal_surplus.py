@@ -18,7 +18,7 @@ def share(members: list[Member], left: int) -> dict[JobId, int]:
 
     Args:
         members: the jobs; their order breaks ties.
-        left: how many processors there are beyond the minima.
+        left: the number of processors beyond the minima.
 
     Returns:
         The target size of every member, which its size grammar allows.

@@ -48,8 +48,8 @@ class Profile:
 
         Args:
             now: the present time.
-            free: how many processors are free now.
-            coming: what becomes free later, in order of time.
+            free: the number of processors that are free now.
+            coming: the times at which processors become free, and their numbers, in order of time.
         """
         self._times = [now]
         self._free = [free]
@@ -74,7 +74,7 @@ class Profile:
         """Return the first time from which enough processors are free long enough; inf if never.
 
         Args:
-            processors: how many processors are needed.
+            processors: the number of processors that are needed.
             seconds: for how many seconds they are needed; may be infinite.
             after: the earliest time allowed.
         """

@@ -64,8 +64,8 @@ class Round:
 
     Args:
         view: the cluster.
-        policy: how jobs share growth and shrinking.
-        limits: where jobs are placed, how large they start, and how far they grow.
+        policy: the rule by which jobs share growth and shrinking.
+        limits: the placement rule, the initial sizes of jobs, and the limit of their growth.
         transfers: the file transfers of jobs with input files.
     """
 

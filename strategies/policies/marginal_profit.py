@@ -127,7 +127,7 @@ class Valuation:
 
         Args:
             new: the job.
-            size: how many processors it gets.
+            size: the number of processors that it gets.
             for_profit: whether the job is admitted only if its profit covers the losses.
 
         Returns:

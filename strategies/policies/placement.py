@@ -244,7 +244,7 @@ class Placer:
 
         Args:
             reasons: why jobs wait.
-            memory: what the strategy wants to remember.
+            memory: the value that the strategy gets again in its next view.
             behind: why jobs wait that ``reasons`` does not name.
         """
         return Plan(
@@ -279,7 +279,7 @@ class Placer:
         """Return the free and the coming processors that a job can use at the same time.
 
         Args:
-            needs: what the job needs of its nodes.
+            needs: the job's needs on its nodes.
             free: processors that are free now.
             coming: processors that donors will give.
         """
@@ -336,7 +336,7 @@ def place(
             or cannot be resized now, keep their sizes.
         starts: jobs to start and their sizes, in order of preference. A job for which there are too
             few processors is not in the result's ``starts``.
-        rule: how processors are chosen.
+        rule: the rule by which processors are chosen.
         asked_first: jobs that may also grow by processors that shrinks of this plan give. They are
             asked before their donors.
 

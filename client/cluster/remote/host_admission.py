@@ -66,7 +66,7 @@ class HostAdmission:
 
         Args:
             node: its name.
-            server: where the host reaches the server's port for joining hosts.
+            server: the address of the server's port for joining hosts.
             slots: the most slots that the node may offer; 0 for any number.
         """
         token = TokenStore(self._directory / TOKENS_FILE).create(

@@ -34,8 +34,8 @@ def save_jobs(
 
     Args:
         run: the run folder of the server.
-        save_until: when attempts to save jobs end, in seconds since the epoch.
-        cancel_at: when jobs that still run are cancelled, in seconds since the epoch.
+        save_until: the time at which attempts to save jobs end, in seconds since the epoch.
+        cancel_at: the time at which running jobs are cancelled, in seconds since the epoch.
         clock: returns seconds since the epoch.
 
     Raises:

@@ -38,7 +38,7 @@ def measure_cost(folder: Path, *, processors: int, edge: int, repeats: int) -> T
         folder: the folder of results, in which the cluster keeps its files.
         processors: the processors of the node, an even number.
         edge: the size of the problem of job 1.
-        repeats: how often job 1 is shrunk and expanded.
+        repeats: the number of times that job 1 is shrunk and expanded.
 
     Raises:
         ExperimentError: a job did not do what was expected of it in time.

@@ -26,7 +26,7 @@ class UserShares(Strategy):
     """Serve the user who holds the fewest processors first.
 
     Args:
-        most: how many processors the jobs of one user may hold together; None for no limit.
+        most: the most processors that the jobs of one user may hold; None for no limit.
     """
 
     def __init__(self, *, most: int | None = None) -> None:

@@ -60,7 +60,7 @@ def send_contact(worlds: Iterable[LocalWorld], at: float | None) -> None:
 
     Args:
         worlds: all worlds here. Only shims of those that need contact are told.
-        at: when the contact was, in seconds of the monotonic clock; None if there was none.
+        at: the time of the contact, in seconds of the monotonic clock; None if there was none.
     """
     for world in worlds:
         if at is not None and is_limited(world) and world.channel is not None:

@@ -27,7 +27,7 @@ def make_registration(
 
     Args:
         settings: the settings of this node.
-        containment: what keeps jobs within their shares here.
+        containment: the ways in which this node enforces the limits of jobs.
         server: the last one whose orders were carried out.
         worlds: the worlds that run here, or have ended without an acknowledgement.
         order_version: the version of the launch orders that the root helper carries out; None if

@@ -43,7 +43,7 @@ class StepRequests:
         Args:
             spool: the folder of the script's world.
             request: the request to start that world.
-            processors: how many processors the job has.
+            processors: the number of processors of the job.
         """
         self._spool, self._request, self._count = spool, request, processors
 

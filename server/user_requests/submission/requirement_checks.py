@@ -39,7 +39,7 @@ def check_resources(
     Args:
         request: the submission.
         sizes: of the job.
-        amounts: how much the cluster has of each resource.
+        amounts: the amount of each resource in the cluster.
 
     Raises:
         UserRequestError: a need is not valid, or can never be satisfied.

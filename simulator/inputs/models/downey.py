@@ -40,7 +40,7 @@ def downey(  # noqa: PLR0913 - the parameters of the model
         speedup: ``linear`` for jobs without a speedup curve, as in Ghafoor (3.3.2).
         malleable: percentage of the jobs that are malleable.
         flexibility: grammar of their sizes; empty for 1 to all processors.
-        spread: how the malleable jobs are chosen (``even`` or ``random``).
+        spread: the way to choose the malleable jobs (``even`` or ``random``).
         seed: the seed of all random numbers.
 
     Raises:
@@ -92,7 +92,7 @@ def ghafoor(  # noqa: PLR0913 - the parameters of the model
         times: range of their run times there, in seconds.
         malleable: percentage of the jobs that are malleable; their work stays the same.
         flexibility: grammar of their sizes.
-        spread: how the malleable jobs are chosen (``even`` or ``random``).
+        spread: the way to choose the malleable jobs (``even`` or ``random``).
         seed: the seed of all random numbers.
 
     Raises:

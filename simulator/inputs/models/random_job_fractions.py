@@ -19,7 +19,7 @@ def parse_parts(
     """Parse an option of the form ``PERCENT:VALUE,...``.
 
     Args:
-        text: what the user wrote.
+        text: the user's text.
         read: returns the value that a text stands for, or None if it is not of the right form.
         what: a name for the values in messages, such as ``priorities``.
         form: the form of a value, for messages.

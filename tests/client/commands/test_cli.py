@@ -22,7 +22,7 @@ def test_version(capsys: Capture) -> None:
 def test_help_lists_commands_with_a_line_each(capsys: Capture) -> None:
     assert cli.main(["--help"]) == 0
     lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
-    assert ["down", "Take a cluster of your own down."] in lines
+    assert ["down", "End a cluster of your own and its running jobs."] in lines
 
 
 def test_help_loads_no_command() -> None:
