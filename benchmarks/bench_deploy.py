@@ -100,7 +100,6 @@ class Bench:
     def start_job(self) -> int:
         """Submit a job, and resize it to all processors; return its number."""
         most = SLOTS * len(self.nodes)
-        self.hosts.run("head", "mkdir -pm 1777 /shared/checkpoints")
         number = int(self.command(JOB.format(most=most)))
         self.wait(number, 2)
         self.command(f"jobctl resize {number} {most}")
@@ -112,6 +111,7 @@ class Bench:
         """Run all steps of the benchmark; return whether all checks passed."""
         names = ["head", *self.nodes]
         before = {name: self.hosts.evidence(name) for name in names}
+        self.hosts.run("head", "mkdir -m 1777 /shared/checkpoints")
         begin = time.monotonic()
         text, _, code = self.deploy("--wheelhouse", first)
         self.check("all hosts are deployed", code == 0, text)

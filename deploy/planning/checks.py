@@ -51,6 +51,7 @@ def find_problems(
         *_rights(cluster, host, facts),
         *_network(cluster, host, facts),
         *_accounts(cluster, facts, server),
+        *_checkpoints(cluster, host, facts),
         *_space(host, facts, release),
         *_units(cluster, host, facts),
         *_identity(cluster, host, facts, server),
@@ -151,6 +152,19 @@ def _accounts(cluster: Cluster, facts: HostFacts, server: HostFacts | None) -> I
                 f"{name} has ids {own[0]}:{own[1]}, and {other[0]}:{other[1]} on the server's host",
                 "give the account the same ids on all hosts",
             )
+
+
+def _checkpoints(cluster: Cluster, host: Host, facts: HostFacts) -> Iterator[Problem]:
+    """Yield a problem if there is no folder of checkpoints.
+
+    The first job would make this folder, and the jobs of other users could not write to it.
+    """
+    folder = cluster.checkpoints
+    if folder and Role.SERVER in host.roles and folder not in facts.folders:
+        mode = "-m 1777 " if cluster.has_helper else ""
+        yield Problem(
+            "checkpoints", f"{folder} does not exist", f"`mkdir {mode}{folder}` on a shared disk"
+        )
 
 
 def _space(host: Host, facts: HostFacts, release: Release | None) -> Iterator[Problem]:

@@ -96,6 +96,11 @@ class Cluster:
         return next(host for host in self.hosts if Role.SERVER in host.roles)
 
     @property
+    def checkpoints(self) -> str:
+        """Return the folder of checkpoints; empty if there is none."""
+        return str(self.server_settings.get("checkpoints") or "")
+
+    @property
     def server_address(self) -> str:
         """Return the address at which hosts reach the server."""
         if self.listen.startswith(("0.0.0.0:", "[::]:")):

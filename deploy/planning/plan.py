@@ -36,13 +36,14 @@ class PlanError(PliantError, code="deployment-plan"):
 def probe_arguments(cluster: Cluster, host: Host) -> dict[str, object]:
     """Return the arguments of the operation ``probe`` on a host."""
     files = [*settings_files(cluster, host), *unit_files(cluster, host, "")]
+    folders = [path for path, _, _ in _wanted_folders(cluster, host, "")]
     return {
         "prefix": host.folders.prefix,
         "state": host.folders.state,
         "run": host.folders.run,
         "accounts": sorted({cluster.account, *cluster.users}),
         "files": [file.path for file in files],
-        "folders": [path for path, _, _ in _wanted_folders(cluster, host, "")],
+        "folders": [*folders, cluster.checkpoints] if cluster.checkpoints else folders,
         "writable": [host.folders.prefix, host.folders.state],
         "server": cluster.server_address,
     }

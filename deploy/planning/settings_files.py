@@ -53,11 +53,10 @@ def settings_files(cluster: Cluster, host: Host) -> Iterator[ExpectedFile]:
 def unit_files(cluster: Cluster, host: Host, environment: str) -> Iterator[ExpectedFile]:
     """Yield the files of systemd of a host, whose daemons run from an environment."""
     programs = os.path.join(environment, "bin")
-    checkpoints = cluster.server_settings.get("checkpoints")
     installation = Installation(
         pliant=os.path.join(programs, "pliant"),
         python=os.path.join(programs, "python"),
-        writable=(str(checkpoints),) if checkpoints else (),
+        writable=(cluster.checkpoints,) if cluster.checkpoints else (),
     )
     roles = {"login-agent" if role is Role.LOGIN else str(role) for role in host.roles}
     if cluster.has_helper and Role.NODE in host.roles:

@@ -65,6 +65,15 @@ def test_the_address_of_the_server_must_be_one_of_its_host(tmp_path: Path) -> No
     assert found.check == "network"
 
 
+def test_the_folder_of_checkpoints_must_exist_on_the_host_of_the_server(tmp_path: Path) -> None:
+    more = "server: {checkpoints: /shared/checkpoints}"
+    (found,) = problems(tmp_path, "head", more)
+    assert found.check == "checkpoints"
+    assert "1777" in found.remedy
+    assert problems(tmp_path, "head", more, folders=["/shared/checkpoints"]) == []
+    assert problems(tmp_path, "n1", more) == []
+
+
 def test_a_full_disk_is_no_problem_if_the_release_is_there(tmp_path: Path) -> None:
     full = {"/opt/pliant": 0, "/var/lib/pliant": 0}
     manifest = Manifest(cluster="blue", environment=RELEASE.environment)
