@@ -280,8 +280,8 @@ class Job(DataRegistration):
         Args:
             n: number of steps.
             every: steps between two safe points, 1 or more.
-            save_every: steps between two checkpoints, each as if `save` had been called; 0 for no
-                such checkpoints.
+            save_every: steps between two automatic checkpoints, which are taken as by `save`; 0 for
+                none.
 
         Raises:
             JobLeave: this process leaves.

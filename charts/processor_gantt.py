@@ -106,7 +106,7 @@ def _rectangles(
 def _runs(
     processors: frozenset[int], row_of: dict[int, int], starts: set[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the first row and the number of rows of neighbours, cut where a node begins."""
+    """Yield blocks of neighbouring rows within a node: the first row and the number of rows."""
     first, following = -1, -1
     for row in sorted(row_of[index] for index in processors if index in row_of):
         if row != following or row in starts:

@@ -99,7 +99,7 @@ def check_length(line: bytes) -> None:
     """Check that the server takes a request of this length.
 
     Raises:
-        RequestError: it is too long.
+        RequestError: the request is too long.
     """
     if len(line) > MAX_REQUEST_BYTES:
         raise RequestError(

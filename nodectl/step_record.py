@@ -41,7 +41,7 @@ def read_steps(records: Any) -> tuple[StepRecord, ...]:
     """Read steps from JSON objects, which a shim of a user may have sent.
 
     Raises:
-        ValueError, TypeError, KeyError: they are damaged.
+        ValueError, TypeError, KeyError: the records are damaged.
     """
     if not isinstance(records, list | tuple) or len(records) > MAX_STEPS:
         raise ValueError("steps: expected a list of steps of one run")

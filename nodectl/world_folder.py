@@ -181,7 +181,7 @@ class StartRequest:
 
         Raises:
             ProtocolError: this version of Pliant cannot read it.
-            ValueError, TypeError, KeyError: it is damaged.
+            ValueError, TypeError, KeyError: the object is damaged.
         """
         versions.check_record(origin, record)
         places = [(rank, processor) for rank, processor in record["ranks"]]

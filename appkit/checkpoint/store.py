@@ -124,7 +124,7 @@ class CheckpointStore:
 
         Raises:
             UntrustedPathError: another account may have made or changed it.
-            OSError: it does not exist, or cannot be opened.
+            OSError: the folder does not exist, or cannot be opened.
         """
         return PrivateFolder.open(self.folder, create=create)
 

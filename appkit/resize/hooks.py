@@ -49,7 +49,7 @@ def check_callable(where: str, given: object) -> None:
         given: the hook.
 
     Raises:
-        TypeError: it cannot be called.
+        TypeError: the hook cannot be called.
     """
     if not callable(given):
         raise TypeError(

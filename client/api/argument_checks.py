@@ -38,7 +38,7 @@ def fault(argument: str, expected: str, value: object) -> UsageError:
 
 
 def is_number(value: object) -> bool:
-    """Return whether a value is a finite number, and no truth value."""
+    """Return whether a value is a finite number; ``bool`` does not count."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 

@@ -85,7 +85,7 @@ class AsyncConnection:
         Raises:
             NoServerError: there is no server; `LostServerError` if it leaves.
             RequestError: the server refuses.
-            ClientError: it was closed by ``aclose``.
+            ClientError: the connection was closed by ``aclose``.
         """
         writer: asyncio.StreamWriter | None = None
         limit = self._timeout_s

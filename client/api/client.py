@@ -151,7 +151,7 @@ class Client:
             users: only jobs of these users.
             states: only jobs in these states, such as ``["RUNNING"]``.
             names: only jobs with these names; ``*`` stands for any characters, ``?`` for one, and
-                ``[...]`` for one of those in the brackets.
+                ``[...]`` for one of the characters in the brackets.
             since: without ``ids``, also return the jobs that ended since this time, in seconds
                 since the epoch.
         """

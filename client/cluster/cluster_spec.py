@@ -143,7 +143,7 @@ def _parse_remote(data: Any) -> RemoteSpec | None:
     """Return the part of a specification that is about other hosts.
 
     Raises:
-        TypeError: it is damaged.
+        TypeError: the specification is damaged.
     """
     if data is None:
         return None

@@ -41,7 +41,7 @@ class DashboardProcess:
         """Wait until the dashboard serves its page, and return the lines with its addresses.
 
         Raises:
-            ClientError: it did not start; the text says why.
+            ClientError: the dashboard did not start; the text says why.
         """
         assert self._process.stdout is not None
         lines = [self._process.stdout.readline().decode() for _ in range(_LINES)]

@@ -204,7 +204,7 @@ def _check_takeover(cluster: LocalCluster, options: argparse.Namespace) -> None:
     """Check that a cluster in the foreground does not run already: Ctrl-C would end its jobs.
 
     Raises:
-        ClientError: it runs.
+        ClientError: the cluster runs.
     """
     if options.detach or not cluster.is_up():
         return

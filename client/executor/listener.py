@@ -182,7 +182,7 @@ def _host() -> str:
 
 
 def _near(nodes: Iterable[str]) -> tuple[bool, set[tuple[str, int]]]:
-    """Return whether all nodes are on this host, and the addresses here that face the nodes."""
+    """Return whether all nodes are on this host, and this host's addresses on routes to them."""
     chosen: set[tuple[str, int]] = set()
     unknown = []
     for node in set(nodes):

@@ -223,7 +223,7 @@ def _own_address(run: str) -> str:
     """Return the address at which the grid server listens.
 
     Raises:
-        ClientError: it listens at all addresses, so the settings must name one.
+        ClientError: the server listens at all addresses, so the settings must name one.
     """
     addresses = json.loads(Path(run, ADDRESSES).read_text(encoding="ascii"))
     host = str(addresses["joining"]).rpartition(":")[0].strip("[]")

@@ -24,7 +24,7 @@ def job_row(job: Mapping[str, Any], now: float) -> dict[str, Any]:
         now: the time of the snapshot, seconds since the epoch.
 
     Raises:
-        UsageError: it needs something of its nodes, which only the server can check.
+        UsageError: the job needs something of its nodes, which only the server can check.
     """
     for name in ("memory_bytes", "gres", "constraint", "nodelist", "exclude", "dependency"):
         if job.get(name):

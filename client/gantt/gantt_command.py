@@ -82,7 +82,7 @@ def _check_kind(path: str) -> None:
     """Check that a picture's file name has a known suffix; devices and pipes get an SVG.
 
     Raises:
-        UsageError: it ends with neither ``.svg`` nor ``.png``.
+        UsageError: the name ends with neither ``.svg`` nor ``.png``.
     """
     special = os.path.exists(path) and not os.path.isfile(path)
     if not (special or path.lower().endswith((".svg", ".png"))):

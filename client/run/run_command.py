@@ -105,7 +105,7 @@ def _checked(text: str) -> str:
     """Check the value of --size and return it.
 
     Raises:
-        UsageError: it is not in the size grammar.
+        UsageError: the text is not in the size grammar.
     """
     if text:
         from pliant.core.values.sizes import SizesError, parse_sizes

@@ -42,7 +42,7 @@ def parse_target(text: str, *, key_file: str = "", known_hosts: str = "") -> Ssh
     """Return the target that a user wrote as ``[USER@]HOST[:PORT]``.
 
     Raises:
-        UsageError: it is not written this way.
+        UsageError: the text has another form.
     """
     found = _TARGET.fullmatch(text)
     port = int(found["port"] or 0) if found else 0

@@ -89,7 +89,7 @@ def check_program(path: str, *, script: bool) -> list[str]:
     """Return the command line that executes a program; a script need not be executable.
 
     Raises:
-        SubmitError: it is missing, not a file, or cannot be executed.
+        SubmitError: the program is missing, not a file, or cannot be executed.
     """
     try:
         mode = os.stat(path).st_mode
@@ -158,7 +158,7 @@ def current_directory() -> str:
     """Return the absolute path of the directory of this process.
 
     Raises:
-        SubmitError: it has been removed.
+        SubmitError: the directory has been removed.
     """
     try:
         return os.getcwd()
@@ -170,7 +170,7 @@ def check_directory(path: str) -> str:
     """Return the absolute path of the directory a job runs in.
 
     Raises:
-        SubmitError: it is missing or cannot be entered.
+        SubmitError: the directory is missing or cannot be entered.
     """
     absolute = os.path.abspath(path)
     if not os.path.isdir(absolute):
@@ -225,7 +225,7 @@ def check_patterns(field: str, path: str) -> None:
     A percent that is not followed by a letter, or by digits and a letter, stands for itself.
 
     Raises:
-        SubmitError: it has another pattern.
+        SubmitError: the name has an unknown pattern.
     """
     for found in re.findall(_PATTERN, path):
         if found not in {"%%", *_KNOWN_PATTERNS}:
@@ -296,7 +296,7 @@ def check_limits(argv: Sequence[str], env: Mapping[str, str]) -> None:
     """Check that arguments and environment are not longer than the system allows.
 
     Raises:
-        SubmitError: they are too long.
+        SubmitError: together, they are too long.
     """
     total = 0
     strings = [("argument", word) for word in argv]

@@ -144,7 +144,7 @@ def _max_processors(job: Job, left: dict[str, int]) -> int:
 def _cannot_start(state: CoreState, job: Job) -> bool:
     """Return whether the cluster is too small for a job, so that nothing is kept for it.
 
-    Its configuration may have been changed, or nodes were drained or removed since the submission.
+    The cluster's configuration may have changed, or nodes were removed since the submission.
     """
     least = job.sizes.min
     return least > state.ledger.capacity[1] or bool(

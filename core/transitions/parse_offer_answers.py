@@ -131,7 +131,7 @@ def _most_change(job: Job, template: Template) -> int:
     """Return the largest change in processors for which a counter-offer's resources suffice.
 
     Raises:
-        UnusableCounterError: it refuses a resource that is needed for each processor.
+        UnusableCounterError: the answer refuses a resource that is needed for each processor.
     """
     most = maxsize
     amounts = amounts_per_processor(job)

@@ -113,7 +113,7 @@ def parse_shares(settings: Mapping[str, object]) -> Shares:
 
 
 def parse_half_life(value: object) -> float:
-    """Return seconds: from a number of seconds, a text such as ``7d``, or ``none`` for no decay.
+    """Convert a number of seconds, a text such as ``7d``, or ``none`` (no decay) to seconds.
 
     Raises:
         ValueError: the value is not valid. The message says what is expected.

@@ -94,7 +94,7 @@ def wait_connected(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, A
     """Wait until a daemon has a connection to the port of the server.
 
     Raises:
-        HostError: it has none after ``timeout_s``.
+        HostError: the daemon has no connection after ``timeout_s``.
     """
     name, port = arguments["daemon"], arguments["port"]
     deadline = time.monotonic() + arguments["timeout_s"]

@@ -85,7 +85,7 @@ class RequestVerifier:
             The values of the request.
 
         Raises:
-            HelperRefusalError: it must not be carried out.
+            HelperRefusalError: the request must not be carried out.
         """
         try:
             order = verify(signed, self._config.key, **self._known())
@@ -122,7 +122,7 @@ class RequestVerifier:
             The order, and the user with whose rights it is carried out.
 
         Raises:
-            HelperRefusalError: it must not be carried out.
+            HelperRefusalError: the request must not be carried out.
         """
         try:
             order = verify_removal(signed, self._config.key, **self._known())
@@ -176,7 +176,7 @@ class RequestVerifier:
         """Record that an order was used, so that it is never accepted again, even after a restart.
 
         Raises:
-            HelperRefusalError: it was used before, or its use cannot be recorded.
+            HelperRefusalError: the order was used before, or its use cannot be recorded.
         """
         try:
             self._window.use(order.nonce, keep_until=order.keep_nonce_until, now=self._clock())

@@ -21,7 +21,7 @@ class PmiEvents(Protocol):
     """Receives the PMI events that the owner of the ranks must handle: barrier, finalize, abort."""
 
     def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
-        """Handle that all local ranks have entered a barrier.
+        """Handle a barrier that all local ranks have entered.
 
         Args:
             sequence: the number of the barrier.
@@ -29,10 +29,10 @@ class PmiEvents(Protocol):
         """
 
     def on_finalize(self) -> None:
-        """Handle that a rank has called MPI_Finalize."""
+        """Handle a rank's call of MPI_Finalize."""
 
     def on_abort(self, rank: int, code: int, message: str) -> None:
-        """Handle that a rank has called MPI_Abort."""
+        """Handle a rank's call of MPI_Abort."""
 
 
 class PmiService:

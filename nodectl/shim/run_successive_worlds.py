@@ -85,8 +85,8 @@ def _memory_limited(request: StartRequest, node: int) -> Iterator[None]:
 def _relative_to_node(spool: WorldFolder, node: int) -> WorldFolder:
     """Return the folder of a world as a path relative to the open folder ``node``.
 
-    The state folder may be moved while ranks run. With its old path the shim could no longer note
-    how ranks end. If no controller is connected then, the next one would find no notes and report
+    The state folder may be moved while ranks run. With its old path the shim could not record
+    how ranks end. If no controller is connected then, the next one would find no record and report
     that the shim was killed.
     """
     state = spool.directory.parent.parent

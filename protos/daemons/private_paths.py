@@ -38,7 +38,7 @@ def open_private(
 
     Raises:
         UntrustedPathError: another account owns it, or may use it.
-        OSError: it cannot be opened.
+        OSError: the directory cannot be opened.
     """
     descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -112,7 +112,7 @@ def open_private_file(path: str | os.PathLike[str], flags: int, *, shared: bool 
     Raises:
         UntrustedPathError: another account owns the file or its directory, or may use it; or the
             path is not a regular file.
-        OSError: it cannot be opened.
+        OSError: the file cannot be opened.
     """
     directory, name = os.path.split(path)
     descriptor = open_private(directory or ".", shared=shared)
@@ -148,7 +148,7 @@ def read_private(path: str | os.PathLike[str], *, max_bytes: int, shared: bool =
 
     Raises:
         UntrustedPathError: as `open_private_file`, or the file is larger than ``max_bytes``.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     with os.fdopen(open_private_file(path, os.O_RDONLY, shared=shared), "rb") as file:
         content = file.read(max_bytes + 1)

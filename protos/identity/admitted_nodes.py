@@ -95,7 +95,7 @@ class AdmittedNodes:
 
         Raises:
             StoredIdentityError: the file is damaged.
-            UntrustedPathError, OSError: it cannot be used.
+            UntrustedPathError, OSError: the file cannot be used.
         """
         try:
             content = read_private(self._path, max_bytes=_MAX_BYTES)

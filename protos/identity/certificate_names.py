@@ -89,7 +89,7 @@ def parse_host(text: str) -> str | IPv4Address | IPv6Address:
     """Return the host that a text names: an IP address, or a DNS name in lower case.
 
     Raises:
-        IdentityNameError: it is neither.
+        IdentityNameError: the text is neither.
     """
     try:
         address = ip_address(text)

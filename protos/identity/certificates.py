@@ -116,7 +116,7 @@ def check_time(certificate: x509.Certificate, what: str, now: float) -> None:
         now: the time of this host's clock, in seconds since the epoch.
 
     Raises:
-        CertificateTimeError: it is not valid yet, or not any more.
+        CertificateTimeError: the certificate is not valid yet, or not any more.
     """
     early, late = starts_at(certificate) - now, now - ends_at(certificate)
     if early > 0:

@@ -132,7 +132,7 @@ def load_identity(directory: Path) -> ClusterIdentity:
     Raises:
         StoredIdentityError: there is no identity, or a file is missing or damaged.
         UntrustedPathError: another account could read or change it.
-        OSError: it cannot be read.
+        OSError: a file cannot be read.
     """
     return parse_identity(directory, read_identity_files(directory))
 
@@ -242,7 +242,7 @@ def read_identity_files(directory: Path) -> dict[str, bytes]:
     Raises:
         StoredIdentityError: there is no identity.
         UntrustedPathError: another account could read or change it.
-        OSError: it cannot be read.
+        OSError: a file cannot be read.
     """
     if not (directory / ROOTS).exists():  # the lock would be made in any directory
         raise StoredIdentityError(

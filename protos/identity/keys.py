@@ -42,7 +42,7 @@ def parse_certificate_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     """Read the private key of a certificate from PEM text.
 
     Raises:
-        IdentityKeyError: it is not a private key of type ECDSA P-256.
+        IdentityKeyError: the text is not a private key of type ECDSA P-256.
     """
     key = _parse(pem, lambda text: serialization.load_pem_private_key(text, None))
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not is_p256(key.public_key()):
@@ -54,7 +54,7 @@ def parse_order_key(pem: bytes) -> ed25519.Ed25519PrivateKey:
     """Read the private key that signs launch orders from PEM text.
 
     Raises:
-        IdentityKeyError: it is not a private key of type Ed25519.
+        IdentityKeyError: the text is not a private key of type Ed25519.
     """
     key = _parse(pem, lambda text: serialization.load_pem_private_key(text, None))
     if not isinstance(key, ed25519.Ed25519PrivateKey):
@@ -66,7 +66,7 @@ def parse_order_public_key(pem: bytes) -> ed25519.Ed25519PublicKey:
     """Read the public key with which nodes verify launch orders from PEM text.
 
     Raises:
-        IdentityKeyError: it is not a public key of type Ed25519.
+        IdentityKeyError: the text is not a public key of type Ed25519.
     """
     key = _parse(pem, serialization.load_pem_public_key)
     if not isinstance(key, ed25519.Ed25519PublicKey):

@@ -113,7 +113,7 @@ class NodeIdentity:
         """Check that the node can use its certificate now.
 
         Raises:
-            CertificateTimeError: it is not valid yet, or has expired.
+            CertificateTimeError: the certificate is not valid yet, or has expired.
         """
         (certificate, *_) = self.chain
         try:

@@ -61,8 +61,8 @@ class SessionAddress:
         """Read the file from the folder of a session.
 
         Raises:
-            OSError: it cannot be read, or other accounts can.
-            ValueError, TypeError: it is damaged.
+            OSError: the file cannot be read, or other accounts can.
+            ValueError, TypeError: the file is damaged.
         """
         handle = os.open(folder / _FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(handle, encoding="ascii") as file:

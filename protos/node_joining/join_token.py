@@ -88,7 +88,7 @@ def parse_token(text: str) -> JoinToken:
     """Read a token from text; white space, such as line breaks, and case do not matter.
 
     Raises:
-        JoinTokenError: it is not a token of this version, or was not copied correctly.
+        JoinTokenError: the text is not a token of this version, or was not copied correctly.
     """
     text = "".join(text.split()).lower()
     if not text.startswith(f"{_PREFIX}x"):

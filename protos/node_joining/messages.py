@@ -133,7 +133,7 @@ def decode_request(line: bytes) -> JoinRequest:
     """Read the request of a host.
 
     Raises:
-        JoinError: it is something else, or the host needs another version of Pliant.
+        JoinError: the line is not a request to join, or the host needs another version of Pliant.
     """
     record = _decode("the request", line)
     try:
@@ -151,7 +151,7 @@ def decode_answer(line: bytes) -> JoinAnswer | JoinRefusal:
     """Read the answer of the server.
 
     Raises:
-        JoinError: it is something else.
+        JoinError: the line is not an answer.
     """
     record = _decode("the server's answer", line)
     if "error" in record:

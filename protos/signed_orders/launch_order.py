@@ -135,7 +135,7 @@ def verify(  # what the node knows, by name
         allowed_system_users: users below `MIN_USER_ID`, such as root, whose jobs may run here.
 
     Raises:
-        LaunchOrderError: it is not carried out; ``refusal`` says why.
+        LaunchOrderError: the order is not carried out; ``refusal`` says why.
     """
     order = decode(verify_signature(signed, key, LaunchOrderError))
     order.check(
@@ -166,7 +166,7 @@ def decode(text: bytes) -> LaunchOrder:
     """Read the bytes that `LaunchOrder.encode` returned.
 
     Raises:
-        LaunchOrderError: they are not an order of this version.
+        LaunchOrderError: the bytes are not an order of this version.
     """
     at = check_head(text, _PREFIX, VERSION, LaunchOrderError)
     try:

@@ -46,7 +46,7 @@ class NonceWindow:
             now: the present time, in seconds since the epoch.
 
         Raises:
-            ReplayedOrderError: it was used before, or is so old that it may have been.
+            ReplayedOrderError: the nonce was used before, or is so old that it may have been.
             StoredIdentityError: the file is damaged. No order may be carried out.
             UntrustedPathError, OSError: the file cannot be used. No order may be carried out.
         """

@@ -95,7 +95,7 @@ def verify_removal(  # what the node knows, by name
     The arguments are those of `launch_order.verify`.
 
     Raises:
-        RemovalOrderError: it is not carried out; ``refusal`` says why.
+        RemovalOrderError: the order is not carried out; ``refusal`` says why.
     """
     order = decode_removal(verify_signature(signed, key, RemovalOrderError))
     order.check(
@@ -112,7 +112,7 @@ def decode_removal(text: bytes) -> RemovalOrder:
     """Read the bytes that `RemovalOrder.encode` returned.
 
     Raises:
-        RemovalOrderError: they are not an order of this version.
+        RemovalOrderError: the bytes are not an order of this version.
     """
     at = check_head(text, _PREFIX, VERSION, RemovalOrderError)
     try:

@@ -141,7 +141,7 @@ class SignedOrder:
             allowed_system_users: users below `MIN_USER_ID`, such as root, who may have jobs here.
 
         Raises:
-            SignedOrderError: it is not carried out; ``refusal`` says why.
+            SignedOrderError: the order is not carried out; ``refusal`` says why.
         """
         if self.cluster != cluster:
             message = f"it is for cluster {self.cluster}, not {cluster}"
@@ -200,7 +200,7 @@ def verify_signature(signed: bytes, key: Ed25519PublicKey, error: type[SignedOrd
         error: the error class of the kind of order that is expected.
 
     Raises:
-        SignedOrderError: they have a wrong length, or the server has not signed them.
+        SignedOrderError: the bytes have a wrong length, or the server has not signed them.
     """
     from cryptography.exceptions import InvalidSignature
 
@@ -225,7 +225,7 @@ def check_head(text: bytes, prefix: bytes, version: int, error: type[SignedOrder
         error: the error class of this kind of order.
 
     Raises:
-        SignedOrderError: it is of another kind or version.
+        SignedOrderError: the order is of another kind or version.
     """
     head = make_head(prefix, version)
     if text.startswith(head):

@@ -76,7 +76,7 @@ def walk(folder: str, name: str) -> Iterator[str]:
     No link is followed.
 
     Raises:
-        StagingError: it does not exist or cannot be read.
+        StagingError: the file does not exist or cannot be read.
     """
     path = os.path.join(folder, name)
     try:

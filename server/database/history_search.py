@@ -70,7 +70,7 @@ async def first(
 
 
 async def _last(reader: Reader, wanted: Wanted) -> int:
-    """Return the number of the last event that may be wanted."""
+    """Return the number of the last event that can match the search."""
     if wanted.until is None:
         return await reader.in_thread(lambda reader: reader.last_event())
     later = math.nextafter(wanted.until, math.inf)

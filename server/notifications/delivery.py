@@ -35,7 +35,7 @@ def deliver(receiver: Receiver, message: Mapping[str, Any], rules: NotifyRules) 
     """Deliver a message.
 
     Raises:
-        DeliveryError: it was not delivered.
+        DeliveryError: the message was not delivered.
     """
     if refusal := rules.refusal(receiver):  # the configuration may have changed
         raise DeliveryError(refusal, may_repeat=False)

@@ -203,7 +203,7 @@ class StagedFiles:
         The caller removes the file if it does not pass it to `add_outputs`.
 
         Raises:
-            StagingError: they are too large, or there is no space for them.
+            StagingError: the outputs are too large, or there is no space for them.
         """
         if not (_NAME.fullmatch(world) and _NAME.fullmatch(node)):
             raise StagingError("the names of the world and of the node are damaged")
@@ -227,7 +227,7 @@ class StagedFiles:
             to: the folder and user to which the outputs are delivered.
 
         Raises:
-            StagingError: they are damaged, or cannot be written into the submission folder.
+            StagingError: the outputs are damaged, or cannot be written into the submission folder.
         """
         with open(draft, "rb") as file:
             found = digest(file)
@@ -248,7 +248,7 @@ class StagedFiles:
         """Deliver outputs that are complete here, but whose delivery was interrupted.
 
         Raises:
-            StagingError: they cannot be written into the submission folder.
+            StagingError: the outputs cannot be written into the submission folder.
         """
         self._deliver(self.folder / f"{job}.{world}@{node}.out", to)
 

@@ -86,7 +86,7 @@ def parse_receiver(text: str) -> Receiver:
     """Parse a mail address or the URL of a web service.
 
     Raises:
-        ValueError: it is neither, or has parts that are not allowed, such as a password.
+        ValueError: the text is neither, or has forbidden parts, such as a password.
     """
     if len(text) > MAX_RECEIVER:
         raise ValueError(f"longer than {MAX_RECEIVER} characters")

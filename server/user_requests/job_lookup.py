@@ -107,7 +107,7 @@ class JobLookup:
         """Return the tasks in ``tasks`` that exist in an array.
 
         Raises:
-            UserRequestError: it has none of them, or the job is not an array.
+            UserRequestError: the array has none of these tasks, or the job is not an array.
         """
         entry = self._status.entry(array)
         if entry is not None:

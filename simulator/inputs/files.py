@@ -14,7 +14,7 @@ def open_regular(path: str | Path) -> BufferedReader:
     replication.
 
     Raises:
-        OSError: it cannot be opened, or is not a regular file.
+        OSError: the file cannot be opened, or is not a regular file.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     file = open(handle, "rb")  # noqa: SIM115 - the caller closes the file

@@ -242,7 +242,7 @@ def _machine(header: dict[str, str]) -> int | None:
 def _unique_and_fitting(
     records: list[_Record], machine: int | None, skipped: list[Skipped]
 ) -> Iterator[_Record]:
-    """Yield the records without jobs that are too wide and without repeated lines of a job."""
+    """Yield the records, leaving out jobs wider than the machine and repeated lines of a job."""
     seen: dict[int, int] = {}
     for record in records:
         first = seen.setdefault(record.number, record.line)

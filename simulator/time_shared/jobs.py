@@ -94,7 +94,7 @@ class JobRun:
             speed: the speed of the processors that it computed on.
 
         Raises:
-            AssertionError: they do not; this is an error of the simulator.
+            AssertionError: they do not add up, which is an error of the simulator.
         """
         times = (self.cpu, self.page, self.queue, self.migration)
         error = self.wall_s - sum(times)

@@ -254,7 +254,7 @@ def _checked(jobs: Sequence[SharedJob], nodes: Sequence[SharedNode]) -> Sequence
     """Return the jobs after a check that the nodes can run them.
 
     Raises:
-        WorkloadError: they cannot. The message names the job.
+        WorkloadError: the nodes cannot run a job. The message names the job.
     """
     if not jobs:
         raise WorkloadError("the workload has no jobs")

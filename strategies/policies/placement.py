@@ -231,7 +231,7 @@ class Placer:
     # ---------------------------------------------------------------- results
 
     def reach(self) -> int:
-        """Return how many processors are free or given by shrinks, and not used by this plan."""
+        """Return how many processors this plan can still use: free ones, and those of shrinks."""
         return count(self.free | self._coming(None))
 
     def plan(

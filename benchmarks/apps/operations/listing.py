@@ -125,7 +125,7 @@ def check(condition: object, message: str = "wrong result") -> None:
     """Check that a condition holds.
 
     Raises:
-        AssertionError: it does not; the text has the message and the line of the caller.
+        AssertionError: it is false; the text has the message and the line of the caller.
     """
     if not condition:
         caller = inspect.stack()[1]

@@ -231,7 +231,7 @@ def partitioned(comm: MPI.Intracomm, _: Path) -> None:
     "Request.Get_status_some",
 )
 def completion(comm: MPI.Intracomm, _: Path) -> None:
-    """Wait for requests, and test them, in every way."""
+    """Complete requests by every function that waits for or tests them."""
     after, before = ring(comm)
     out, _got, expected = buffers(comm)
 

@@ -90,7 +90,7 @@ def slots_of_nodes(env: Mapping[str, str]) -> list[int]:
 
 
 def parse_repeated(name: str, text: str) -> list[int]:
-    """Return the numbers of a list such as ``4(x2),8``, which is 4, 4, 8.
+    """Expand a list with repetitions: ``4(x2),8`` is 4, 4, 8.
 
     Raises:
         ValueError: the text is no such list; `name` is the variable that has it.

@@ -44,7 +44,7 @@ class HostAdmission:
         """Make the keys and certificates of the cluster if it has none.
 
         Raises:
-            ClientError: they cannot be made, or cannot be read.
+            ClientError: the keys and certificates cannot be made, or cannot be read.
         """
         try:
             if self.exists:

@@ -137,7 +137,7 @@ def _make_folder(folder: Path) -> None:
     """Make a folder that only this user can use.
 
     Raises:
-        UntrustedPathError, OSError: it cannot be made, or another user could change it.
+        UntrustedPathError, OSError: the folder cannot be made, or another user could change it.
     """
     if not folder.parent.is_dir():
         folder.parent.mkdir(mode=0o700, parents=True)
@@ -154,7 +154,7 @@ def _check_folder(folder: Path) -> None:
     of this name to another private folder of this user.
 
     Raises:
-        UntrustedPathError, OSError: it is no folder of this user alone.
+        UntrustedPathError, OSError: the folder is no folder of this user alone.
     """
     if folder.is_symlink():
         raise UntrustedPathError(f"{folder} is a symbolic link: remove it, or use --node-dir")

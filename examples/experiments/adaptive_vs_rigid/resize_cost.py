@@ -132,9 +132,9 @@ def _resize(client: Client, number: int, size: int) -> None:
 
 
 def shrunk_times(history: Sequence[Event]) -> list[tuple[float, float, float]]:
-    """Return when a job was shrunk: from when, when the last rank had exited, and until when.
+    """Return the periods in which a job was shrunk, each as (begin, last rank exited, end).
 
-    Such a time ends with the offer of the next growth, because the processes of the growth then
+    A period ends with the offer of the next growth, because the processes of the growth then
     start on the vacated processors.
     """
     found = []

@@ -82,7 +82,7 @@ class StagedFolder:
 
         Raises:
             StagedFolderError: it belongs to another user, or its outputs are being returned.
-            OSError: it cannot be created.
+            OSError: the folder cannot be created.
         """
         self._stage = request.stage
         self._path = request.stage[STAGE_FOLDER]
@@ -175,7 +175,7 @@ def fetch(request: StartRequest) -> None:
     """Unpack the staged files, unless another rank has done so; called in each rank before exec.
 
     Raises:
-        StagedFolderError: they cannot be fetched or unpacked.
+        StagedFolderError: the files cannot be fetched or unpacked.
         OSError: the folder cannot be used.
     """
     path = request.stage[STAGE_FOLDER]

@@ -33,7 +33,7 @@ class StepEvents(Protocol):
     """Receives the events of a step's ranks on one node."""
 
     def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
-        """Handle that all local ranks have entered a barrier.
+        """Handle a barrier that all local ranks have entered.
 
         Args:
             sequence: the number of the barrier.
@@ -41,16 +41,16 @@ class StepEvents(Protocol):
         """
 
     def on_failure(self, code: int, number: int, reason: str) -> None:
-        """Handle that a rank has failed, with its exit code, signal number and reason."""
+        """Handle the failure of a rank, with its exit code, signal number and reason."""
 
     def on_control(self, message: Mapping[str, Any]) -> None:
         """Handle a message that a rank has sent on its control socket."""
 
     def on_exit(self, rank: int) -> None:
-        """Handle that the process of a rank of a malleable step has ended."""
+        """Handle the end of a rank's process in a malleable step."""
 
     def on_gone(self) -> None:
-        """Handle that all local ranks have ended without leftovers."""
+        """Handle the end of all local ranks; no process is left."""
 
 
 class LocalRanks:
@@ -90,7 +90,7 @@ class LocalRanks:
         loop.after(0, self._check)  # if no rank could be forked
 
     def reap(self, pid: int, status: int) -> bool:
-        """Handle that a process has ended; return whether it was one of these ranks."""
+        """Handle the end of a process; return whether the process was one of these ranks."""
         for rank in self._ranks.values():
             if rank.runs and rank.pid == pid:
                 self._on_exit(rank, status)

@@ -136,11 +136,11 @@ class RemoteStep:
                 self._ranks.control(int(order["rank"]), order["message"])
 
     def reap(self, pid: int, status: int) -> bool:
-        """Handle that a process has ended; return whether it was a rank of this step."""
+        """Handle the end of a process; return whether the process was a rank of this step."""
         return self._ranks.reap(pid, status)
 
     def resume(self) -> None:
-        """Read the ranks' output again, because messages can be sent again."""
+        """Resume reading the ranks' output, because messages can be sent again."""
         while self._paused and self._has_room():
             reader = self._paused.pop()
             call = partial(self._read, reader)

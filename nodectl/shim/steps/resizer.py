@@ -219,7 +219,7 @@ class StepResizer:
                 self._fail()
 
     def on_joining_failure(self, world: StepWorld, failure: tuple[int, int, str]) -> bool:
-        """Handle that a rank of a later world has failed.
+        """Handle the failure of a rank that was started by a growth.
 
         Returns:
             Whether only the resize has failed, because the ranks have not joined yet.

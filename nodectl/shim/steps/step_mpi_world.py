@@ -32,16 +32,16 @@ class WorldEvents(Protocol):
     """The functions that a step's world calls on events of its ranks."""
 
     def on_failure(self, world: StepWorld, code: int, number: int, reason: str) -> None:
-        """Handle that a rank has failed, with its exit code, signal number and reason."""
+        """Handle the failure of a rank, with its exit code, signal number and reason."""
 
     def on_world_gone(self, world: StepWorld) -> None:
-        """Handle that all ranks of the world have ended."""
+        """Handle the end of all ranks of the world."""
 
     def on_control(self, world: StepWorld, message: Mapping[str, Any]) -> None:
         """Handle a message that a rank has sent on its control socket."""
 
     def on_exit(self, world: StepWorld, place: int) -> None:
-        """Handle that the process of a rank has ended.
+        """Handle the end of a rank's process.
 
         Args:
             world: the world of the rank.

@@ -58,9 +58,9 @@ def make_malleable(
 def make_evolving(workload: Workload, percent: float, rng: Random) -> Workload:
     """Make a percentage of the jobs evolving: their demand changes from phase to phase.
 
-    A job has two to five phases, among which its work is divided at random. The first phase demands
-    what the job requested. Each further phase demands half of the previous demand, the same, or
-    twice as much, up to the size of the machine. A phase can run on half of what it demands.
+    A job has two to five phases, which share its work at random. The first phase demands
+    the requested size. Each further phase demands half of the previous demand, the same, or
+    twice as much, up to the size of the machine. A phase can run on half of its demand.
 
     Raises:
         WorkloadError: the percentage is not from 0 to 100.
