@@ -26,7 +26,7 @@ class JsonLines:
     """A stream socket that carries JSON lines."""
 
     def __init__(self, sock: socket.socket, limit: int | None = None) -> None:
-        """Use a socket; `close` closes it.
+        """Send and receive JSON lines on a socket; `close` closes the socket.
 
         Args:
             sock: a connected stream socket.

@@ -64,7 +64,7 @@ Step = Ask | Pause | Call
 def run(
     link: Connection, steps: Steps[Result], *, sleep: Callable[[float], None] = time.sleep
 ) -> Result:
-    """Take all steps of an operation, and return its result.
+    """Carry out all steps of an operation, and return its result.
 
     Raises:
         ClientError: a step has failed, and the operation could not continue.

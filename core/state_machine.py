@@ -230,7 +230,7 @@ class Core:
         planning.on_plan_failed(self._state, event.reason)
 
     def _settings_changed(self, event: events.SettingsChanged) -> None:
-        """Use other settings from now on, and plan again."""
+        """Apply changed settings, and plan again."""
         state = self._state
         self.configure(event.limits, event.policy)
         if state.accounting is not None:

@@ -45,7 +45,7 @@ class Reload:
     def __init__(
         self, config: Config, read: Callable[[], Config], apply: Callable[[Config], None]
     ) -> None:
-        """Remember the present configuration.
+        """Store the present configuration, to compare later ones with it.
 
         Args:
             config: the configuration that the server started with.

@@ -50,7 +50,7 @@ class Peer:
     """A connection from a process that claims to be a joining rank; untrusted until admitted."""
 
     def __init__(self, sock: socket.socket) -> None:
-        """Use the socket of an accepted connection.
+        """Take over the socket of an accepted connection.
 
         Raises:
             OSError: the connection is broken already.

@@ -111,7 +111,7 @@ class CsrMatrix(BlockHandle[_Part]):
         self._layouts: _RowLayouts | None = None
 
     def start_with(self, init: CsrInit | None) -> None:
-        """Take the rows that ``init`` returns at the first start.
+        """Fill the matrix at the first start with the rows that ``init`` returns.
 
         Collective if the rows are balanced by nonzeros.
         """

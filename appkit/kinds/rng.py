@@ -89,7 +89,7 @@ class RandomStreams(RegisteredData):
         self._given[0] += joining
 
     def rollback(self) -> None:
-        """Forget the resize; the streams are unchanged."""
+        """Keep the streams as they were before the resize."""
         self._joins = None
 
     def save(self, out: ArrayWriter) -> None:

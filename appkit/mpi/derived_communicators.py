@@ -20,7 +20,7 @@ class DerivedComm:
     def __init__(
         self, membership: Membership, make: Derive, others: "Sequence[DerivedComm]"
     ) -> None:
-        """Remember how to make the communicator; `rebuild` makes it.
+        """Store the function that makes the communicator; `rebuild` calls it.
 
         Args:
             membership: the membership of this process.

@@ -37,7 +37,7 @@ class ResizeCostModel:
         self.records: tuple[ResizeRecord, ...] = ()
 
     def add(self, record: ResizeRecord) -> None:
-        """Remember a committed resize, and forget all but the last ``KEPT``."""
+        """Add a committed resize, and drop all but the last ``KEPT`` resizes."""
         self.records = (*self.records, record)[-KEPT:]
 
     @property

@@ -39,7 +39,7 @@ class PerformanceMonitor:
         self.timer.table, self._cost_model.records = known.speeds, known.moves
 
     def record_resize(self, grows: bool, report: ResizeTiming) -> None:
-        """Remember the duration and the bytes of a committed resize."""
+        """Store the duration and the bytes of a committed resize."""
         seconds = report.seconds
         times = (seconds.get("move", 0.0), seconds.get("total", 0.0))
         self._cost_model.add(ResizeRecord(grows, report.bytes_moved, *times))

@@ -91,7 +91,7 @@ class Scene:
             made = self.core.handle_all(follow, self.now) if follow else []
 
     def store(self, command: commands.Store) -> None:
-        """Make the records that go to the database."""
+        """Encode the records that the server would store for a command."""
         for number in command.jobs:
             self.bytes += len(json.dumps(job_to_record(self.core.jobs[number])))
             self.records += 1

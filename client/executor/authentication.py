@@ -82,7 +82,7 @@ def create_secret() -> str:
 
 
 def prove_as_worker(link: socket.socket, secret: str) -> None:
-    """Take the worker's side of the handshake.
+    """Authenticate to the executor, and check its proof.
 
     Raises:
         OSError: the other side does not know the secret, or left.
@@ -96,7 +96,7 @@ def prove_as_worker(link: socket.socket, secret: str) -> None:
 
 
 def prove_as_executor(link: socket.socket, secret: str) -> None:
-    """Take the executor's side of the handshake.
+    """Authenticate to a worker, and check its proof.
 
     Raises:
         OSError: the other side does not know the secret, or left.

@@ -23,7 +23,7 @@ class ProgramRunner:
     """Runs a program on the private cluster of a ``pliant check``."""
 
     def __init__(self, run: str, directory: str, timeout_s: float) -> None:
-        """Use the cluster with this run folder; outputs go into ``directory``."""
+        """Run programs on the cluster with this run folder; outputs go into ``directory``."""
         self._client = Client(run)
         self._directory, self._timeout_s = directory, timeout_s
 

@@ -22,7 +22,7 @@ def on_hosts(
     done: Callable[[str, Value | HostError], None] | None = None,
     at_once: int = MAX_AT_ONCE,
 ) -> tuple[dict[str, Value], list[HostError]]:
-    """Do some work on hosts, several at once.
+    """Call a function for each host in threads, and collect results and errors.
 
     Args:
         hosts: the argument of `work` for each host, by the name of the host.

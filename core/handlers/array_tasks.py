@@ -88,7 +88,7 @@ def _note_start(state: CoreState, array: Job, progress: ArrayProgress) -> None:
 
 
 def split(state: CoreState, array: Job, task: int, *, held: bool = False) -> Job:
-    """Make a job of a pending task, and return the job.
+    """Turn a pending task of an array into a job, and return the job.
 
     A task that becomes a job before its turn, because a user holds it or changes its priority,
     inherits the open dependencies of the array.

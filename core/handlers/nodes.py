@@ -86,11 +86,13 @@ def _compare(state: CoreState, node: Node, worlds: tuple[LiveWorld, ...]) -> Non
             _unknown_to_node(
                 state, node, job, {r for j, n, r in known if (j, n) == (job.id, job.run)}
             )
-            _dismissed(state, node, job, worlds)
+            _kill_dismissed_processes(state, node, job, worlds)
             repeat_standby(state, job, node)
 
 
-def _dismissed(state: CoreState, node: Node, job: Job, worlds: tuple[LiveWorld, ...]) -> None:
+def _kill_dismissed_processes(
+    state: CoreState, node: Node, job: Job, worlds: tuple[LiveWorld, ...]
+) -> None:
     """Kill processes on a node that should have ended, because the first order may be lost.
 
     These are joining ranks of a withdrawn resize, and leaving ranks that stayed too long.
@@ -149,7 +151,7 @@ def _unknown_to_node(state: CoreState, node: Node, job: Job, known: set[ResizeId
             state.emit(Launch(job.id, job.run, first, job.epoch, job.ranks, node.name, shares))
     elif not known:
         reason = f"its processes on node {node.name} vanished"
-        _taken_away(state, job, node.processors & ~added, reason)
+        _handle_lost_processes(state, job, node.processors & ~added, reason)
 
 
 def _owed(job: Job, node: Node) -> bool:
@@ -158,8 +160,10 @@ def _owed(job: Job, node: Node) -> bool:
     return ends and node.name in job.starting
 
 
-def _taken_away(state: CoreState, job: Job, processors: ProcessorMap, reason: str) -> None:
-    """Handle processes that have ended without an exit report."""
+def _handle_lost_processes(
+    state: CoreState, job: Job, processors: ProcessorMap, reason: str
+) -> None:
+    """Handle the loss of a job's processes, which ended without an exit report."""
     resize = job.resize
     if suspension_steps.is_leaving(job):
         suspension_steps.processes_gone(state, job, processors)
@@ -238,7 +242,7 @@ def on_node_lost(state: CoreState, event: NodeLost) -> None:
     fencing.node_lost(state, node)
     for job in [j for j in state.active.values() if j.occupied & node.processors]:
         # Nothing starts on a LOST node. Processes on it are ended when it comes back.
-        _taken_away(state, job, node.processors, reason)
+        _handle_lost_processes(state, job, node.processors, reason)
     resize_open_close.drop_reservations_on(state, node.processors, f"node {node.name} was lost")
     _reviewed(state)
 

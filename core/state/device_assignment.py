@@ -43,6 +43,6 @@ def assign_devices(
 
 
 def drop_devices(job: Job, processors: ProcessorMap) -> None:
-    """Forget the devices of processors that the job gives back."""
+    """Remove a job's device assignments on processors that it gives back."""
     for processor in indices(processors):
         job.devices.pop(processor, None)

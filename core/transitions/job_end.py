@@ -43,7 +43,7 @@ def processes_exited(state: CoreState, event: ProcessesExited) -> None:
     elif job.resize is None and not gone & ~job.allocation:
         _own_exits(state, job, event.exits)
     else:
-        _sort_out(state, job, event.exits)
+        _handle_exits_of_running_job(state, job, event.exits)
         leaving_ranks.ranks_gone(state, job)
     if job.state is JobState.COMPLETING:
         resize_open_close.free_processors(state, job, gone)
@@ -205,7 +205,7 @@ def describe(exit: Exit) -> str:
     return f"killed by signal {exit.signal}" if exit.signal else f"exit code {exit.code}"
 
 
-def _sort_out(state: CoreState, job: Job, exits: tuple[Exit, ...]) -> None:
+def _handle_exits_of_running_job(state: CoreState, job: Job, exits: tuple[Exit, ...]) -> None:
     """Handle exits of processes of a job that was not ending.
 
     They may be ranks of the job, joining ranks, or leaving ranks.

@@ -9,7 +9,7 @@ from pliant.deploy.on_host.host_error import HostError
 
 
 def make_marker(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Make a file, the marker, in each folder.
+    """Create the marker file in each folder, for the other hosts to find.
 
     Args:
         arguments: the ``shared`` folders, and ``marker``: the name of the file.

@@ -322,7 +322,7 @@ class Deployment:
             return self._archives[key]
 
     def _each(self, runs: Sequence[HostRun], work: Callable[[HostRun], None]) -> None:
-        """Do ``work`` for several hosts at the same time."""
+        """Call ``work`` for several hosts at the same time, in threads."""
         if not runs:
             return
         with ThreadPoolExecutor(self._orders.parallel, "host") as pool:

@@ -29,7 +29,7 @@ class CheckpointFolders:
     """The checkpoint folders of one cluster. Other clusters may use the same base folder."""
 
     def __init__(self, base: Path, cluster: str, name_part: Callable[[int], str]) -> None:
-        """Use folders below ``base``, which need not exist.
+        """Manage checkpoint folders below ``base``, which need not exist.
 
         Args:
             base: of all folders.

@@ -17,7 +17,7 @@ class JobIdAllocator:
     """Allocates consecutive job numbers. Every method may be called from any thread."""
 
     def __init__(self, stored: int, last: int = 0) -> None:
-        """Continue after the highest number that may have been used.
+        """Start after the highest number that may have been used.
 
         Args:
             stored: the highest number in the database.

@@ -91,7 +91,7 @@ class StagedFiles:
     """Stores archives. Methods wait for the disk, except `in_thread`; any thread may call them."""
 
     def __init__(self, state: Path, limit: int, own_uid: int) -> None:
-        """Use the folder ``staged`` below the state folder.
+        """Store archives in the folder ``staged`` below the state folder.
 
         Args:
             state: the state folder.

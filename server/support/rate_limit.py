@@ -50,7 +50,7 @@ class RateLimiter:
         self._buckets: dict[tuple[int, int], TokenBucket] = {}
 
     def configure(self, rate: float, burst: float) -> None:
-        """Use other limits from now on."""
+        """Change the limits."""
         self._rate, self._most = rate, burst
 
     def exceeded(self, job: int, run: int, now: float) -> str:

@@ -212,7 +212,7 @@ class TimeSharedSimulation:
         self._tuples = None
 
     def _remove(self, run: JobRun) -> None:
-        """Take a job from its node."""
+        """Remove a job from its node."""
         node = self._nodes[run.node]
         node.remove(run)
         node.restart_window()

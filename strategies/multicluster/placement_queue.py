@@ -24,7 +24,7 @@ class PlacementQueue:
         return len(self._jobs)
 
     def append(self, job: JobId) -> None:
-        """Put a job at the tail."""
+        """Append a job to the tail of the queue."""
         self._jobs.pop(job, None)
         self._jobs[job] = None
 

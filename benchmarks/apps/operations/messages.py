@@ -110,7 +110,7 @@ def isendrecv_replace(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Comm.Probe", "Comm.Iprobe")
 def probe(comm: MPI.Intracomm, _: Path) -> None:
-    """Look for a message before receiving it."""
+    """Probe for a message, then receive it."""
     after, before = ring(comm)
     out, got, expected = buffers(comm)
     request = comm.Isend(out, after, 8)
@@ -133,7 +133,7 @@ def probe(comm: MPI.Intracomm, _: Path) -> None:
     "Message.Iprobe",
 )
 def mprobe(comm: MPI.Intracomm, _: Path) -> None:
-    """Take a message out of the queue, then receive it."""
+    """Match a message by a matched probe, then receive it."""
     after, before = ring(comm)
     out, got, expected = buffers(comm)
     for tag in (9, 10, 11, 12):

@@ -26,7 +26,7 @@ GROUP = "Topologies"
     "Intracomm.Cart_map",
 )
 def cart(comm: MPI.Intracomm, _: Path) -> None:
-    """Make a grid of all ranks, also reordered."""
+    """Make a Cartesian grid of all ranks, with and without reordering."""
     dims = MPI.Compute_dims(comm.size, 2)
     for reorder in (False, True):
         grid = comm.Create_cart(dims, periods=[True, False], reorder=reorder)

@@ -49,7 +49,7 @@ def create(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Win.Allocate")
 def allocate(comm: MPI.Intracomm, _: Path) -> None:
-    """Make windows over memory from MPI, a large one, too."""
+    """Make windows over memory that MPI allocates, including a large one."""
     for nbytes in (8 * COUNT, 1 << 20):
         win = MPI.Win.Allocate(nbytes, 8, comm=comm)
         _use(comm, win, np.frombuffer(win.tomemory(), dtype=float))

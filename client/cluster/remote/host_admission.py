@@ -80,7 +80,7 @@ class HostAdmission:
         return token.format()
 
     def revoke(self, nodes: Sequence[str]) -> None:
-        """Make certificates and tokens of nodes unusable."""
+        """Revoke the certificates and tokens of nodes."""
         admitted = AdmittedNodes(self._directory / ADMITTED_FILE)
         now, known = time.time(), admitted.read()
         for node in nodes:

@@ -45,7 +45,7 @@ class HelperClient:
     """Sends the controller's requests to the root helper, over a unix socket."""
 
     def __init__(self, path: Path, owner: int = 0) -> None:
-        """Remember where the helper listens; nothing is opened yet.
+        """Store the address of the helper's socket; each request opens its own connection.
 
         Args:
             path: the path of the helper's socket.

@@ -257,7 +257,7 @@ class StepManager:
         self._start_world(self._running[number], resize, places)
 
     def free(self, places: list[int]) -> None:
-        """Take back processors that a step does not use any more."""
+        """Mark processors as free that a step does not use any more."""
         self._free = sorted([*self._free, *places])
         self._start_waiting()
 

@@ -79,7 +79,7 @@ class ResizerCalls(Protocol):
         """Start the joining ranks of a step on the given processors."""
 
     def free(self, places: list[int]) -> None:
-        """Take back processors that the step does not use any more."""
+        """Mark processors as free that the step does not use any more."""
 
     def update(self) -> None:
         """Consider the sizes of all steps again."""

@@ -29,7 +29,7 @@ def kumar(  # noqa: PLR0913 - the parameters of the model
     streams: Literal["independent", "shared"] = "independent",
     seed: int = 0,
 ) -> Workload:
-    """Make jobs with Poisson arrivals and exponentially distributed work.
+    """Make a workload with Poisson arrivals and exponentially distributed work.
 
     With the same seed, both classes of jobs have the same arrivals, work and smallest sizes, so
     that they can be compared.
