@@ -130,7 +130,7 @@ class JobTracks:
         self._count(track, had)
 
     def drop_ended(self, before: float) -> list[int]:
-        """Forget jobs that ended before a time; return their ids.
+        """Remove jobs that ended before a time; return their ids.
 
         Of other jobs, segments before this time are dropped: a job may run and be resized for
         months, and each message about it has all its segments.

@@ -249,7 +249,7 @@ class MalleableEasy(Composed):
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Return "now" if running jobs can shrink for the job and no other job waits.
 
-        Otherwise, return the start by the estimates.
+        Otherwise, return the estimated start.
         """
         found = super().is_available(job, view)
         donors = donors_of(view)

@@ -90,7 +90,7 @@ class MaxFit(Strategy):
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Return "now" if the job and all jobs before it in the queue can start now.
 
-        Otherwise return the start by the estimates, as if no running job shrank.
+        Otherwise return the estimated start, as if no running job shrank.
         """
         if job.sizes.min <= view.total:
             plan = self.allocate_processors(with_job(view, job))

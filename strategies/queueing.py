@@ -124,7 +124,7 @@ class Composed(Strategy):
             placer.start_on(job.id, processors)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return when the job would start, by the estimates, if nothing else changes.
+        """Return the estimated start of the job if nothing else changes.
 
         All waiting jobs are planned in order, together with this job. Under EASY, later jobs may
         still start before it, so the answer is not a promise. Under dynp the answer holds until the

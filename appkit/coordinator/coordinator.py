@@ -134,7 +134,7 @@ class Coordinator:
         channel.start()
 
     def begin_stream(self) -> Hello:
-        """Forget the negotiations of the last stream, and return the first report of a new one."""
+        """Drop the negotiations of the last stream, and return the first report of a new one."""
         self._negotiations.clear()
         return self._hello()
 

@@ -92,13 +92,13 @@ class Negotiations:
             return negotiation is not None and negotiation.state is NegotiationState.AGREED
 
     def end(self, number: int) -> None:
-        """Forget negotiation ``number``, because it is finished or void."""
+        """Drop negotiation ``number``, because it is finished or void."""
         with self._lock:
             self._by_number.pop(number, None)
             self._newest = max(self._newest, number)
 
     def clear(self) -> None:
-        """Forget all negotiations, because the stream broke. The server forgets them as well."""
+        """Drop all negotiations, because the stream broke. The server drops them as well."""
         with self._lock:
             self._by_number.clear()
             self._newest = 0  # a server from an older copy of its database counts from there

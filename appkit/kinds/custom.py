@@ -79,7 +79,7 @@ class Custom(RegisteredData, Generic[V]):
         self._prepared = (rank_map, gathered)
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> CellPlan:
-        """Return the plan that sends the packed parts."""
+        """Return the transfer plan of the packed parts."""
         return Transfers(
             tuple(
                 Transfer(source, target, size)

@@ -211,7 +211,7 @@ class Prefetcher:
         return not self._error
 
     def resolve(self, all_ready: bool) -> None:
-        """Forget the files unless all processes have read their parts from them."""
+        """Stop using the prefetched files unless all processes have read their parts from them."""
         if self.is_active and not all_ready:
             self._files = None
             for constant in self._constants:

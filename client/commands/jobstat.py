@@ -139,7 +139,7 @@ def _format(text: str) -> tuple[Shown, ...]:
 
 
 def _shown(options: argparse.Namespace) -> tuple[Shown, ...]:
-    """Return the columns to show, as the options say."""
+    """Return the columns that the options select."""
     if options.format:
         return tuple(options.format)
     if options.wide:

@@ -173,7 +173,7 @@ class WorkerJobs:
                 self._pool.lost.remove(entry)
 
     def _drop_ended(self, jobs: Mapping[str, Job], now: float) -> None:
-        """Forget workers whose jobs have ended; break the pool if no worker can start."""
+        """Remove workers whose jobs have ended; break the pool if no worker can start."""
         for name in sorted(self._names):
             if (reason := self._end_of(name, jobs)) is None:
                 continue

@@ -115,7 +115,7 @@ class Planner:
             yield from (ResumeNode(stub.node) for stub in stubs)
 
     def _give_back(self, seen: Observation, open_claims: set[int]) -> Iterable[Action]:
-        """Yield the actions for stubs that are idle, lost, drained or near their time limit."""
+        """Yield the actions that give up stubs: idle, lost, drained or near their time limit."""
         idle_since = {}
         for stub in seen.stubs:
             node = seen.nodes.get(stub.node)

@@ -154,5 +154,5 @@ def _files(
 
 
 def _unless_default(**fields: Any) -> dict[str, Any]:
-    """Return the fields that have a value; defaults are omitted for older servers' sake."""
+    """Return the fields that differ from their defaults; older servers do not know all fields."""
     return {name: value for name, value in fields.items() if value}

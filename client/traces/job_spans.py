@@ -27,7 +27,7 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class JobStart:
-    """The start of one run of a job."""
+    """The phases of the start of one run of a job, from the queue to the registration."""
 
     job: int
     queued: float

@@ -61,7 +61,7 @@ def add_bytes(job: Job, moved: int) -> None:
 
 
 def abandon(state: CoreState, job: Job, reason: str) -> None:
-    """Forget an open move and free the processors that it had reserved; ``reason`` says why."""
+    """Give up an open move, and free its reserved processors; ``reason`` says why."""
     move = job.relocation
     if move is None or not job.is_moving:
         return

@@ -51,7 +51,7 @@ class RowVersions:
         return self.compare_and_set(job)
 
     def compare_and_set(self, job: Job) -> Write:
-        """Return the write that updates a job's row if it still has the expected version.
+        """Return the statement that updates a job's row if it still has the expected version.
 
         The new version is expected from then on.
         """

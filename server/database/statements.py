@@ -143,7 +143,7 @@ def _job_values(job: Job) -> dict[str, Any]:
 
 
 def insert_job(job: Job, program: Program, key: str | None) -> Write:
-    """Return the write that stores a newly accepted job.
+    """Return the statement that stores a newly accepted job.
 
     Args:
         job: the job.
@@ -199,14 +199,14 @@ def insert_task(job: Job, summary: Summary) -> Write:
 
 
 def update_job(job: Job, was: RowVersion) -> Write:
-    """Return the write of a job's state; it fails unless the row has the version ``was``."""
+    """Return the update of a job's state, which fails unless the row has version ``was``."""
     values = {f"new_{name}": value for name, value in _job_values(job).items()}
     before = {f"was_{name}": value for name, value in was._asdict().items()}
     return Write(_UPDATE_JOB, {"which": job.id, **before, **values})
 
 
 def put_node(node: Node) -> Write:
-    """Return the write that stores a node."""
+    """Return the statement that stores a node."""
     return Write(
         _PUT_NODE,
         {
@@ -221,17 +221,17 @@ def put_node(node: Node) -> Write:
 
 
 def drop_node(name: str) -> Write:
-    """Return the write that deletes a node."""
+    """Return the statement that deletes a node."""
     return Write(_DROP_NODE, {"which": name})
 
 
 def put_meta(key: str, value: str) -> Write:
-    """Return the write that sets a value in the table ``meta``."""
+    """Return the statement that sets a value in the table ``meta``."""
     return Write(_PUT_META, {"key": key, "value": value})
 
 
 def add_note(note: Note) -> Write:
-    """Return the write that adds one line to the history."""
+    """Return the statement that adds one line to the history."""
     return Write(
         INSERT_NOTE,
         {
@@ -245,12 +245,12 @@ def add_note(note: Note) -> Write:
 
 
 def add_phase(phase: AllocationPhase) -> Write:
-    """Return the write that adds a phase of a job to the accounting."""
+    """Return the statement that adds a phase of a job to the accounting."""
     return Write(_INSERT_PHASE, {**phase._asdict(), "nodes": json.dumps(phase.nodes)})
 
 
 def put_usage(usage: Usage) -> Write:
-    """Return the write that stores the processor usage of a user."""
+    """Return the statement that stores the processor usage of a user."""
     values = {"account": usage.account, "user": usage.user}
     return Write(_PUT_USAGE, {**values, "seconds": usage.seconds, "at": usage.at})
 
@@ -264,7 +264,7 @@ def drop_requests(kind: str, kept: int) -> Write:
 
 
 def add_world(world: World) -> Write:
-    """Return the write of a world that is about to be launched."""
+    """Return the statement that stores a world that is about to be launched."""
     return Write(
         _ADD_WORLD,
         {
@@ -279,7 +279,7 @@ def add_world(world: World) -> Write:
 
 
 def add_exit(world: str, rank: int, end: tuple[int, int, int, str, float]) -> Write:
-    """Return the write that stores how a rank ended.
+    """Return the statement that stores how a rank ended.
 
     ``end`` has its processor, exit code, signal, reason and time.
     """
@@ -299,13 +299,13 @@ def add_exit(world: str, rank: int, end: tuple[int, int, int, str, float]) -> Wr
 
 
 def add_step(world: str, step: StepOfScript) -> Write:
-    """Return the write that adds a step of a script to the accounting."""
+    """Return the statement that adds a step of a script to the accounting."""
     texts = {"name": escape_control(step.name), "sizes": json.dumps(step.sizes)}
     return Write(_ADD_STEP, {**step._asdict(), **texts, "world": world})
 
 
 def add_barrier(world: str, sequence: int, pairs: Mapping[str, str]) -> Write:
-    """Return the write of a barrier that all nodes of a world have reached.
+    """Return the statement that stores a barrier that all nodes of a world have reached.
 
     Args:
         world: the name of the world.
@@ -318,7 +318,7 @@ def add_barrier(world: str, sequence: int, pairs: Mapping[str, str]) -> Write:
 
 
 def drop_passed_barriers(world: str, last: int) -> Write:
-    """Return the write that deletes the barriers of a world before number ``last``."""
+    """Return the statement that deletes the barriers of a world before number ``last``."""
     return Write(_DROP_PASSED_BARRIERS, {"which": world, "last": last})
 
 

@@ -84,7 +84,7 @@ class WorldRegistry:
         return None
 
     def forget(self, job: JobId) -> Iterable[World]:
-        """Forget the worlds of an ended job, and return them."""
+        """Remove the worlds of an ended job, and return them."""
         with self._lock:
             worlds = self._by_job.pop(job, ())
             for world in worlds:

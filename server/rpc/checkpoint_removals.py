@@ -167,7 +167,7 @@ class CheckpointRemovals:
         self._changed.notify_all()
 
     def _drop_folder(self, removal: _Removal) -> None:
-        """Forget the first folder of a removal, and continue with the next one."""
+        """Drop the first folder of a removal, and continue with the next one."""
         del removal.folders[0]
         if removal.folders:
             self._wait_again(removal, due=0.0)
@@ -281,7 +281,7 @@ class CheckpointRemovals:
                 self._limit_users(new)
 
     def _limit_users(self, new: list[_Removal]) -> None:
-        """Forget new removals of users who have too many; another search finds them."""
+        """Drop new removals of users who have too many; another search finds them."""
         waiting = Counter(removal.uid for removal in self._waiting.values())
         for removal in reversed(new):
             if removal.uid is None or waiting[removal.uid] <= MAX_OF_USER:

@@ -51,7 +51,7 @@ class LoadSharingWithSuspension(Strategy):
         self._migrate = migrate
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return "now" if enough nodes accept jobs, else a start by the running jobs' estimates."""
+        """Return "now" if enough nodes accept jobs, otherwise an estimated start."""
         return available(job, view, {})
 
     def allocate_processors(self, view: View) -> Plan:

@@ -27,7 +27,7 @@ class _Reservation:
 
 
 class NodeProfile:
-    """The free processors over time, by the estimates and without reserved ones.
+    """The free processors over time, by the jobs' estimates and without reserved processors.
 
     All reservations that overlap a period count as if they were simultaneous. So a start may be
     planned later than necessary, but never on processors that another job has.

@@ -10,7 +10,7 @@ from pliant.strategies.policies.queue_order import queue_with
 
 
 def now_or_later(job: WaitingJob, view: View, within_reach: int) -> Availability:
-    """Return a start now if processors suffice, else a start by the running jobs' estimates.
+    """Return a start now if processors suffice, otherwise an estimated start.
 
     Args:
         job: the job in question.

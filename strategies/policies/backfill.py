@@ -80,7 +80,7 @@ def planned_seconds(job: WaitingJob, size: int) -> float:
 
 
 def _coming(view: View, chosen: Sequence[Choice]) -> list[Release]:
-    """Return when processors become free, by the estimates, if the ``chosen`` jobs start now."""
+    """Return the estimated times at which processors become free if ``chosen`` jobs start now."""
     coming = releases(view)
     coming += [(view.now + planned_seconds(job, size), size) for job, size in chosen]
     coming.sort()

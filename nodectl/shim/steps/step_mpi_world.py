@@ -45,7 +45,7 @@ class WorldEvents(Protocol):
 
         Args:
             world: the world of the rank.
-            place: the rank in the world of the script whose processor the process has used.
+            place: the processor that the process has used, as a rank of the script's world.
         """
 
 
