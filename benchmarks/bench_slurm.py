@@ -7,17 +7,14 @@ as root. The benchmark measures:
 - jobs per second while 4 submitters submit jobs that run ``true``, until the last one has ended.
   Slurm gets them from ``sbatch``. Pliant gets them from ``jobsub``, which is Python, and once more
   from 4 open clients
-- tasks per second of one array whose tasks run ``true``, from its submission by ``sbatch --array``
-  or ``jobsub --array`` to the end of the last task
 - acknowledged jobs that are missing when the server was killed (SIGKILL) right after a burst of
   submissions and started again
 
-Budgets: Pliant starts jobs and drains them (open clients, arrays) at least as fast as Slurm, and
-misses no acknowledged job.
+Budgets: Pliant starts jobs and drains them (open clients) at least as fast as Slurm, and misses no
+acknowledged job. `bench_arrays.py` compares arrays.
 
-``python benchmarks/bench_slurm.py [--install] [--arrays] [JOBS]``: with ``--install``, Slurm and
-munge are installed with apt-get if they are missing. Without them the benchmark is skipped. With
-``--arrays``, only the arrays are measured.
+``python benchmarks/bench_slurm.py [--install] [JOBS]``: with ``--install``, Slurm and munge are
+installed with apt-get if they are missing. Without them the benchmark is skipped.
 """
 
 from __future__ import annotations
@@ -32,7 +29,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from benchkit import answering, busy, cluster, figures, verdict
 
@@ -83,35 +79,6 @@ def drain(submit: Submit, is_idle: Callable[[], bool], jobs: int) -> float:
     while not is_idle():
         time.sleep(0.05)
     return jobs / (time.perf_counter() - start)
-
-
-def drain_array(words: list[str], is_idle: Callable[[], bool], tasks: int, **how: Any) -> float:
-    """Submit an array of ``true``; return the tasks per second until the last one has ended.
-
-    Args:
-        words: the command that submits it, without its program.
-        is_idle: tells whether no task is left.
-        tasks: the number of tasks of the array.
-        how: the folder or the environment of the command.
-    """
-    start = time.perf_counter()
-    subprocess.run(words, check=True, capture_output=True, **how)
-    print(f"  {words[0]}: {tasks} tasks acknowledged after {time.perf_counter() - start:.3f} s")
-    while not is_idle():
-        time.sleep(0.05)
-    return tasks / (time.perf_counter() - start)
-
-
-def drain_arrays(slurm: Slurm, client: Client, out: Path, tasks: int) -> tuple[float, float]:
-    """Drain the same array with Slurm and then with Pliant; return the tasks per second of each."""
-    array = f"--array=1-{tasks}"
-    theirs = ["sbatch", "--quiet", "--output=/dev/null", "--chdir=/tmp", array, "--wrap=true"]
-    their_rate = drain_array(
-        theirs, lambda: not slurm.call("squeue", "-h").strip(), tasks, env=slurm.env
-    )
-    jobsub = str(Path(sys.executable).parent / "jobsub")
-    own = [jobsub, array, "--type", "uni", "-o", "/dev/null", "--", "/bin/sh", "-c", "true"]
-    return their_rate, drain_array(own, lambda: not client.jobs(), tasks, cwd=out)
 
 
 # ------------------------------------------------------------------ Slurm
@@ -201,13 +168,6 @@ def pliant_missing_after_kill(client: Client, out: Path) -> int:
     return len(acknowledged - known)
 
 
-def report_arrays(rates: tuple[float, float], tasks: int) -> bool:
-    """Print at which rates Slurm and Pliant drained an array; return whether Pliant was faster."""
-    theirs, own = rates
-    print(f"drain of an array of {tasks} x true, tasks/s: Slurm {theirs:.1f}, Pliant {own:.1f}")
-    return verdict("drain of an array, ratio to Slurm", own / theirs, 1.0, "x", at_least=True)
-
-
 def main(words: list[str]) -> int:
     """Measure both, and print one table; return the exit code."""
     if "--install" in words and why_missing():
@@ -223,9 +183,6 @@ def main(words: list[str]) -> int:
         slurm = Slurm(out.parent / "slurm", "linuxproc", NODES, CPUS)
         try:
             slurm.up()
-            array_rates = drain_arrays(slurm, client, out, jobs)
-            if "--arrays" in words:
-                return 0 if report_arrays(array_rates, jobs) else 1
             theirs = first_instructions(slurm_submit(slurm), out)
             own = first_instructions(jobsub(out), out)
             their_rate = drain(
@@ -249,7 +206,6 @@ def main(words: list[str]) -> int:
         ),
         verdict("drain, ratio to Slurm", own_rate / their_rate, 1.0, "x", at_least=True),
         verdict("missing jobs of Pliant", own_missing, 0, "jobs"),
-        report_arrays(array_rates, jobs),
     ]
     return 0 if all(good) else 1
 
