@@ -24,6 +24,8 @@ pytest_plugins = ["casekit.plugin"]
 os.environ["FI_TCP_IFACE"] = "lo"
 os.environ["FI_PROVIDER"] = "^sockets"
 os.environ["MPIR_CVAR_CH4_NETMOD"] = "ofi"
+# Starting threads for linear algebra is a tenth of the start of a rank.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
 # A line that a rank prints is one write, which the lines of other ranks cannot split.
 os.environ.pop("PYTHONUNBUFFERED", None)
 os.environ[MARK] = secrets.token_hex(8)

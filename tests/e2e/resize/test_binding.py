@@ -27,6 +27,12 @@ pytestmark = [
 SLOTS = 2
 
 
+@pytest.fixture(autouse=True)
+def _threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ranks have threads for linear algebra, which must be bound, too."""
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+
+
 @pytest.fixture
 def bound_cluster(cluster: Cluster) -> Iterator[Cluster]:
     """Return a cluster whose nodes all bind to CPUs 0 and 1, although they are on one machine."""
