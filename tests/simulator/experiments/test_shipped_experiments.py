@@ -44,6 +44,8 @@ def small_run(cell: Cell) -> dict[str, Any]:
     if "job_list" in cell.spec:
         return dict(cell.spec)
     spec = {**cell.spec, "jobs": 12}
+    if "time_shared" in spec:  # jobs of hours, and a pass of the strategy after each report
+        spec["time_shared"] = {**spec["time_shared"], "load_period_s": 30.0}
     if str(spec["workload"]).endswith(".gz"):
         spec |= {"workload": "lublin", "parameters": {}}
     return spec
