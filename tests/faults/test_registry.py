@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,9 @@ from faultkit import all_cases, ci_cases, ci_run_cases, run_cases
 from faultkit.cases import CI
 from pliant.faults.registry import POINTS
 from testkit import PARTS, ROOT, part_files
+
+#: One worker reads the sources.
+pytestmark = pytest.mark.xdist_group("sources")
 
 NAMES = [point.name for point in POINTS]
 #: What stands in the code at a failpoint.
@@ -28,12 +33,35 @@ HOME = {
 }
 
 
-def sources() -> list[Path]:
-    return [path for part in PARTS if part != "faults" for path in part_files(part)]
+@dataclass(frozen=True)
+class Source:
+    """What a source file says about failpoints."""
+
+    path: Path
+    #: Names of failpoints among its texts.
+    names: list[str]
+    #: For each call of `CALLS`: the function, the line, and the first argument.
+    calls: list[tuple[str, int, ast.expr]]
+    #: Texts in `TABLES`.
+    in_tables: list[str]
 
 
-def texts(path: Path) -> list[str]:
-    return constants(ast.parse(path.read_bytes()))
+@cache
+def sources() -> list[Source]:
+    return [read(path) for part in PARTS if part != "faults" for path in part_files(part)]
+
+
+def read(path: Path) -> Source:
+    source = Source(path, [], [], [])
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        match node:
+            case ast.Constant(value=str(text)) if text in NAMES:
+                source.names.append(text)
+            case ast.Call(func=ast.Name(id=name), args=[first, *_]) if name in CALLS:
+                source.calls.append((name, node.lineno, first))
+            case ast.Assign(targets=[ast.Name(id=name)]) if name in TABLES:
+                source.in_tables.extend(constants(node.value))
+    return source
 
 
 def constants(tree: ast.AST) -> list[str]:
@@ -53,26 +81,23 @@ def test_names_are_told_apart() -> None:
 
 
 def test_every_failpoint_of_the_list_is_in_the_code_once() -> None:
-    found = Counter(text for path in sources() for text in texts(path) if text in NAMES)
-    assert found == Counter(NAMES)
+    assert Counter(name for source in sources() for name in source.names) == Counter(NAMES)
 
 
 def test_every_failpoint_is_in_the_code_of_its_process() -> None:
-    for path in sources():
-        part = path.relative_to(ROOT).parts[0]
-        for name in set(texts(path)) & set(NAMES):
-            assert HOME[name.partition(".")[0]] == part, f"{name} in {path}"
+    for source in sources():
+        part = source.path.relative_to(ROOT).parts[0]
+        for name in source.names:
+            assert HOME[name.partition(".")[0]] == part, f"{name} in {source.path}"
 
 
 def test_failpoints_that_can_double_messages_are_called_by_message() -> None:
     """``message`` stands at them; those that are chosen by kind stand in a table beside it."""
     at: dict[str, set[str]] = {call: set() for call in CALLS}
-    for path in sources():
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in at:
-                at[ast.unparse(node.func)] |= set(constants(node.args[0]))
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in TABLES:
-                at["message"] |= set(constants(node.value)) & set(NAMES)
+    for source in sources():
+        for call, _, argument in source.calls:
+            at[call] |= set(constants(argument))
+        at["message"] |= set(source.in_tables) & set(NAMES)
     doubled = {point.name for point in POINTS if "double" in point.extra_actions}
     assert at["message"] == doubled
     assert not at["failpoint"] & doubled
@@ -80,10 +105,8 @@ def test_failpoints_that_can_double_messages_are_called_by_message() -> None:
 
 def test_every_failpoint_in_the_code_is_in_the_list() -> None:
     unknown = []
-    for path in sources():
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in CALLS:
-                name = node.args[0]
-                if isinstance(name, ast.Constant) and name.value not in NAMES:
-                    unknown.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name.value!r}")
+    for source in sources():
+        for _, line, argument in source.calls:
+            if isinstance(argument, ast.Constant) and argument.value not in NAMES:
+                unknown.append(f"{source.path.relative_to(ROOT)}:{line}: {argument.value!r}")
     assert unknown == []

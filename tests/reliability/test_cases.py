@@ -15,6 +15,9 @@ from casekit.results import Result, of_run, read, summary
 from casekit.table import PAGE, page
 from testkit import ROOT
 
+#: One worker collects the tests, once.
+pytestmark = pytest.mark.xdist_group("cases")
+
 NUMBERS = [case.number for case in CASES]
 
 
