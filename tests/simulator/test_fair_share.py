@@ -35,6 +35,9 @@ def part(user: str, **options: object) -> float:
 def test_two_users_get_their_shares(strategy: str) -> None:
     shares = Shares(math.inf, {"alice": 2.0, "bob": 1.0})
     assert part("alice", strategy=strategy, shares=shares) == pytest.approx(2 / 3, abs=0.02)
+
+
+def test_without_shares_the_first_user_has_all_processors() -> None:
     assert part("alice", strategy="fcfs") == 0.0
 
 

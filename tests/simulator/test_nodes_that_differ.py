@@ -110,7 +110,7 @@ def test_a_job_for_which_processors_are_kept_starts() -> None:
     nodes = parse_nodes("1x4:gpu=4+1x4")
     gpu = NodeNeeds(((GPU, 1),))
     one = parse_sizes("1")
-    jobs = [SimJob(n, 10.0 * n, 100.0, one, 1, 100.0, needs=gpu) for n in range(1, 101)]
+    jobs = [SimJob(n, 10.0 * n, 100.0, one, 1, 100.0, needs=gpu) for n in range(1, 61)]
     jobs.append(SimJob(500, 55.0, 40.0, parse_sizes("4"), 4, 10.0, needs=gpu))
     for name in ("max-fit", "equipartition", "steepest-ascent", "egs+pwa"):
         done = simulate(jobs, Settings(strategy=name, nodes=nodes, check=True))

@@ -204,7 +204,7 @@ def test_an_ended_command_continues(tmp_path: Path, how: signal.Signals) -> None
     (tmp_path / "axes.yaml").write_text(TWO_AXES, encoding="utf-8")
     results = tmp_path / "results"
     # Runs of so many jobs take long enough to end the command between two of them.
-    words = ["run", "axes.yaml", "--processes", "1", "--jobs", "1000", "--results", str(results)]
+    words = ["run", "axes.yaml", "--processes", "1", "--jobs", "400", "--results", str(results)]
     command = [
         sys.executable,
         "-P",

@@ -40,7 +40,7 @@ def one_by_one(jobs: list[SimJob], processors: int) -> float:
 def test_mean_response_under_equipartition(gap: float, load: float) -> None:
     experiment = find_experiment("kumar-4.2")
     (cell,) = experiment.matching({"mean_interarrival_s": gap, "class": "adaptive"})
-    spec = {**cell.spec, "jobs": 2000}
+    spec = {**cell.spec, "jobs": 1000}
     assert WORK / gap == load
     corrected = []
     for seed in SEEDS:
