@@ -103,9 +103,9 @@ def test_who_is_requeued_goes_on_from_its_checkpoint_at_another_size(
     cluster.wait_malleable(number)
     hurry.touch()
     text = ends_well(cluster, number, tmp_path)
-    # amr has given a processor back before: its mesh is coarse at the beginning.
-    before = 1 if name == "amr" else 2
-    assert f"{before} -> 4 processes" in text, "it began anew"
+    # amr gives a processor back, before or after its checkpoint: its mesh is coarse at first.
+    before = (1, 2) if name == "amr" else (2,)
+    assert any(f"{size} -> 4 processes" in text for size in before), "it began anew"
     assert checksum(text) == checksum(alone)
 
 
@@ -161,8 +161,10 @@ def test_ft_hands_the_surplus_back_that_it_begins_with(cluster: Cluster, tmp_pat
 
 
 def test_amr_asks_for_more_when_it_refines_and_gives_back_when_it_coarsens(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Its ranks wait for the one with most blocks. MPICH polls without a pause otherwise.
+    monkeypatch.setenv("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
     words = ["--steps", "600", "--blocks", "20"]
     alone = run_python("-m", "pliant.examples.amr", *words).stdout
     argv = ["-m", "pliant.examples.amr", *words, "--pause", "0.02"]

@@ -15,7 +15,7 @@ from clusterkit.counter import Counter
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(300)]
 
 #: A descriptor or a thread that every cycle leaks shows in far fewer; 40 for a closer look.
-CYCLES = int(os.environ.get("PLIANT_TEST_CYCLES", "22"))
+CYCLES = int(os.environ.get("PLIANT_TEST_CYCLES", "20"))
 #: Daemons and ranks have warmed up after this many; caches and pools are filled.
 WARM = 5
 LARGE = (4, 3, 6, 3, 5)
