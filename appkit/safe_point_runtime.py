@@ -131,7 +131,7 @@ class Runtime:
 
     @property
     def is_active(self) -> bool:
-        """Return whether anything can happen at safe points; the same on all processes."""
+        """Return whether safe points can lead to an action; equal on all processes."""
         return self.managed or self.checkpoints.is_enabled
 
     # ---------------------------------------------------------------- safe points

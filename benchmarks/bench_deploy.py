@@ -64,7 +64,7 @@ class Bench:
         (self.hosts.base / "hosts.yaml").write_text("\n".join(lines) + "\n")
 
     def check(self, what: str, holds: bool, more: object = "") -> None:
-        """Print whether something holds, and remember it if not."""
+        """Print the result of a check, and record a failure."""
         print(f"{'ok  ' if holds else 'FAIL'} {what}{'' if holds else f': {more}'}", flush=True)
         if not holds:
             self.failed.append(what)
@@ -170,7 +170,7 @@ def next_release(wheelhouse: Path, folder: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the benchmark and return 1 if something does not hold or takes too long."""
+    """Run the benchmark and return 1 if a check fails or a step takes too long."""
     if missing := why_missing():
         print(f"skipped: {missing}")
         return 0

@@ -209,7 +209,7 @@ def follow(
 
 
 class ChangeSignal:
-    """Tells whether anything has changed at the server; follows its changes in a thread."""
+    """Tells whether jobs or nodes have changed, by a subscription in a thread."""
 
     def __init__(self, directory: str) -> None:
         import threading  # `jobsub` alone does not need it, and starts sooner
@@ -221,7 +221,7 @@ class ChangeSignal:
         self._thread.start()
 
     def take(self) -> bool:
-        """Return whether anything has changed since the last call."""
+        """Return whether jobs or nodes have changed since the last call."""
         changed = self._changed.is_set()
         self._changed.clear()
         return changed

@@ -294,7 +294,7 @@ class Core:
         return sum(node.slots for node in self._state.nodes.values() if not node.spare)
 
     def check_invariants(self) -> None:
-        """Check that the state does not contradict itself.
+        """Check all invariants of the state.
 
         Raises:
             InvariantError: the state contradicts itself, which is a bug.

@@ -215,7 +215,7 @@ def _check_table(runs: list[HostRun]) -> str:
 
 
 def _clock(facts: HostFacts) -> str:
-    """Return how far a host's clock is ahead of this machine's, such as ``+12 s``.
+    """Return the offset of a host's clock from this machine's, such as ``+12 s``.
 
     Return "good" if the difference is not larger than the error of its measurement.
     """

@@ -342,7 +342,7 @@ class WorldFolder:
             return None
 
     def has_started(self) -> bool:
-        """Return whether a record about the ranks exists, readable or not."""
+        """Return whether a record of ranks or exits exists, even if the record is damaged."""
         return any((self.directory / name).exists() for name in ("ranks", "exits"))
 
     def save_ranks(self, ranks: Iterable[tuple[int, ProcessIdentity]]) -> None:

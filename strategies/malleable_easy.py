@@ -136,7 +136,7 @@ class MalleableEasyPolicy(Resizing):
 
     @abstractmethod
     def _surplus(self, job: RunningJob, size: int) -> float:
-        """Return how much a donor can spare at a size; the one that can spare most gives first."""
+        """Return a donor's surplus at a size; the donor with the largest surplus gives first."""
 
     def _take(self, ledger: PlannedShrinks, donor: RunningJob, short: int, floor: int) -> None:
         """Shrink a donor by up to ``short`` processors, but not below ``floor``."""
@@ -238,7 +238,7 @@ def _raise(sizes: dict[JobId, int], job: RunningJob, limit: int) -> int:
 
 
 def fill(job: RunningJob, size: int) -> float:
-    """Return how far a job of this size is from its minimum (0) to its maximum (1)."""
+    """Return the place of a size between the job's minimum (0) and maximum (1)."""
     lo, hi = job.sizes.min, job.sizes.max
     return (size - lo) / (hi - lo) if hi > lo else 1.0
 

@@ -36,7 +36,7 @@ def expected_starts(
     later: Sequence[WaitingJob] = (),
     most: int = MAX_JOBS,
 ) -> dict[JobId, float]:
-    """Return when the first jobs of the queue are expected to start, in seconds since the epoch.
+    """Return the expected starts of the first jobs of the queue, in seconds since the epoch.
 
     Jobs that wait for a job of unknown length are left out.
 
@@ -81,14 +81,14 @@ def _end(job: RunningJob, now: float, limits: Mapping[JobId, float]) -> float:
 
 
 def _longest(job: WaitingJob, limits: Mapping[JobId, float]) -> float:
-    """Return how long a waiting job may run at its smallest size, at most its time limit."""
+    """Return the expected run time at the smallest size, at most the time limit."""
     seconds = job.time_on(job.sizes.min)
     limit = limits.get(job.id, math.inf)
     return limit if seconds is None else min(seconds, limit)
 
 
 def _promised_start(job: PromisedJob, view: View, ends: Mapping[JobId, float]) -> float:
-    """Return when all processors that are reserved for a job are expected to be free."""
+    """Return the time at which all processors reserved for a job are expected to be free."""
     return max(
         (ends[other.id] for other in view.running if other.held & job.processors),
         default=view.now,

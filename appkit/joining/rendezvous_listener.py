@@ -48,7 +48,7 @@ class Listener:
             pass  # enough wake-ups are queued already, or the listener is closed
 
     def poll(self, until: float | None) -> list[Peer]:
-        """Accept new connections, and return the peers from which something can be read.
+        """Accept new connections, and return the peers that have sent data.
 
         Args:
             until: the latest time to return, on the monotonic clock; None for no limit.

@@ -59,7 +59,7 @@ class GridLayout:
     def intersections(
         self, other: "GridLayout", here: int, there: int
     ) -> tuple[BlockIntersection, ...]:
-        """Return which cells process ``here`` has in common with process ``there`` of ``other``.
+        """Return the cells that process ``here`` shares with process ``there`` of ``other``.
 
         Returns:
             The common cells along each distributed axis.

@@ -116,7 +116,7 @@ class BackgroundTask:
 
     @property
     def is_done(self) -> bool:
-        """Return whether the work has ended or its time is up."""
+        """Return whether the work has ended or its time limit has passed."""
         late = time.monotonic() > self._since + LIMIT_S
         return late or not self._thread.is_alive()
 

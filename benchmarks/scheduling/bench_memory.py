@@ -171,7 +171,7 @@ def controller(base: Path, folder: Path, name: str, slots: int) -> subprocess.Po
 
 
 def wait(what: str, ready: Callable[[], bool]) -> None:
-    """Wait until something is the case."""
+    """Wait until the function ``ready`` returns true; ``what`` names the condition in errors."""
     until = time.monotonic() + WAIT_S
     while not ready():
         if time.monotonic() > until:
@@ -220,7 +220,7 @@ def run(root: Path, strategy: str, rows: Sequence[Row]) -> Iterator[tuple[Row, R
 
 
 def end_all(client: Client) -> None:
-    """End all jobs. Some of them may end by themselves meanwhile."""
+    """End all jobs, including jobs that end on their own meanwhile."""
     with suppress(RequestError):
         client.cancel(*[job.id for job in client.jobs()])
     wait("all jobs have ended", lambda: not client.jobs())

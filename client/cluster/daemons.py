@@ -177,7 +177,7 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 def describe_code(code: int) -> str:
-    """Return how a process ended: ``exit code 1``, ``signal 9``."""
+    """Describe the end of a process: ``exit code 1``, ``signal 9``."""
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 

@@ -447,7 +447,7 @@ class LocalCluster:
     # -- down
 
     def has_other_hosts(self) -> bool:
-        """Return whether something may have to be ended on other hosts."""
+        """Return whether the cluster may have processes on other hosts."""
         return False
 
     def before_down(self, number: int) -> None:

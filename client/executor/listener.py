@@ -133,7 +133,7 @@ class Listener:
 
 
 def connect(contact: Contact) -> socket.socket:
-    """Return a worker's connection to its executor, after both sides have proved themselves.
+    """Return a worker's connection to its executor after both sides are authenticated.
 
     Raises:
         OSError: no address of the executor can be reached, or another process listens there.

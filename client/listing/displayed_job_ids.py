@@ -27,7 +27,7 @@ def shortened(tasks: str | None) -> str | None:
 
 
 def title_of(number: int, array: int | None, task: int | None, tasks: str | None) -> str:
-    """Return how users name a job.
+    """Return the name of a job for users: ``17``, or ``17_3`` for a task.
 
     Args:
         number: of the job.
@@ -41,5 +41,5 @@ def title_of(number: int, array: int | None, task: int | None, tasks: str | None
 
 
 def job_title(job: Mapping[str, Any]) -> str:
-    """Return how users name a job that the server has described."""
+    """Return the name for users of a job, from the server's record of the job."""
     return title_of(*(job.get(name) for name in TITLE_FIELDS))  # type: ignore[arg-type]

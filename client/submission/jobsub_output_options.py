@@ -10,7 +10,7 @@ from pliant.client.terminal.output import Parser, discard_stdout, print_error
 
 
 def add_message_options(parser: Parser) -> None:
-    """Add the options about messages that the server sends when something happens to the job."""
+    """Add the options about messages that the server sends on events of the job."""
     group = parser.add_argument_group("messages about it")
     group.add_argument(
         "--notify",

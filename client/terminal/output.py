@@ -40,7 +40,7 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def terminal_columns() -> int:
-    """Return how wide the terminal is; 80 if there is none."""
+    """Return the width of the terminal in columns; 80 if there is no terminal."""
     chosen = os.environ.get("COLUMNS", "")
     if chosen.isascii() and chosen.isdigit() and int(chosen) > 0:
         return int(chosen)

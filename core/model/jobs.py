@@ -64,7 +64,7 @@ class JobType(StrEnum):
 @fast_init
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What the user submitted. It never changes. The program itself is only in the database."""
+    """The submission of a job, which never changes. The program itself is only in the database."""
 
     id: JobId
     name: str
@@ -383,7 +383,7 @@ class Job:
 
     @property
     def expected_end(self) -> float | None:
-        """Return when the estimate is used up at the present size, in seconds since the epoch.
+        """Return the job's estimated end at its present size, in seconds since the epoch.
 
         None if there is no estimate.
         """

@@ -22,7 +22,7 @@ from pliant.core.values.processors import NONE, ProcessorMap, count, format_rang
 
 
 class InvariantError(PliantError):
-    """The state contradicts itself, which is a bug."""
+    """An invariant of the state is violated, which is a bug."""
 
 
 def check(state: CoreState) -> None:

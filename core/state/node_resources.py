@@ -217,7 +217,7 @@ def overused(state: CoreState, nodes: Iterable[Node]) -> str:
 
 
 def _left(state: CoreState, nodes: Sequence[NodeView]) -> dict[NodeName, Amounts]:
-    """Return the unused memory and devices of each node of which something is in use."""
+    """Return the unused memory and devices of each node that is partly in use."""
     there = FreeCapacity(nodes, {})
     here = NONE
     for node in nodes:

@@ -45,7 +45,7 @@ def note_arrival(state: CoreState, job: Job) -> None:
 
 
 def _way(job: Job, move: Relocation) -> tuple[str, str, int]:
-    """Return how a job was moved, as a word and as a text for users, and how many bytes moved."""
+    """Return the way in which a job was moved (word, text for users) and the moved bytes."""
     if move.onto is not None:
         return "growth", "by a growth and a shrink", move.bytes
     if job.checkpoint is not None:

@@ -63,7 +63,7 @@ def next_proposal(state: CoreState, job: Job, resize: Resize, by: Side = Side.SE
 
 
 def grow_if(state: CoreState, job: Job) -> GrowIf:
-    """Return which growth offers the job accepts: as its user stated, or by the server's policy."""
+    """Return the rule for accepting growth offers: the user's, or the default of the server."""
     return job.spec.grow_if or state.policy.grow_if
 
 
@@ -123,7 +123,7 @@ def resource_items(job: Job, processors: Item) -> tuple[Item, ...]:
 
 
 def amounts_per_processor(job: Job) -> dict[str, int]:
-    """Return how much of each resource comes with a processor, by name; memory in bytes."""
+    """Return the amount of each resource that belongs to a processor; memory in bytes."""
     amounts = {need.name: need.amount for need in job.spec.resources if need.per_processor}
     needs = job.node_needs
     return amounts | dict(needs.amounts) if needs is not None else amounts

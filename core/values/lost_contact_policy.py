@@ -75,7 +75,7 @@ def grace_s(stop_after_s: float | None, lease_s: float, kill_grace_s: float) -> 
 
 
 def wait_s(grace_s: float, lease_s: float) -> float:
-    """Return how long after a node was declared lost its processes have certainly ended, seconds.
+    """Return the seconds after the loss of a node until its processes have certainly ended.
 
     A node without contact ends its processes by its own clock, which may be slower than the
     server's. The server declared it lost ``lease_s`` after its last message, and the node began to

@@ -20,7 +20,7 @@ class Take(StrEnum):
 
 
 class GrowIf(StrEnum):
-    """Which growth offers the appkit library accepts if the program does not decide itself."""
+    """The growth offers that the appkit library accepts if the program has no ``on_offer``."""
 
     #: Offers that save more time than the move costs, by the library's measurements.
     GAIN = "gain"

@@ -188,6 +188,6 @@ def parse_gres(texts: Iterable[str]) -> dict[str, int]:
 
 
 def largest_text(name: str, all_amounts: Collection[Amounts]) -> str:
-    """Return how much the best node has of an amount: ``64G memory``, ``no gpu``."""
+    """Return the largest amount of a resource on one node: ``64G memory``, ``no gpu``."""
     most = max((amounts.get(name, 0) for amounts in all_amounts), default=0)
     return amount_text(name, most) if most else f"no {name}"

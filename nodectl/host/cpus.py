@@ -134,7 +134,7 @@ def bind_tree(roots: Iterable[int], cpus: Collection[int], former: Collection[in
 
 
 def _bind_task(task: int, allowed: frozenset[int], former: frozenset[int]) -> bool:
-    """Bind one thread; return whether that changed anything."""
+    """Bind one thread; return whether its CPUs have changed."""
     now = os.sched_getaffinity(task)
     wanted = allowed if now == former else now & allowed or allowed
     if now == wanted:

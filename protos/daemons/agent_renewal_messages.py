@@ -22,7 +22,7 @@ class RenewalRequest:
 
 
 def decode_renewal(line: bytes) -> RenewalRequest | None:
-    """Return the renewal request in a first line; None if the line is something else."""
+    """Return the renewal request in a first line; None if the line is another message."""
     try:
         record = json.loads(line)
         if record["login_agent"] != FORM or not isinstance(record["renew"], str):

@@ -101,7 +101,7 @@ class BytePump:
         return nothing_left and (self._source is None or self._link_ended)
 
     def _round(self) -> None:
-        """Wait until something can be read or written, and do that once."""
+        """Wait until a descriptor is readable or writable, and read or write once."""
         reads = self._source is not None and len(self._outgoing) < _MAX_WAITING
         may_read = reads and not self._link_ended and self._may_read()
         masks = {self._awake: select.POLLIN}

@@ -43,7 +43,7 @@ def events_of(line: Mapping[str, Any], wanted: frozenset[str]) -> list[str]:
 
 
 def is_told(info: Mapping[str, Any], wanted: frozenset[str]) -> bool:
-    """Return whether a user wants messages about this job, if it is an array or a task of one.
+    """Return whether a user wants messages about this job, which may be an array or a task.
 
     An array sends messages either about itself or about each of its tasks, as with Slurm.
 

@@ -57,7 +57,7 @@ class NodeMap:
         return [name for name, _ in self.split(processors)]
 
     def split(self, processors: ProcessorMap) -> list[tuple[NodeName, ProcessorMap]]:
-        """Return which of these processors each node has, in order.
+        """Return the part of these processors on each node, in order of the nodes.
 
         Processors of unknown nodes are left out. The time depends on the number of nodes that have
         some of the processors, not on the number of all nodes.

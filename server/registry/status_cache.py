@@ -470,7 +470,7 @@ def _reservation(job: Job) -> dict[str, Any]:
 
 
 def _ends(job: Job) -> dict[str, float]:
-    """Return when a running job's estimate (``expected_end``) and limit (``limit_end``) end.
+    """Return the ends of a running job's estimate (``expected_end``) and limit (``limit_end``).
 
     A time that is unknown is left out; the result is empty for a job that does not run.
     """

@@ -64,7 +64,7 @@ _ARRIVED = {
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """What the server tells nodes about itself, and how it authenticates them."""
+    """The identity that the server sends to nodes, and its means to authenticate them."""
 
     generation: int
     #: Random id of this start. A server on a copy of the database may have the same generation.

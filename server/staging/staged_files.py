@@ -62,7 +62,7 @@ class JobFolder:
 
     @classmethod
     def of(cls, uid: int, program: Program) -> JobFolder:
-        """Return where the outputs of a program go."""
+        """Return the submission folder of a program, for its outputs."""
         paths = (program.stdout, program.stderr)
         streams = tuple(os.path.relpath(path, program.cwd) for path in paths if path)
         return cls(uid, program.cwd, streams, program.open_mode == "truncate")

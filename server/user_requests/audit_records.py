@@ -87,7 +87,7 @@ class RequestRecords:
         self._writer.commit(changes).add_done_callback(_stored)
 
     def record_done(self, request: Mapping[str, Any], user: str, uid: int) -> None:
-        """Record a request that changed something, without waiting until it is stored."""
+        """Record a request that was carried out, without waiting until the record is stored."""
         operation = request.get("op")
         if operation not in _CHANGING:
             return

@@ -48,7 +48,7 @@ _CANCELLED_AT_ONCE = 1000
 
 
 class Commands:
-    """One method for each request that changes something."""
+    """The methods for requests that change jobs, nodes or the strategy."""
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ def shown_fields(request: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def read_selection(request: Mapping[str, Any], ended_since: float | None = None) -> JobSelection:
-    """Return which jobs a request selects by ``users``, ``states``, ``names`` and ``since``.
+    """Return the selection of jobs in ``users``, ``states``, ``names`` and ``since`` of a request.
 
     Args:
         request: the request as the client sent it.

@@ -189,7 +189,7 @@ class StateQueries:
         }
 
     async def ping(self, request: Request, peer: RequestingUser) -> Answer:
-        """Return which server this is, and how many nodes accept new work."""
+        """Return the server's identity, and the number of nodes that accept new work."""
         identity = self._identity
         return {
             "pid": identity.pid,

@@ -91,7 +91,7 @@ def compare_pairs(
     by: Tolerance = ANY,
     at_most: Tolerance | None = None,
 ) -> Compared:
-    """Return how two sides of a claim compare, run by run.
+    """Compare the two sides of a claim run by run, and return the result.
 
     If one side has more runs, only as many of them are compared as the other side has.
 

@@ -39,7 +39,7 @@ class GridMetrics:
         self._operations: list[float] = []
 
     def changes(self) -> int:
-        """Return a count of all events so far, which rises whenever anything changes."""
+        """Return the number of all events so far, which rises with every change."""
         return self.submitted + len(self._times) + len(self._operations) + len(self.records)
 
     def used(self, now: float, change: int) -> None:

@@ -54,7 +54,7 @@ class Suspensions:
         self._pending: dict[int, SendSuspend] = {}
 
     def execute(self, command: SendSuspend, run: Run) -> Sequence[Event]:
-        """Execute the next step of a suspension. Return the events that follow at once."""
+        """Execute the next step of a suspension, and return its immediate events."""
         if command.step is SaveStep.LEAVE:
             return self._leave(command, run)
         if command.step is SaveStep.SAVE:

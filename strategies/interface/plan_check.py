@@ -57,7 +57,7 @@ _FIELDS: Mapping[str, tuple[type, ...]] = {
 
 
 def find_wrong_kind(view: View, plan: object) -> str | None:
-    """Return a message if something has the wrong type; None if all types are right.
+    """Return a message about the first value of a wrong type; None if all types are right.
 
     Plans of third parties need this check first, because ``find_fault`` relies on the types.
     """
@@ -176,7 +176,7 @@ def _faults(view: View, plan: Plan) -> Iterator[str]:
 
 
 def _node_faults(view: View, plan: Plan, running: Mapping[JobId, RunningJob]) -> Iterator[str]:
-    """Yield a message for each job whose processors' nodes do not suit it or lack something."""
+    """Yield a message for each job whose nodes do not suit it or lack memory or devices."""
     capacity = FreeCapacity(view.nodes, view.amounts_left or {})
     needs = {job.id: job.needs for job in (*view.waiting, *view.suspended)}
     needs |= {job.id: job.needs for job in view.promised}

@@ -43,5 +43,5 @@ class PlacementQueue:
         return self._max_tries is not None and self._tries[job] > self._max_tries
 
     def tries(self, job: JobId) -> int:
-        """Return how often a job could not be placed or claimed."""
+        """Return the number of failed tries to place a job or to claim its processors."""
         return self._tries.get(job, 0)

@@ -15,7 +15,7 @@ Release = tuple[float, int]
 
 
 def releases(view: View) -> list[Release]:
-    """Return when running jobs free how many processors, in order of time.
+    """Return the times at which running jobs free processors, and the numbers, in order.
 
     An overdue job counts as ending now. A leaving job counts as ended just before now, because its
     processors certainly become free, whereas an overdue job may continue to run. Processors of

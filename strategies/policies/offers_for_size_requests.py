@@ -180,7 +180,7 @@ class _Allocation:
 
     @property
     def changed(self) -> bool:
-        """Return whether anything was given, so that the strategy must plan with another view."""
+        """Return whether processors were given, so that the strategy must get another view."""
         return bool(self._taken)
 
     # ---------------------------------------------------------------- serving

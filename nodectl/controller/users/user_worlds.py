@@ -103,7 +103,7 @@ class OnFailed(Protocol):
 
 
 class UserWorldCallbacks(NamedTuple):
-    """Functions of the controller that `UserWorlds` calls when something happens to a world."""
+    """Functions of the controller that `UserWorlds` calls on events of a world."""
 
     #: A shim has sent a message, which was checked.
     on_message: Callable[[dict[str, Any], asyncio.StreamWriter], None]

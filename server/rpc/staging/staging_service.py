@@ -131,7 +131,7 @@ class StagingService(app_pb2_grpc.StagingServiceServicer):
         yield app_pb2.StageOrder(done=True)
 
     def _folder_of(self, job: JobId) -> JobFolder:
-        """Return where the outputs of a job go."""
+        """Return the submission folder of a job, for its outputs."""
         program, entry = self._reader.program(job), self._status.entry(job)
         if program is None or entry is None:
             raise StagingError(f"job {job} has ended")

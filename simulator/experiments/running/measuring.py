@@ -28,7 +28,7 @@ class Scale:
     jobs: int | None = None
 
     def seeds_of(self, cell: Cell) -> int:
-        """Return how often a cell is run, each time with another seed."""
+        """Return the number of runs of a cell, each with another seed."""
         return self.seeds or cell.seeds
 
     def spec_of(self, cell: Cell) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class ResultsStore:
             raise ExperimentError(_unwritable(path, error)) from None
 
     def others(self, experiment: str, label: str, spec: Mapping[str, Any]) -> list[str]:
-        """Return how other stored results of a cell differ from its present definition."""
+        """Return the differences of a cell's other stored results from its present definition."""
         own = self._path(experiment, label, spec)
         pattern = f"{_file_name(label)}.*.jsonl"
         try:
