@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -91,8 +91,12 @@ class Container:
 
 
 @contextmanager
-def booted() -> Iterator[Container]:
-    """Yield a container; skip the test if this host cannot run one."""
+def booted(options: Sequence[str] = ("--private-network",)) -> Iterator[Container]:
+    """Yield a container; skip the test if this host cannot run one.
+
+    Args:
+        options: further options of `systemd-nspawn`, such as those of the network.
+    """
     _check_host()
     base = Path(tempfile.mkdtemp(prefix="pliant-systemd-"))
     mounted: list[Path] = []
@@ -103,7 +107,7 @@ def booted() -> Iterator[Container]:
         layers = f"lowerdir=/,upperdir={base}/upper,workdir={base}/work"
         _mount("overlay", "overlay", base / "root", mounted, "-o", layers)
         _install(base / "root")
-        yield from _boot(base)
+        yield from _boot(base, options)
     finally:
         for path in reversed(mounted):
             subprocess.run(["umount", "--lazy", path], check=False)
@@ -190,9 +194,9 @@ def _remove(groups: list[Path]) -> None:
     wait_until(removed, every=0.1, what="empty control groups")
 
 
-def _boot(base: Path) -> Iterator[Container]:
+def _boot(base: Path, more: Sequence[str]) -> Iterator[Container]:
     binds = {f"--bind-ro={path}" for path in (ROOT, Path(sys.prefix))}
-    options = ["--register=no", "--keep-unit", "--private-network", "--quiet", *binds]
+    options = ["--register=no", "--keep-unit", "--quiet", *binds, *more]
     groups = _make_groups(base.name)
     with open(base / "log", "wb") as log:
         nspawn = subprocess.Popen(
