@@ -20,8 +20,8 @@ PROG = "pliant audit"
 #: The fields of each object of `--json`.
 FIELDS = ("time", "user", "operation", "result", "job", "text", "data")
 _ASKED = (
-    *("id", "ids", "users", "states", "names", "node", "size", "release", "priority", "reason"),
-    *("name", "program", "sizes", "strategy", "options"),
+    *("id", "step", "ids", "users", "states", "names", "node", "size", "release", "priority"),
+    *("reason", "name", "program", "sizes", "strategy", "options"),
 )
 
 

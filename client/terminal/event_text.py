@@ -50,7 +50,7 @@ def refusals_text(events: Sequence[Event]) -> str:
     rows = []
     for event in events:
         data = event["data"]
-        known = ("name", "program", "sizes", "id", "ids", "node", "size")
+        known = ("name", "program", "sizes", "id", "step", "ids", "node", "size")
         asked = ", ".join(f"{name} {data[name]}" for name in known if name in data)
         more = f" ({data['not_recorded']} more before)" if data.get("not_recorded") else ""
         when = format_time(event["time"], events[-1]["time"])
