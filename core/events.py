@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pliant.core.arrays.task_numbers import TaskNumbers
-from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.checkpoint import SaveProgress
 from pliant.core.model.jobs import Exit, JobSpec
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Template
@@ -403,7 +403,7 @@ class SaveReported:
     run: int
     #: The suspension that ordered the checkpoint. 0 if the program took it on its own initiative.
     number: ResizeId
-    word: SaveWord
+    progress: SaveProgress
     reason: str = ""
     #: Where the next run continues, how many bytes were written, and the seconds that took.
     iteration: int = 0

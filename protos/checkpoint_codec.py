@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from pliant.core.events import SaveReported, SuspensionHeld
-from pliant.core.model.checkpoint import SaveStep, SaveWord
+from pliant.core.model.checkpoint import SaveProgress, SaveStep
 from pliant.core.support.input_limits import MAX_TEXT
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.protos import app_pb2
 from pliant.protos.codec import check_finite
 from pliant.protos.codec_error import CodecError
 
-_WORDS = {
-    SaveWord.HELD: app_pb2.SAVE_WORD_HELD,
-    SaveWord.BEGUN: app_pb2.SAVE_WORD_BEGUN,
-    SaveWord.SAVED: app_pb2.SAVE_WORD_SAVED,
-    SaveWord.FAILED: app_pb2.SAVE_WORD_FAILED,
-    SaveWord.DECLINED: app_pb2.SAVE_WORD_DECLINED,
+_PROGRESS = {
+    SaveProgress.HELD: app_pb2.SAVE_WORD_HELD,
+    SaveProgress.BEGUN: app_pb2.SAVE_WORD_BEGUN,
+    SaveProgress.SAVED: app_pb2.SAVE_WORD_SAVED,
+    SaveProgress.FAILED: app_pb2.SAVE_WORD_FAILED,
+    SaveProgress.DECLINED: app_pb2.SAVE_WORD_DECLINED,
 }
-_WORDS_BACK = {wire: word for word, wire in _WORDS.items()}
+_PROGRESS_BACK = {wire: progress for progress, wire in _PROGRESS.items()}
 _STEPS = {
     SaveStep.SAVE: app_pb2.SUSPEND_STEP_SAVE,
     SaveStep.KEEP: app_pb2.SUSPEND_STEP_KEEP,
@@ -26,9 +26,9 @@ _STEPS = {
 _STEPS_BACK = {wire: step for step, wire in _STEPS.items()}
 
 
-def save_status_to_proto(word: SaveWord) -> app_pb2.SaveWord.ValueType:
+def save_status_to_proto(progress: SaveProgress) -> app_pb2.SaveWord.ValueType:
     """Convert the status of a checkpoint to protobuf."""
-    return _WORDS[word]
+    return _PROGRESS[progress]
 
 
 def suspend_step_to_proto(step: SaveStep) -> app_pb2.SuspendStep.ValueType:
@@ -46,14 +46,14 @@ def suspend_step_from_proto(step: app_pb2.SuspendStep.ValueType) -> SaveStep:
 
 def save_from_proto(job: JobId, run: int, message: app_pb2.SaveReport) -> SaveReported:
     """Read the report of a checkpoint, or raise CodecError."""
-    word = _WORDS_BACK.get(message.word)
-    if word is None:
+    progress = _PROGRESS_BACK.get(message.word)
+    if progress is None:
         raise CodecError(f"word: {message.word} is unknown")
     return SaveReported(
         job=job,
         run=run,
         number=ResizeId(message.number),
-        word=word,
+        progress=progress,
         reason=message.reason[:MAX_TEXT],
         iteration=message.iteration,
         bytes=message.bytes,
@@ -67,4 +67,4 @@ def suspension_from_proto(message: app_pb2.Hello) -> SuspensionHeld | SaveReport
     if not message.HasField("saving"):
         return SuspensionHeld(job, run)
     said = save_from_proto(job, run, message.saving)
-    return SuspensionHeld(job, run, said.number) if said.word is SaveWord.HELD else said
+    return SuspensionHeld(job, run, said.number) if said.progress is SaveProgress.HELD else said

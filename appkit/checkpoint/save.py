@@ -17,7 +17,7 @@ from pliant.appkit.registered_objects import JobData
 from pliant.appkit.storage.array_files import ArrayWriter, SavedArray
 from pliant.appkit.storage.checkpoint_signature import key_source
 from pliant.appkit.storage.private_folders import PrivateFolder
-from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.checkpoint import SaveProgress
 
 #: For each registered array, the pieces that one process has written, as `SavedArray.to_json`
 #: returns them: another process may run another version.
@@ -83,7 +83,7 @@ class Checkpoints:
         report = self.save(order, position, once)
         if suspension is not None:
             suspension.finish(report)
-        if report.word is SaveWord.FAILED:
+        if report.progress is SaveProgress.FAILED:
             if self._member.rank == 0:
                 self._warn(report)
             return False
@@ -111,7 +111,7 @@ class Checkpoints:
         assert raw is not None
         if store is None:
             return CheckpointReport(
-                order.number, SaveWord.FAILED, "it has no folder for checkpoints"
+                order.number, SaveProgress.FAILED, "it has no folder for checkpoints"
             )
         size, written = 0, _Written()
         number, error = raw.bcast(_begin(store) if raw.rank == 0 else None, root=0)
@@ -127,8 +127,8 @@ class Checkpoints:
                 _drop(store, number)
         saved = raw.bcast(not error, root=0)
         seconds = time.perf_counter() - begin
-        word = SaveWord.SAVED if saved else SaveWord.FAILED
-        return CheckpointReport(order.number, word, error, position.iteration, size, seconds)
+        progress = SaveProgress.SAVED if saved else SaveProgress.FAILED
+        return CheckpointReport(order.number, progress, error, position.iteration, size, seconds)
 
     def _warn(self, report: CheckpointReport) -> None:
         """Print the reason of a failed checkpoint on stderr, at the first failure only."""

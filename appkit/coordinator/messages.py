@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.checkpoint import SaveProgress
 from pliant.core.model.negotiation import Template, Verb
 from pliant.core.values.sizes import Sizes
 
@@ -204,7 +204,7 @@ class CheckpointReport:
 
     #: Number of the suspension; 0 if the program itself has asked for a checkpoint.
     number: int
-    word: SaveWord
+    progress: SaveProgress
     reason: str = ""
     #: Iteration at which the saved job continues.
     iteration: int = 0

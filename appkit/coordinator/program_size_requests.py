@@ -114,13 +114,13 @@ class Requests:
     ) -> Request:
         """Request another number of processors; see ``Job.request``."""
         best = None if prefer is None else _number(prefer)
-        wish = parse_sizes(sizes if isinstance(sizes, str) else str(_number(sizes)), best)
-        both = wish if self._sizes is None else self._sizes.intersect(wish)
+        requested = parse_sizes(sizes if isinstance(sizes, str) else str(_number(sizes)), best)
+        both = requested if self._sizes is None else self._sizes.intersect(requested)
         if both is None:
-            raise RequestError(f"none of {wish} is one of the program's sizes {self._sizes}")
+            raise RequestError(f"none of {requested} is one of the program's sizes {self._sizes}")
         _check_why(why)
         until = clock.now() + _seconds(deadline) if deadline is not None else 0.0
-        wanted = wish.preferred if wish.preferred in both.values else None
+        wanted = requested.preferred if requested.preferred in both.values else None
         return self._make(Sizes(both.values, wanted), why, until)
 
     def release(self, n: int, to: int | None, why: str) -> Request:

@@ -90,7 +90,7 @@ def report_to_wire(report: CoordinatorReport) -> pb.AppReport:
 def _save_to_wire(report: CheckpointReport) -> pb.SaveReport:
     return pb.SaveReport(
         number=report.number,
-        word=save_status_to_proto(report.word),
+        word=save_status_to_proto(report.progress),
         reason=sanitize_text(report.reason),
         iteration=report.iteration,
         bytes=report.bytes,

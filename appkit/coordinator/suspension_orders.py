@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 from pliant.appkit.coordinator.messages import CheckpointOrder, CheckpointReport
-from pliant.core.model.checkpoint import SaveStep, SaveWord
+from pliant.core.model.checkpoint import SaveProgress, SaveStep
 
 
 class SuspensionHandler:
@@ -42,7 +42,7 @@ class SuspensionHandler:
         with self._lock:
             if not self._number:
                 return None
-            return self._last_report or CheckpointReport(self._number, SaveWord.HELD)
+            return self._last_report or CheckpointReport(self._number, SaveProgress.HELD)
 
     # ---------------------------------------------------------------- thread of the stream
 
@@ -50,7 +50,7 @@ class SuspensionHandler:
         """Handle a step that the server orders: save, leave, or withdraw the suspension."""
         with self._lock:
             if step is SaveStep.LEAVE:
-                if number == self._number and self._has_reported(SaveWord.SAVED):
+                if number == self._number and self._has_reported(SaveProgress.SAVED):
                     self._leave.set()
             elif step is SaveStep.SAVE:
                 self._on_save(number)
@@ -58,17 +58,19 @@ class SuspensionHandler:
                 self._resend()  # it has begun and cannot be withdrawn
             else:
                 self._clear()
-                self._send(CheckpointReport(number, SaveWord.DECLINED, "taken back by the server"))
+                self._send(
+                    CheckpointReport(number, SaveProgress.DECLINED, "taken back by the server")
+                )
 
     def _on_save(self, number: int) -> None:
         if number == self._number:
             self._resend()
             return
         busy_reason = self._busy_reason()
-        if self._number and self._has_reported(SaveWord.BEGUN, SaveWord.SAVED):
+        if self._number and self._has_reported(SaveProgress.BEGUN, SaveProgress.SAVED):
             busy_reason = f"suspension {self._number} is under way"
         if busy_reason:
-            self._send(CheckpointReport(number, SaveWord.DECLINED, busy_reason))
+            self._send(CheckpointReport(number, SaveProgress.DECLINED, busy_reason))
             return
         self._number, self._last_report, self.pending = number, None, True
 
@@ -89,7 +91,7 @@ class SuspensionHandler:
             if not self.pending or number != self._number:
                 return False
             self.pending = False
-            self._report(CheckpointReport(number, SaveWord.BEGUN))
+            self._report(CheckpointReport(number, SaveProgress.BEGUN))
             return True
 
     def finish(self, report: CheckpointReport) -> None:
@@ -99,7 +101,7 @@ class SuspensionHandler:
                 self._report(report)
             else:
                 self._send(report)
-            if report.number and report.word is SaveWord.FAILED:
+            if report.number and report.progress is SaveProgress.FAILED:
                 self._clear()
 
     def wait_for_leave(self) -> None:
@@ -112,12 +114,12 @@ class SuspensionHandler:
             if self.pending:
                 number = self._number
                 self._clear()
-                self._send(CheckpointReport(number, SaveWord.DECLINED, reason))
+                self._send(CheckpointReport(number, SaveProgress.DECLINED, reason))
 
     # ---------------------------------------------------------------- under the lock
 
-    def _has_reported(self, *words: SaveWord) -> bool:
-        return self._last_report is not None and self._last_report.word in words
+    def _has_reported(self, *reported: SaveProgress) -> bool:
+        return self._last_report is not None and self._last_report.progress in reported
 
     def _report(self, report: CheckpointReport) -> None:
         self._last_report = report

@@ -18,17 +18,17 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.processors import ProcessorMap, count
 
 
-def move_as_planned(state: CoreState, wish: Migration) -> None:
+def move_as_planned(state: CoreState, migration: Migration) -> None:
     """Move a running job to other processors.
 
     A malleable job grows onto its new processor if it can, and then gives up the old one. Otherwise
     it is saved and ended, and continues there. A job that cannot save itself begins again, if its
     user has allowed that (``--requeue``).
     """
-    job = state.jobs.get(wish.job)
-    refusal = "there is no such job" if job is None else _why_not(state, job, wish.processors)
+    job = state.jobs.get(migration.job)
+    refusal = "there is no such job" if job is None else _why_not(state, job, migration.processors)
     if job is None or refusal:
-        state.note(PLAN_REFUSED, f"{state.strategy}: move of job {wish.job}: {refusal}")
+        state.note(PLAN_REFUSED, f"{state.strategy}: move of job {migration.job}: {refusal}")
         if job is not None:
             # Otherwise a strategy could order the same move again in each pass.
             job.no_offers_until = max(job.no_offers_until, state.now + state.limits.quiet_s)
@@ -36,15 +36,15 @@ def move_as_planned(state: CoreState, wish: Migration) -> None:
             state.touch(job)
         return
     sources = tuple(state.node_names(job.allocation))
-    targets = tuple(state.node_names(wish.processors))
-    reason = wish.reason or state.strategy
+    targets = tuple(state.node_names(migration.processors))
+    reason = migration.reason or state.strategy
     job.relocation = Relocation(
         sources,
         targets,
         reason,
         state.now,
         _demand(state, job.id),
-        onto=wish.processors.bit_length() - 1 if _can_grow_away(state, job) else None,
+        onto=migration.processors.bit_length() - 1 if _can_grow_away(state, job) else None,
     )
     state.note(
         "job.moving",
@@ -56,16 +56,16 @@ def move_as_planned(state: CoreState, wish: Migration) -> None:
     cause = f"moves to {', '.join(targets)}: {reason}"
     if job.moves_by_growth:
         state.growing_away[job.id] = job
-        resize_open_close.open_negotiation(state, job, job.allocation | wish.processors, cause)
+        resize_open_close.open_negotiation(state, job, job.allocation | migration.processors, cause)
     elif job.malleable:
         suspension_steps.order_suspension(state, job, cause, by_strategy=True, returns=True)
-        state.reserve(job, wish.processors, frozenset())
+        state.reserve(job, migration.processors, frozenset())
     else:
         # Before the reservation, because the end of a job drops what is reserved for it.
         move, job.relocation = job.relocation, None
         job_end.end(state, job, JobState.CANCELLED, cause, requeue=True)
         job.relocation = move
-        state.reserve(job, wish.processors, frozenset())
+        state.reserve(job, migration.processors, frozenset())
     relocations_in_progress.correct_loads(state, (*sources, *targets))
 
 

@@ -76,8 +76,8 @@ def commit(state: CoreState, plan: Plan) -> bool:
         if given:
             donors[offer.job] = given
             promised |= given & state.usable()
-    for wish in plan.suspends:
-        suspend_resume_requeue.suspend_as_planned(state, wish)
+    for suspension in plan.suspends:
+        suspend_resume_requeue.suspend_as_planned(state, suspension)
     for start in plan.starts:
         _drop_reservation(state, start)
         _requeue_suspended(state, start)

@@ -15,7 +15,7 @@ from pliant.core.events import (
     SaveReported,
     SuspensionHeld,
 )
-from pliant.core.model.checkpoint import SaveStage, SaveStep, SaveWord
+from pliant.core.model.checkpoint import SaveProgress, SaveStage, SaveStep
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import PROPOSED
@@ -49,19 +49,19 @@ def on_job_suspended(state: CoreState, event: JobSuspended) -> None:
     state.emit(AnswerUser(event.request, message=message))
 
 
-def suspend_as_planned(state: CoreState, wish: Suspension) -> None:
+def suspend_as_planned(state: CoreState, planned: Suspension) -> None:
     """Suspend a job because the strategy decided it; note the reason if that is impossible."""
-    job = state.jobs.get(wish.job)
+    job = state.jobs.get(planned.job)
     refusal = "there is no such job" if job is None else why_not_suspended(state, job)
     if job is not None and job.resize is not None:
         refusal = f"it is busy with resize {job.resize.id}"
     if job is None or refusal or state.now < job.no_offers_until:
         reason = refusal or "it was not suspended a moment ago"
-        state.note(PLAN_REFUSED, f"{state.strategy}: suspension of job {wish.job}: {reason}")
+        state.note(PLAN_REFUSED, f"{state.strategy}: suspension of job {planned.job}: {reason}")
         return
-    cause = wish.reason or state.strategy
+    cause = planned.reason or state.strategy
     suspension_steps.order_suspension(
-        state, job, cause, by_strategy=True, returns=wish.requeue, serves=wish.for_job
+        state, job, cause, by_strategy=True, returns=planned.requeue, serves=planned.for_job
     )
 
 
@@ -145,12 +145,12 @@ def on_save_reported(state: CoreState, event: SaveReported) -> None:
     mine = job.saving
     if mine is None or mine.number != event.number or mine.stage is SaveStage.LEAVING:
         _stale(state, job, event)
-    elif event.word is SaveWord.BEGUN:
+    elif event.progress is SaveProgress.BEGUN:
         _begun(state, job)
-    elif event.word is SaveWord.SAVED:
+    elif event.progress is SaveProgress.SAVED:
         _begun(state, job)
         _saved(state, job, event)
-    elif event.word is SaveWord.FAILED:
+    elif event.progress is SaveProgress.FAILED:
         _failed(state, job, f"it could not be saved: {event.reason or 'no reason given'}")
     elif mine.stage is not SaveStage.SAVING:
         _failed(state, job, mine.reason or event.reason or "the application declined")
@@ -167,15 +167,15 @@ def _failed(state: CoreState, job: Job, reason: str) -> None:
 
 def _by_itself(state: CoreState, job: Job, event: SaveReported) -> None:
     """Record a checkpoint that the program took on its own, or warn that it failed."""
-    if event.word is SaveWord.SAVED:
+    if event.progress is SaveProgress.SAVED:
         suspension_steps.checkpoint_taken(state, job, event, state.now - event.seconds)
-    elif event.word is SaveWord.FAILED:
+    elif event.progress is SaveProgress.FAILED:
         state.note("job.warning", f"it could not be saved: {event.reason}", job)
 
 
 def _stale(state: CoreState, job: Job, event: SaveReported) -> None:
     """Handle a repeated report by repeating the order to end, which may have been lost."""
-    if event.word is SaveWord.SAVED and job.saving is not None:
+    if event.progress is SaveProgress.SAVED and job.saving is not None:
         suspension_steps.send_step(state, job, SaveStep.LEAVE, event.number)
 
 

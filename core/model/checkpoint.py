@@ -23,8 +23,8 @@ class SaveStage(StrEnum):
     LEAVING = "leaving"
 
 
-class SaveWord(StrEnum):
-    """How far a checkpoint has come, as the application reports it."""
+class SaveProgress(StrEnum):
+    """The progress of a checkpoint, as the application reports it."""
 
     #: The application has the order and waits for a safe point.
     HELD = "held"

@@ -12,7 +12,7 @@ from random import Random
 
 from pliant.core.commands import SendSuspend
 from pliant.core.events import Event, ProcessesExited, SaveReported
-from pliant.core.model.checkpoint import SaveStep, SaveWord
+from pliant.core.model.checkpoint import SaveProgress, SaveStep
 from pliant.core.values.ids import FIRST_START
 from pliant.simulator.inputs.settings import Settings
 from pliant.simulator.run.event_queue import EventQueue
@@ -65,7 +65,7 @@ class Suspensions:
                 return self._save(command)
             self._queue.schedule(at, self._save, command)
         elif self._pending.pop(command.job, None) is not None:
-            return (_report(command, SaveWord.DECLINED),)
+            return (_report(command, SaveProgress.DECLINED),)
         return ()
 
     def restore(self, run: Run, earlier: Run) -> None:
@@ -89,8 +89,8 @@ class Suspensions:
         self._metrics.changes += 1
         cost = self._settings.checkpoint_cost.draw(self._rng)
         self._metrics.suspension_cost_s += cost * len(run.ranks)
-        begun = _report(command, SaveWord.BEGUN)
-        saved = _report(command, SaveWord.SAVED, cost)
+        begun = _report(command, SaveProgress.BEGUN)
+        saved = _report(command, SaveProgress.SAVED, cost)
         if not cost:
             return (begun, saved)
         self._queue.schedule(now + cost, self._saved, (run, saved))
@@ -113,5 +113,5 @@ class Suspensions:
         return (ProcessesExited(command.job, command.run, FIRST_START, exits),)
 
 
-def _report(command: SendSuspend, status: SaveWord, seconds: float = 0.0) -> SaveReported:
+def _report(command: SendSuspend, status: SaveProgress, seconds: float = 0.0) -> SaveReported:
     return SaveReported(command.job, command.run, command.number, status, seconds=seconds)

@@ -14,7 +14,7 @@ from hypothesis.stateful import invariant, precondition, rule
 from corekit.history import PICK, History
 from corekit.outside import RESOURCES, SLOTS, SPARES
 from pliant.core import events
-from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.checkpoint import SaveProgress
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import NodeState
 from pliant.core.values.ids import JobId, NodeName, ResizeId
@@ -52,7 +52,7 @@ class AnyHistory(History):
         able = [program for program in self.programs() if program.session]
         program = able[pick % len(able)]
         if saves:
-            job, word = JobId(program.job), SaveWord.SAVED
+            job, word = JobId(program.job), SaveProgress.SAVED
             self.world.say(events.SaveReported(job, program.run, ResizeId(0), word))
             self.deliver_all()
         if program.alive:

@@ -7,7 +7,7 @@ import pytest
 from pliant.appkit.coordinator import protobuf_codec
 from pliant.appkit.coordinator.messages import CheckpointReport
 from pliant.core.events import SaveReported, SuspensionHeld
-from pliant.core.model.checkpoint import SaveStep, SaveWord
+from pliant.core.model.checkpoint import SaveProgress, SaveStep
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.protos import app_pb2 as pb
 from pliant.protos.checkpoint_codec import (
@@ -19,14 +19,14 @@ from pliant.protos.checkpoint_codec import (
 from pliant.protos.codec_error import CodecError
 
 
-@pytest.mark.parametrize("word", SaveWord)
-def test_every_word_arrives(word: SaveWord) -> None:
+@pytest.mark.parametrize("word", SaveProgress)
+def test_every_word_arrives(word: SaveProgress) -> None:
     said = protobuf_codec.report_to_wire(CheckpointReport(3, word, "why", 40, 1 << 40, 1.5)).save
     expected = SaveReported(JobId(7), 2, ResizeId(3), word, "why", 40, 1 << 40, 1.5)
     assert save_from_proto(JobId(7), 2, said) == expected
     hello = pb.Hello(job=7, run=2, saving=said)
     held = SuspensionHeld(JobId(7), 2, ResizeId(3))
-    assert suspension_from_proto(hello) == (held if word is SaveWord.HELD else expected)
+    assert suspension_from_proto(hello) == (held if word is SaveProgress.HELD else expected)
 
 
 def test_a_hello_without_a_suspension_says_so() -> None:

@@ -16,7 +16,7 @@ from pliant.appkit.coordinator.messages import CheckpointOrder, CheckpointReport
 from pliant.appkit.kinds.block_array import BlockArray
 from pliant.appkit.loops import Position
 from pliant.appkit.registered_objects import JobData
-from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.checkpoint import SaveProgress
 from rankkit import member, run_ranks
 
 SIZE = 3
@@ -50,13 +50,15 @@ def save(folder: Path, read_key: Any = key, broken_rank: int | None = None) -> l
 
 
 def assert_failed(reports: list[CheckpointReport], reason: str) -> None:
-    assert {(each.number, each.word) for each in reports} == {(4, SaveWord.FAILED)}
+    assert {(each.number, each.progress) for each in reports} == {(4, SaveProgress.FAILED)}
     assert reports[0].reason == reason
 
 
 def test_all_ranks_learn_that_the_checkpoint_is_saved(tmp_path: Path) -> None:
     reports = save(tmp_path / "save")
-    assert {(each.number, each.word, each.reason) for each in reports} == {(4, SaveWord.SAVED, "")}
+    assert {(each.number, each.progress, each.reason) for each in reports} == {
+        (4, SaveProgress.SAVED, "")
+    }
     assert reports[0].bytes == 12 * 8
     manifest = CheckpointStore(tmp_path / "save", key=key).read()
     assert manifest is not None

@@ -25,7 +25,7 @@ from pliant.appkit.coordinator.messages import (
 )
 from pliant.appkit.coordinator.server_stream import CoordinatorStream
 from pliant.appkit.json_lines import JsonLines, serve
-from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.checkpoint import SaveProgress
 from pliant.core.model.negotiation import Template, Verb
 from pliant.core.values.sizes import parse_sizes
 from pliant.protos import app_pb2 as pb
@@ -246,7 +246,7 @@ def test_long_or_invalid_reasons_of_a_program_do_not_break_the_stream(
 def test_what_a_hello_and_a_save_report_say_can_be_sent(text: str) -> None:
     from pliant.appkit.coordinator import protobuf_codec
 
-    saving = CheckpointReport(1, SaveWord.FAILED, text)
+    saving = CheckpointReport(1, SaveProgress.FAILED, text)
     hello = replace(
         Desk().begin_stream(), saving=saving, asked=RequestRecord(1, parse_sizes("4"), text, 0.0)
     )

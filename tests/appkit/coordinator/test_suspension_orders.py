@@ -8,9 +8,9 @@ import pytest
 
 from pliant.appkit.coordinator.messages import CheckpointOrder, CheckpointReport
 from pliant.appkit.coordinator.suspension_orders import SuspensionHandler
-from pliant.core.model.checkpoint import SaveStep, SaveWord
+from pliant.core.model.checkpoint import SaveProgress, SaveStep
 
-W = SaveWord
+W = SaveProgress
 
 
 class Desk:
@@ -18,11 +18,11 @@ class Desk:
 
     def __init__(self) -> None:
         self.refusal = ""
-        self.said: list[tuple[int, SaveWord]] = []
+        self.said: list[tuple[int, SaveProgress]] = []
         self.desk = SuspensionHandler(threading.RLock(), lambda: self.refusal, self._send)
 
     def _send(self, report: CheckpointReport) -> None:
-        self.said.append((report.number, report.word))
+        self.said.append((report.number, report.progress))
 
 
 @pytest.fixture

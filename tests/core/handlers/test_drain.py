@@ -8,7 +8,7 @@ import pytest
 
 from corekit.rig import LIMITS, Rig
 from pliant.core import commands, events
-from pliant.core.model.checkpoint import SaveStep, SaveWord
+from pliant.core.model.checkpoint import SaveProgress, SaveStep
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.nodes import JOINED_DRAINED, NodeState
@@ -89,7 +89,7 @@ def refused(rig: Rig) -> None:
     assert rig.job(1).reason.startswith("is suspended (a mandatory offer failed (refused")
 
 
-def say(rig: Rig, word: SaveWord, reason: str = "") -> None:
+def say(rig: Rig, word: SaveProgress, reason: str = "") -> None:
     job = rig.job(1)
     assert job.saving is not None
     rig.do(
@@ -102,8 +102,8 @@ def say(rig: Rig, word: SaveWord, reason: str = "") -> None:
 def test_a_policy_may_requeue_jobs_that_refuse_to_leave() -> None:
     rig = machine(escalation=Escalation.REQUEUE)
     refused(rig)
-    say(rig, SaveWord.BEGUN)
-    say(rig, SaveWord.SAVED)
+    say(rig, SaveProgress.BEGUN)
+    say(rig, SaveProgress.SAVED)
     rig.exit(1)
     job = rig.job(1)
     assert job.checkpoint is not None
@@ -111,8 +111,8 @@ def test_a_policy_may_requeue_jobs_that_refuse_to_leave() -> None:
     assert (rig.state(1), job.ranks) == (JobState.STARTING, (4, 5, 6, 7))
 
 
-@pytest.mark.parametrize("word", [SaveWord.FAILED, SaveWord.DECLINED])
-def test_who_cannot_save_itself_is_requeued_all_the_same(word: SaveWord) -> None:
+@pytest.mark.parametrize("word", [SaveProgress.FAILED, SaveProgress.DECLINED])
+def test_who_cannot_save_itself_is_requeued_all_the_same(word: SaveProgress) -> None:
     rig = machine(escalation=Escalation.REQUEUE)
     refused(rig)
     say(rig, word, "the disk is full")

@@ -10,7 +10,7 @@ import pytest
 from corekit.rig import LIMITS, Rig
 from pliant.core import commands, events
 from pliant.core.job_explanation import explain
-from pliant.core.model.checkpoint import SaveStage, SaveStep, SaveWord
+from pliant.core.model.checkpoint import SaveProgress, SaveStage, SaveStep
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.views_and_plans import (
     Availability,
@@ -43,7 +43,7 @@ def requeue(rig: Rig, number: int = 1) -> commands.AnswerUser:
     return rig.one(commands.AnswerUser)
 
 
-def say(rig: Rig, word: SaveWord, reason: str = "", *, number: int | None = None) -> None:
+def say(rig: Rig, word: SaveProgress, reason: str = "", *, number: int | None = None) -> None:
     """Have the application say something about its open suspension."""
     job = rig.job(1)
     if number is None:
@@ -73,8 +73,8 @@ def stage(rig: Rig) -> SaveStage | None:
 def suspended(rig: Rig) -> None:
     """Bring the job to SUSPENDED."""
     suspend(rig)
-    say(rig, SaveWord.BEGUN)
-    say(rig, SaveWord.SAVED)
+    say(rig, SaveProgress.BEGUN)
+    say(rig, SaveProgress.SAVED)
     rig.exit(1)
     assert rig.state(1) is S.SUSPENDED
     rig.sent.clear()
@@ -84,9 +84,9 @@ def test_a_suspension_step_by_step(rig: Rig) -> None:
     assert "saves itself at its next safe point" in suspend(rig).message
     assert (rig.state(1), stage(rig)) == (S.ADAPTING, SaveStage.ORDERED)
     assert steps(rig) == [SaveStep.SAVE]
-    say(rig, SaveWord.BEGUN)
+    say(rig, SaveProgress.BEGUN)
     assert stage(rig) is SaveStage.SAVING
-    say(rig, SaveWord.SAVED)
+    say(rig, SaveProgress.SAVED)
     assert (stage(rig), steps(rig)) == (SaveStage.LEAVING, [SaveStep.LEAVE])
     rig.exit(1, 0, 1, 2, 3, 4, 5, 6)
     assert (rig.state(1), count(rig.free())) == (S.ADAPTING, 7)
@@ -115,7 +115,7 @@ def test_it_goes_on_at_another_size_as_another_run(rig: Rig) -> None:
 def test_messages_of_the_former_run_are_ignored(rig: Rig) -> None:
     suspended(rig)
     resume(rig)
-    rig.do(events.SaveReported(JobId(1), 1, ResizeId(1), SaveWord.FAILED))
+    rig.do(events.SaveReported(JobId(1), 1, ResizeId(1), SaveProgress.FAILED))
     rig.exit(1, 0, code=1, run=1)
     assert rig.state(1) is S.STARTING
 
@@ -123,14 +123,14 @@ def test_messages_of_the_former_run_are_ignored(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("word", "text"),
     [
-        (SaveWord.FAILED, "not suspended: it could not be saved: disk full"),
-        (SaveWord.DECLINED, "not suspended: disk full"),
+        (SaveProgress.FAILED, "not suspended: it could not be saved: disk full"),
+        (SaveProgress.DECLINED, "not suspended: disk full"),
     ],
 )
-def test_the_job_goes_on_when_it_cannot_be_saved(rig: Rig, word: SaveWord, text: str) -> None:
+def test_the_job_goes_on_when_it_cannot_be_saved(rig: Rig, word: SaveProgress, text: str) -> None:
     suspend(rig)
-    if word is SaveWord.FAILED:
-        say(rig, SaveWord.BEGUN)
+    if word is SaveProgress.FAILED:
+        say(rig, SaveProgress.BEGUN)
     say(rig, word, "disk full")
     assert (rig.state(1), rig.job(1).reason, stage(rig)) == (S.RUNNING, text, None)
     assert not suspend(rig).refusal  # it may be tried again
@@ -140,7 +140,7 @@ def test_without_a_safe_point_it_is_taken_back(rig: Rig) -> None:
     suspend(rig)
     rig.wait(LIMITS.safe_point_timeout_s + 1)
     assert (stage(rig), steps(rig)) == (SaveStage.WITHDRAWING, [SaveStep.SAVE, SaveStep.KEEP])
-    say(rig, SaveWord.DECLINED)
+    say(rig, SaveProgress.DECLINED)
     assert rig.state(1) is S.RUNNING
     assert "no safe point within 60 s" in rig.job(1).reason
 
@@ -148,10 +148,10 @@ def test_without_a_safe_point_it_is_taken_back(rig: Rig) -> None:
 def test_taken_back_too_late_it_is_suspended_all_the_same(rig: Rig) -> None:
     suspend(rig)
     rig.wait(LIMITS.safe_point_timeout_s + 1)
-    say(rig, SaveWord.BEGUN)
+    say(rig, SaveProgress.BEGUN)
     rig.wait(LIMITS.resize_deadline_s + 1)
     assert stage(rig) is SaveStage.SAVING
-    say(rig, SaveWord.SAVED)
+    say(rig, SaveProgress.SAVED)
     rig.exit(1)
     assert rig.state(1) is S.SUSPENDED
 
@@ -159,11 +159,13 @@ def test_taken_back_too_late_it_is_suspended_all_the_same(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("word", "wait_s", "text"),
     [
-        (SaveWord.BEGUN, LIMITS.save_deadline_s, "no end of the save within 600 s"),
+        (SaveProgress.BEGUN, LIMITS.save_deadline_s, "no end of the save within 600 s"),
         (None, LIMITS.safe_point_timeout_s + LIMITS.resize_deadline_s + 1, "no answer to taking"),
     ],
 )
-def test_silence_ends_the_job(rig: Rig, word: SaveWord | None, wait_s: float, text: str) -> None:
+def test_silence_ends_the_job(
+    rig: Rig, word: SaveProgress | None, wait_s: float, text: str
+) -> None:
     suspend(rig)
     if word:
         say(rig, word)
@@ -175,7 +177,7 @@ def test_silence_ends_the_job(rig: Rig, word: SaveWord | None, wait_s: float, te
 
 def test_processes_that_stay_after_the_save_are_killed_and_it_is_suspended(rig: Rig) -> None:
     suspend(rig)
-    say(rig, SaveWord.SAVED)
+    say(rig, SaveProgress.SAVED)
     rig.exit(1, 0, 1)
     rig.wait(LIMITS.resize_deadline_s + 1)
     assert rig.one(commands.Kill).grace_s == 0.0
@@ -185,7 +187,7 @@ def test_processes_that_stay_after_the_save_are_killed_and_it_is_suspended(rig: 
 
 def test_a_death_before_everything_is_saved_is_a_failure(rig: Rig) -> None:
     suspend(rig)
-    say(rig, SaveWord.BEGUN)
+    say(rig, SaveProgress.BEGUN)
     rig.exit(1, 3, signal=9)
     rig.exit(1)
     assert rig.state(1) is S.FAILED
@@ -199,7 +201,7 @@ def test_a_program_that_ends_before_its_safe_point_is_complete(rig: Rig) -> None
 
 def test_a_node_that_is_lost_after_the_save_does_no_harm(rig: Rig) -> None:
     suspend(rig)
-    say(rig, SaveWord.SAVED)
+    say(rig, SaveProgress.SAVED)
     rig.do(events.NodeLost(NodeName("n1"), "silent"))
     assert rig.state(1) is S.ADAPTING
     rig.exit(1, 4, 5, 6, 7)
@@ -256,8 +258,8 @@ def test_an_offer_on_the_table_is_withdrawn_for_a_suspension(rig: Rig) -> None:
 # ------------------------------------------------------------------ restarts
 
 
-@pytest.mark.parametrize("word", [None, SaveWord.BEGUN, SaveWord.SAVED])
-def test_a_restart_in_the_middle_loses_nothing(rig: Rig, word: SaveWord | None) -> None:
+@pytest.mark.parametrize("word", [None, SaveProgress.BEGUN, SaveProgress.SAVED])
+def test_a_restart_in_the_middle_loses_nothing(rig: Rig, word: SaveProgress | None) -> None:
     suspend(rig)
     if word:
         say(rig, word)
@@ -268,7 +270,7 @@ def test_a_restart_in_the_middle_loses_nothing(rig: Rig, word: SaveWord | None) 
         assert steps(rig) == [SaveStep.SAVE]
     else:
         rig.register(1)
-    say(rig, SaveWord.SAVED, number=number)
+    say(rig, SaveProgress.SAVED, number=number)
     assert steps(rig)[-1] is SaveStep.LEAVE
     rig.exit(1)
     assert rig.state(1) is S.SUSPENDED
@@ -282,7 +284,7 @@ def test_a_restart_in_the_middle_loses_nothing(rig: Rig, word: SaveWord | None) 
 
 def test_what_the_application_does_not_hold_any_more_has_failed(rig: Rig) -> None:
     suspend(rig)
-    say(rig, SaveWord.BEGUN)
+    say(rig, SaveProgress.BEGUN)
     rig.restart()
     hello(rig)
     assert rig.state(1) is S.RUNNING
@@ -298,7 +300,7 @@ def asked(rig: Rig) -> None:
 
 
 def requeueing(rig: Rig) -> None:
-    say(rig, SaveWord.SAVED)
+    say(rig, SaveProgress.SAVED)
     requeue(rig)
 
 
@@ -336,7 +338,7 @@ def test_work_and_time_that_a_checkpoint_holds_are_not_asked_for_again() -> None
 
 
 def test_a_job_is_requeued_by_hand(rig: Rig) -> None:
-    say(rig, SaveWord.SAVED)  # the program saves itself now and then
+    say(rig, SaveProgress.SAVED)  # the program saves itself now and then
     assert rig.job(1).checkpoint is not None
     assert "requeued by ann" in requeue(rig).message
     assert (rig.state(1), rig.one(commands.Kill).run) == (S.COMPLETING, 1)
@@ -407,7 +409,7 @@ def test_a_strategy_suspends_and_starts_again() -> None:
     rig.run(1, "1-4")
     rig.submit(2, "4")
     assert rig.state(1) is S.ADAPTING
-    say(rig, SaveWord.SAVED)
+    say(rig, SaveProgress.SAVED)
     rig.exit(1)
     assert (rig.state(1), rig.job(1).reason) == (S.SUSPENDED, "suspended (not now)")
     assert rig.state(2) is S.STARTING
@@ -431,7 +433,7 @@ def test_when_a_strategy_is_replaced_its_suspended_jobs_wait_in_the_queue() -> N
     rig = Rig({"n1": 4}, Alternating())
     rig.run(1, "1-4")
     rig.submit(2, "4")
-    say(rig, SaveWord.SAVED)
+    say(rig, SaveProgress.SAVED)
     rig.exit(1)
     rig.core.strategy = "fcfs"
     assert rig.state(1) is S.PENDING
@@ -457,7 +459,7 @@ def test_a_plan_that_suspends_who_cannot_be_is_noted(rig: Rig) -> None:
 def test_why_tells_what_to_do(rig: Rig) -> None:
     suspend(rig)
     assert any("saves at its next safe point" in line for line in explain(rig.core, JobId(1), 1.0))
-    say(rig, SaveWord.SAVED)
+    say(rig, SaveProgress.SAVED)
     rig.exit(1)
     text = "\n".join(explain(rig.core, JobId(1), rig.now))
     assert "is SUSPENDED: suspended (by ann)" in text
@@ -469,6 +471,6 @@ def test_a_release_waits_for_the_end_of_a_suspension(rig: Rig) -> None:
     suspend(rig)
     rig.request(1, "1")
     assert rig.job(1).resize is None
-    say(rig, SaveWord.DECLINED)
+    say(rig, SaveProgress.DECLINED)
     rig.wait(LIMITS.quiet_s + 1)
     assert rig.job(1).resize is not None

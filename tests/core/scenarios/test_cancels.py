@@ -8,7 +8,7 @@ import pytest
 
 from corekit.rig import Rig
 from pliant.core import commands, events
-from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.checkpoint import SaveProgress
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.resize import ResizeStage
@@ -67,7 +67,7 @@ def releasing(rig: Rig) -> None:
     rig.decide(1)
 
 
-def saving(*words: SaveWord) -> Way:
+def saving(*words: SaveProgress) -> Way:
     def way(rig: Rig) -> None:
         rig.do(events.JobSuspended(JobId(1), "ann", 7))
         job = rig.job(1)
@@ -80,7 +80,7 @@ def saving(*words: SaveWord) -> Way:
 
 
 def suspended(rig: Rig) -> None:
-    saving(SaveWord.BEGUN, SaveWord.SAVED)(rig)
+    saving(SaveProgress.BEGUN, SaveProgress.SAVED)(rig)
     rig.exit(1)
 
 
@@ -103,8 +103,8 @@ WAYS: dict[str, tuple[int, Way, JobState, ResizeStage | None]] = {
     "begun": (1, growing(ResizeStage.BEGUN), S.ADAPTING, ResizeStage.BEGUN),
     "release": (1, releasing, S.ADAPTING, ResizeStage.RELEASING),
     "ordered to save": (1, saving(), S.ADAPTING, None),
-    "saving": (1, saving(SaveWord.BEGUN), S.ADAPTING, None),
-    "saved": (1, saving(SaveWord.BEGUN, SaveWord.SAVED), S.ADAPTING, None),
+    "saving": (1, saving(SaveProgress.BEGUN), S.ADAPTING, None),
+    "saved": (1, saving(SaveProgress.BEGUN, SaveProgress.SAVED), S.ADAPTING, None),
     "suspended": (1, suspended, S.SUSPENDED, None),
     "requeued": (1, requeued, S.COMPLETING, None),
     "completing": (1, completing, S.COMPLETING, None),

@@ -7,7 +7,7 @@ import pytest
 from corekit.rig import Rig
 from pliant.core import commands, events
 from pliant.core.job_explanation import explain
-from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.checkpoint import SaveProgress
 from pliant.core.model.lifecycle import JobState as S
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 
@@ -20,7 +20,7 @@ def report(rig: Rig, node: NodeName, *, is_shared: bool) -> None:
 
 def save(rig: Rig, number: int = 0) -> None:
     job = rig.job(1)
-    rig.do(events.SaveReported(job.id, job.run, ResizeId(number), SaveWord.SAVED, iteration=40))
+    rig.do(events.SaveReported(job.id, job.run, ResizeId(number), SaveProgress.SAVED, iteration=40))
 
 
 def suspended(nodes: dict[str, int], strategy: str = "fcfs") -> Rig:

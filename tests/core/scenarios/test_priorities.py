@@ -9,7 +9,7 @@ import pytest
 from corekit.rig import LIMITS, Rig
 from pliant.core import commands, events
 from pliant.core.job_explanation import explain
-from pliant.core.model.checkpoint import SaveStage, SaveStep, SaveWord
+from pliant.core.model.checkpoint import SaveProgress, SaveStage, SaveStep
 from pliant.core.model.lifecycle import JobState
 from pliant.core.state.json_records import job_from_record, job_to_record
 from pliant.core.values.ids import JobId, NodeName, ResizeId
@@ -31,7 +31,7 @@ def rig() -> Rig:
     return rig
 
 
-def say(rig: Rig, word: SaveWord, number: int = 1) -> None:
+def say(rig: Rig, word: SaveProgress, number: int = 1) -> None:
     job = rig.job(number)
     about = job.saving.number if job.saving else ResizeId(0)
     rig.do(
@@ -40,7 +40,7 @@ def say(rig: Rig, word: SaveWord, number: int = 1) -> None:
 
 
 def leave(rig: Rig) -> None:
-    say(rig, SaveWord.SAVED)
+    say(rig, SaveProgress.SAVED)
     rig.exit(1)
 
 
@@ -80,16 +80,16 @@ def test_not_before_it_has_run_for_a_while_and_then_without_another_event() -> N
 
 def test_nobody_else_gets_what_it_gives(rig: Rig) -> None:
     rig.submit(3, "1", priority=1)
-    say(rig, SaveWord.SAVED)
+    say(rig, SaveProgress.SAVED)
     rig.exit(1, 0, 1)
     assert (count(rig.free()), rig.state(2), rig.state(3)) == (2, S.PENDING, S.PENDING)
     rig.exit(1, 2, 3)
     assert (rig.state(2), rig.state(3)) == (S.STARTING, S.PENDING)
 
 
-@pytest.mark.parametrize("word", [SaveWord.FAILED, SaveWord.DECLINED])
+@pytest.mark.parametrize("word", [SaveProgress.FAILED, SaveProgress.DECLINED])
 def test_one_that_could_not_be_saved_goes_on_and_is_asked_again_later(
-    rig: Rig, word: SaveWord
+    rig: Rig, word: SaveProgress
 ) -> None:
     say(rig, word)
     assert (rig.state(1), rig.state(2)) == (S.RUNNING, S.PENDING)
@@ -104,7 +104,7 @@ def test_without_a_safe_point_in_time_it_goes_on(rig: Rig) -> None:
     saving = rig.job(1).saving
     assert saving is not None
     assert saving.stage is SaveStage.WITHDRAWING
-    say(rig, SaveWord.DECLINED)
+    say(rig, SaveProgress.DECLINED)
     assert (rig.state(1), rig.state(2)) == (S.RUNNING, S.PENDING)
 
 
@@ -142,9 +142,9 @@ def test_an_evolving_job_that_goes_on_is_heard_again() -> None:
 # ---------------------------------------------------------------- restarts
 
 
-@pytest.mark.parametrize("word", [None, SaveWord.BEGUN, SaveWord.SAVED])
+@pytest.mark.parametrize("word", [None, SaveProgress.BEGUN, SaveProgress.SAVED])
 def test_a_server_that_is_killed_after_the_order_loses_neither(
-    rig: Rig, word: SaveWord | None
+    rig: Rig, word: SaveProgress | None
 ) -> None:
     if word is not None:
         say(rig, word)
@@ -155,7 +155,7 @@ def test_a_server_that_is_killed_after_the_order_loses_neither(
     if word is None:  # the order never came
         rig.do(events.SuspensionHeld(JobId(1), 1, ResizeId(0)))
         assert [order.step for order in rig.take(commands.SendSuspend)] == [SaveStep.SAVE]
-    rig.do(events.SaveReported(JobId(1), 1, number, SaveWord.SAVED, iteration=40))
+    rig.do(events.SaveReported(JobId(1), 1, number, SaveProgress.SAVED, iteration=40))
     rig.exit(1)
     assert (rig.state(1), rig.job(1).run, rig.state(2)) == (S.PENDING, 2, S.PENDING)
     rig.do(events.NodeRegistered(NodeName("n1"), 4))

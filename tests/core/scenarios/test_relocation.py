@@ -6,7 +6,7 @@ import pytest
 
 from corekit.moving import JOB, N1, N2, Moving
 from pliant.core import events
-from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.checkpoint import SaveProgress
 from pliant.core.model.lifecycle import JobState as S
 from pliant.core.model.nodes import JobMemory, NodeLoad, NodeReservation, ReservationState
 from pliant.core.model.views_and_plans import Migration
@@ -72,7 +72,7 @@ def test_a_job_that_cannot_save_itself_moves_only_with_requeue() -> None:
 def test_a_refused_save_leaves_the_job_where_it_is_and_frees_the_processor() -> None:
     rig = running()
     rig.move()
-    rig.saved(SaveWord.FAILED, "disk full")
+    rig.saved(SaveProgress.FAILED, "disk full")
     assert rig.state(1) is S.RUNNING
     assert rig.job(1).reserved == 0
     assert not rig.job(1).is_moving
@@ -289,10 +289,10 @@ def test_a_save_without_end_does_not_fail_a_job_that_may_run_again(
     rig.up(1)
     rig.register(1, "1")
     if has_checkpoint:
-        own = events.SaveReported(JOB, 1, ResizeId(0), SaveWord.SAVED, iteration=20)
+        own = events.SaveReported(JOB, 1, ResizeId(0), SaveProgress.SAVED, iteration=20)
         rig.do(own)
     rig.move()
-    rig.saved(SaveWord.BEGUN)
+    rig.saved(SaveProgress.BEGUN)
     rig.wait(rig.limits.save_deadline_s + 1)
     assert rig.job(1).reserved == 0
     rig.mover.is_idle = True

@@ -10,7 +10,7 @@ from corekit.rig import LIMITS, Rig
 from pliant.core import commands, events
 from pliant.core.events import LiveWorld
 from pliant.core.job_explanation import explain
-from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.checkpoint import SaveProgress
 from pliant.core.model.jobs import Exit
 from pliant.core.model.lifecycle import JobState
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
@@ -240,7 +240,7 @@ def test_a_saved_job_is_suspended_when_nothing_of_it_is_left_on_a_lost_node() ->
     rig.do(events.JobSuspended(JobId(1), "ann", 7))
     saving = rig.job(1).saving
     assert saving is not None
-    for word in (SaveWord.BEGUN, SaveWord.SAVED):
+    for word in (SaveProgress.BEGUN, SaveProgress.SAVED):
         rig.do(events.SaveReported(JobId(1), 1, saving.number, word, "", iteration=1))
     rig.exit(1, 4, 5, 6, 7)
     lose(rig)

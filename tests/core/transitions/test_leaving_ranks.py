@@ -6,7 +6,7 @@ import pytest
 
 from corekit.rig import Rig, growing
 from pliant.core import commands, events
-from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.checkpoint import SaveProgress
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import ResizeId
@@ -113,7 +113,7 @@ def test_the_time_to_roll_back_runs_on_after_a_restart(growth: Rig) -> None:
 @pytest.mark.parametrize("aborts", [False, True], ids=["hangs", "aborts"])
 def test_a_job_with_a_checkpoint_is_queued_again(growth: Rig, *, aborts: bool) -> None:
     job = growth.job(1)
-    saved = events.SaveReported(job.id, job.run, ResizeId(0), SaveWord.SAVED, iteration=40)
+    saved = events.SaveReported(job.id, job.run, ResizeId(0), SaveProgress.SAVED, iteration=40)
     growth.do(saved)
     growth.exit(1, 5, signal=9)
     if aborts:  # the transport ends a rank that talks to the dead one

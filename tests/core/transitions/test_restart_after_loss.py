@@ -10,7 +10,7 @@ from corekit.rig import LIMITS, Rig
 from pliant.core import commands, events
 from pliant.core.events import LiveWorld
 from pliant.core.job_explanation import explain
-from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.checkpoint import SaveProgress
 from pliant.core.model.lifecycle import JobState as S
 from pliant.core.model.resize import ResizeStage
 from pliant.core.state.json_records import job_from_record, job_to_record
@@ -22,7 +22,9 @@ N1, N2, N3 = NodeName("n1"), NodeName("n2"), NodeName("n3")
 
 def saved(rig: Rig, iteration: int = 40) -> None:
     job = rig.job(1)
-    said = events.SaveReported(job.id, job.run, ResizeId(0), SaveWord.SAVED, iteration=iteration)
+    said = events.SaveReported(
+        job.id, job.run, ResizeId(0), SaveProgress.SAVED, iteration=iteration
+    )
     rig.do(said)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from corekit.rig import Rig
 from pliant.core import commands, events
-from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.checkpoint import SaveProgress
 from pliant.core.model.lifecycle import JobState as S
 from pliant.core.model.nodes import NodeState
 from pliant.core.state.invariants import InvariantError
@@ -202,7 +202,7 @@ def saved(rig: Rig, sizes: str = "2-8") -> None:
     """Job 1 runs on both nodes and has a checkpoint; job 2 wants whatever comes free."""
     rig.run(1, sizes)
     assert rig.job(1).size == 8
-    said = events.SaveReported(JobId(1), 1, ResizeId(0), SaveWord.SAVED, iteration=40)
+    said = events.SaveReported(JobId(1), 1, ResizeId(0), SaveProgress.SAVED, iteration=40)
     rig.do(said)
     rig.submit(2, "1")
     rig.sent.clear()
@@ -225,7 +225,7 @@ def test_who_lost_a_node_goes_on_at_its_old_size_where_a_spare_one_helps(
 def test_a_job_whose_only_node_is_lost_goes_on_on_the_spare_one(rig: Rig) -> None:
     rig.do(events.NodeDrained(N2, "later"))
     rig.run(1, "2-4")
-    rig.do(events.SaveReported(JobId(1), 1, ResizeId(0), SaveWord.SAVED, iteration=40))
+    rig.do(events.SaveReported(JobId(1), 1, ResizeId(0), SaveProgress.SAVED, iteration=40))
     lose(rig, N1)
     assert (rig.state(1), rig.job(1).allocation) == (S.STARTING, here(rig, Y))
 

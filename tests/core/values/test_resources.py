@@ -8,7 +8,7 @@ import pytest
 
 from corekit.rig import Rig
 from pliant.core import events
-from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.checkpoint import SaveProgress
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Direction, ItemStatus, Verb
 from pliant.core.model.resize import ResizeStage
@@ -97,7 +97,7 @@ def test_it_is_kept_for_the_job_for_which_others_are_suspended() -> None:
     saving = rig.job(1).saving
     assert saving is not None
     rig.do(events.NodeRegistered(NodeName("n1"), 8))
-    rig.do(events.SaveReported(JobId(1), 1, saving.number, SaveWord.SAVED, iteration=1))
+    rig.do(events.SaveReported(JobId(1), 1, saving.number, SaveProgress.SAVED, iteration=1))
     assert rig.state(3) is JobState.PENDING
     rig.exit(1)
     assert (rig.state(2), rig.state(3)) == (JobState.STARTING, JobState.PENDING)

@@ -10,7 +10,7 @@ import pytest
 
 from corekit.rig import LIMITS, Rig
 from pliant.core import events
-from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.checkpoint import SaveProgress
 from pliant.core.model.views_and_plans import Plan, View
 from pliant.core.values.ids import JobId
 from pliant.simulator.time_shared.jobs import SharedJob
@@ -85,7 +85,7 @@ class Replay(Rig):
             job = self.job(move.job)
             assert job.saving is not None
             run, number = job.run, job.saving.number
-            self.do(events.SaveReported(job.id, run, number, SaveWord.SAVED, iteration=1))
+            self.do(events.SaveReported(job.id, run, number, SaveProgress.SAVED, iteration=1))
             self.exit(move.job, run=run)
             self._begin(move.job)
             assert self.job(move.job).allocation == move.processors

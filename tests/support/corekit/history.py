@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 from corekit.outside import Program, World
 from corekit.rig import Rig
 from pliant.core import events
-from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.checkpoint import SaveProgress
 from pliant.core.model.negotiation import Template, Verb
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.core.values.negotiation_policy import Escalation, NegotiationPolicy, Take
@@ -306,7 +306,7 @@ class History(RuleBasedStateMachine):
         """A program, or each, saves itself because it likes to."""
         able = [program for program in self.programs() if program.session]
         for program in able if all_of_them else [able[pick % len(able)]]:
-            word, number = SaveWord.SAVED, ResizeId(0)
+            word, number = SaveProgress.SAVED, ResizeId(0)
             self.world.say(events.SaveReported(JobId(program.job), program.run, number, word))
 
     @rule()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from corekit.rig import Rig
 from pliant.core import events
 from pliant.core.job_explanation import explain
-from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.checkpoint import SaveProgress
 from pliant.core.model.nodes import NodeReservation
 from pliant.core.model.views_and_plans import Migration, Plan, Start, View
 from pliant.core.values.ids import JobId, NodeName
@@ -53,7 +53,7 @@ class Moving(Rig):
         self.core.state.plan_due = True
         self.do(events.NodeAble(N1))
 
-    def saved(self, word: SaveWord = SaveWord.SAVED, reason: str = "") -> None:
+    def saved(self, word: SaveProgress = SaveProgress.SAVED, reason: str = "") -> None:
         job = self.job(1)
         assert job.saving is not None
         self.do(

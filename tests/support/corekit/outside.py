@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from corekit.rig import Rig
 from pliant.core import commands, events
 from pliant.core.events import LiveWorld
-from pliant.core.model.checkpoint import SaveStep, SaveWord
+from pliant.core.model.checkpoint import SaveProgress, SaveStep
 from pliant.core.model.jobs import Exit
 from pliant.core.model.negotiation import Verb
 from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
@@ -45,7 +45,7 @@ class Program:
     asked: int = 0
     #: The suspension in hand, and how far it is.
     suspension: int = 0
-    saved: SaveWord = SaveWord.HELD
+    saved: SaveProgress = SaveProgress.HELD
 
     @property
     def alive(self) -> set[int]:
@@ -195,7 +195,7 @@ class World:
                 evolving_only=program.job % 3 == 0,
             )
         )
-        waits = program.suspension if program.saved is SaveWord.HELD else 0
+        waits = program.suspension if program.saved is SaveProgress.HELD else 0
         self.say(events.SuspensionHeld(JobId(program.job), program.run, ResizeId(waits)))
         if program.suspension and not waits:
             self._report(program)
@@ -232,26 +232,26 @@ class World:
         mine = program.suspension == order.number
         if order.step is SaveStep.SAVE:
             if not program.suspension:
-                program.suspension, program.saved = order.number, SaveWord.HELD
+                program.suspension, program.saved = order.number, SaveProgress.HELD
         elif order.step is SaveStep.LEAVE:
-            if mine and program.saved is SaveWord.SAVED:
+            if mine and program.saved is SaveProgress.SAVED:
                 program.leaving |= program.alive
-        elif not mine or program.saved is SaveWord.HELD:
+        elif not mine or program.saved is SaveProgress.HELD:
             if mine:
                 program.suspension = 0
-            self._report(program, SaveWord.DECLINED, order.number)
+            self._report(program, SaveProgress.DECLINED, order.number)
 
     def save(self, program: Program, *, works: bool) -> None:
         """Take the next step of a suspension: begin, then save or fail."""
-        if program.saved is SaveWord.HELD:
-            program.saved = SaveWord.BEGUN
-        elif program.saved is SaveWord.BEGUN:
-            program.saved = SaveWord.SAVED if works else SaveWord.FAILED
+        if program.saved is SaveProgress.HELD:
+            program.saved = SaveProgress.BEGUN
+        elif program.saved is SaveProgress.BEGUN:
+            program.saved = SaveProgress.SAVED if works else SaveProgress.FAILED
         self._report(program)
-        if program.saved is SaveWord.FAILED:
+        if program.saved is SaveProgress.FAILED:
             program.suspension = 0
 
-    def _report(self, program: Program, word: SaveWord | None = None, number: int = 0) -> None:
+    def _report(self, program: Program, word: SaveProgress | None = None, number: int = 0) -> None:
         job, about = JobId(program.job), ResizeId(number or program.suspension)
         self.say(
             events.SaveReported(job, program.run, about, word or program.saved, "as it likes", 40)
