@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 
 from pliant.client.client_errors import (
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 TIMEOUT_S = 30.0
 
 #: Wait for an answer without a limit.
-UNLIMITED = math.inf
+UNLIMITED = float("inf")
 
 #: The server sends a message of a subscription at least every 10 s. After this time, seconds, the
 #: connection counts as lost.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
@@ -90,7 +89,7 @@ def tolerance(text: str) -> float:
     try:
         number = float(text)
     except ValueError:
-        number = math.nan
-    if not 0 <= number < math.inf:
+        number = float("nan")
+    if not 0 <= number < float("inf"):
         raise ArgumentTypeError(f"{text!r}: write a number from 0 on, as in 1e-6")
     return number

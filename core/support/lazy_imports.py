@@ -6,7 +6,6 @@ them, and commands such as ``jobsub`` are started thousands of times.
 """
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
@@ -18,6 +17,8 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], obje
     """
 
     def resolve(name: str) -> object:
+        from importlib import import_module  # here, because commands use no lazy name
+
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(f"{package}.{modules[name]}"), name)

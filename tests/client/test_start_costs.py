@@ -19,7 +19,7 @@ HEAVY = {"grpc", "google", "sqlalchemy", "numpy", "mpi4py", "msgspec", "yaml", "
 HEAVY |= {"cryptography", "paramiko"}
 #: Modules of the standard library that cost a request 0.5 to 7 ms each, and that it can do without.
 SLOW = {"dataclasses", "inspect", "shutil", "asyncio", "subprocess", "typing", "locale", "pathlib"}
-SLOW |= {"contextlib", "gettext", "socket", "selectors", "struct"}
+SLOW |= {"contextlib", "gettext", "math", "selectors", "socket", "struct"}
 #: Modules of the core that bring the rest of the core along.
 CORE = {
     f"pliant.core.{name}"
