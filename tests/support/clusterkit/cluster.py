@@ -14,7 +14,7 @@ from clusterkit.uses import Uses
 from pliant.client.api import Client, Event, Job
 from pliant.client.client_errors import ClientError
 from pliant.client.demo.checks import segments_of
-from testkit.processes import run_python
+from testkit.processes import children, run_python, with_variable
 from testkit.waiting import wait_until
 
 PLIANT = ("-m", "pliant.client.commands.cli")
@@ -80,7 +80,7 @@ class Cluster:
         names = sorted(path.stem for path in self.run.glob("*.pid"))
         found = {name: self.daemon(name) for name in names}
         for name in names:
-            for child in found[name].children():
+            for child in children(found[name]):
                 if "launcher" in " ".join(child.cmdline()):
                     found[f"launcher of {name}"] = child
         return found
@@ -90,9 +90,8 @@ class Cluster:
     def ranks(self, number: int) -> list[Rank]:
         """Return the living processes of a job, by processor."""
         found = []
-        for process in psutil.process_iter():
+        for process, env in with_variable("PLIANT_PROCESSOR"):
             try:
-                env = process.environ()
                 if self._is_rank(env, number) and process.status() != psutil.STATUS_ZOMBIE:
                     place = int(env["PLIANT_PROCESSOR"])
                     found.append(Rank(process, place, env["PLIANT_NODE"]))
@@ -103,7 +102,7 @@ class Cluster:
 
     def _is_rank(self, env: dict[str, str], number: int) -> bool:
         own = env.get("PLIANT_TOKEN_FILE", "").startswith(f"{self.state}/")
-        return own and env.get("PLIANT_JOB") == str(number) and "PLIANT_PROCESSOR" in env
+        return own and env.get("PLIANT_JOB") == str(number)
 
     def place(self, processor: int) -> str:
         """Return the name of a slot: ``n2/1``."""
@@ -205,7 +204,7 @@ def zombies_below(processes: Sequence[psutil.Process]) -> list[str]:
     """Return the descendants of processes that have ended and were not collected."""
     found = []
     for process in processes:
-        for child in process.children(recursive=True):
+        for child in children(process, recursive=True):
             try:
                 if child.status() == psutil.STATUS_ZOMBIE:
                     found.append(f"{child.pid} below {process.pid} ({os.getpid()})")

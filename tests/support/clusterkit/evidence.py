@@ -16,6 +16,8 @@ from typing import Any
 
 import psutil
 
+from testkit.processes import with_variable
+
 
 @dataclass(frozen=True)
 class JobRow:
@@ -171,12 +173,11 @@ def gather(state: Path) -> Evidence:
 def rank_processes(state: Path) -> list[RankProcess]:
     """Return the living processes of the jobs of a cluster, descendants of ranks included."""
     found = []
-    for process in psutil.process_iter():
+    for process, env in with_variable("PLIANT_PROCESSOR"):
         try:
-            env = process.environ()
             if not env.get("PLIANT_TOKEN_FILE", "").startswith(f"{state}/"):
                 continue
-            if "PLIANT_PROCESSOR" not in env or process.status() == psutil.STATUS_ZOMBIE:
+            if process.status() == psutil.STATUS_ZOMBIE:
                 continue
             found.append(
                 RankProcess(

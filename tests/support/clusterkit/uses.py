@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from testkit.processes import children
 from testkit.waiting import wait_until
 
 #: A daemon may have this many more descriptors and threads: a connection or two of a user or an
@@ -36,9 +37,8 @@ class Use:
     @classmethod
     def of(cls, process: psutil.Process) -> Use:
         """What a process uses now."""
-        children = len(process.children())
         with process.oneshot():
-            descriptors = process.num_fds() - children
+            descriptors = process.num_fds() - len(children(process))
             return cls(process.memory_info().rss, descriptors, process.num_threads())
 
     def __str__(self) -> str:

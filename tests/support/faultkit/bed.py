@@ -21,6 +21,7 @@ from faultkit.cases import FULL_S
 from pliant.client.api import Client
 from pliant.client.demo.checks import segments_of
 from testkit import leaks, wait_until
+from testkit.processes import children
 from testkit.repository import ROOT
 
 CARRIER = ROOT / "tests" / "faults" / "apps" / "carrier.py"
@@ -170,7 +171,7 @@ class Bed:
     def _children(daemon: psutil.Process) -> list[psutil.Process]:
         """What a daemon keeps for itself: a worker for strategies, say; no shims."""
         try:
-            return [child for child in daemon.children() if child.name() != "shim"]
+            return [child for child in children(daemon) if child.name() != "shim"]
         except psutil.NoSuchProcess:
             return []
 

@@ -55,7 +55,7 @@ def session_processes() -> set[psutil.Process]:
             # `psutil.process_iter` reads more of each process and takes four times as long, and
             # this is called often while processes end.
             with open(f"/proc/{pid}/environ", "rb") as file:
-                if mark not in file.read().split(b"\0") or pid == os.getpid():
+                if mark not in file.read() or pid == os.getpid():
                     continue
             process = psutil.Process(pid)
             if process.name() != IDLE_SHIM:

@@ -1,4 +1,4 @@
-"""Running fresh interpreters."""
+"""Running fresh interpreters, and finding processes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import os
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
+
+from pliant.nodectl.host import procfs
 
 #: Of the MPI library that the ranks of tests use.
 MPIEXEC = str(Path(sysconfig.get_path("scripts")) / "mpiexec")
@@ -49,6 +54,36 @@ def mpiexec(size: int, argv: Sequence[str], timeout: float = 100.0) -> str:
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(argv)} ended with {done.returncode}\n{done.stderr}")
     return done.stdout
+
+
+def children(process: psutil.Process, *, recursive: bool = False) -> list[psutil.Process]:
+    """Return the children of a process, or all its descendants; also those nobody has collected.
+
+    The kernel lists them. `psutil` reads about every process of the machine instead, which takes
+    7 ms, and tests ask often.
+    """
+    found = []
+    for pid in (procfs.descendants if recursive else procfs.children)(process.pid):
+        with suppress(psutil.NoSuchProcess):
+            found.append(psutil.Process(pid))
+    return found
+
+
+def with_variable(name: str) -> Iterator[tuple[psutil.Process, dict[str, str]]]:
+    """Yield each living process that has a variable in its environment, with its environment."""
+    wanted = f"{name}=".encode()
+    for pid in procfs.processes():
+        try:
+            text = Path(f"/proc/{pid}/environ").read_bytes()
+            if wanted not in text:
+                continue
+            process = psutil.Process(pid)
+        except (psutil.Error, OSError):
+            continue  # it has ended, or belongs to somebody else
+        pairs = (entry.partition("=") for entry in os.fsdecode(text).split("\0"))
+        environment = {key: value for key, _, value in pairs}
+        if name in environment:
+            yield process, environment
 
 
 def fresh_modules(code: str) -> set[str]:
