@@ -9,7 +9,7 @@ WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install venv test check unit system faults reliability soak demo experiments docs deb lint format bench protos clean
+.PHONY: help install venv test check unit system faults reliability soak demo experiments report docs deb lint format bench protos clean
 export PYTHON
 
 # An environment that was moved or copied does not work, so it is made again.
@@ -80,6 +80,10 @@ demo: $(RUNTIME) ## Run a cluster on this machine and watch jobs change size
 # Rows whose result is in real-results are not run again. A row: make experiments ROW=malleable_pct=50
 experiments: $(DEVELOP) ## Run published experiments with real jobs, for hours; continues after an interruption
 	$(BIN)/python -m pliant.examples.experiments.adaptive_vs_rigid run $(if $(ROW),--where $(ROW))
+
+# Results are kept in experiment-results. Experiments with workload logs need PLIANT_WORKLOADS.
+report: $(DEVELOP) ## Simulate published experiments for 20 minutes and write a report; continues when repeated
+	$(BIN)/pliant experiment report --within 20m
 
 docs: $(DEVELOP) ## Build the documentation site into build/site; warnings are errors
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/site

@@ -19,7 +19,7 @@ class MeasuredCurves:
 def measure_curves(
     experiment: Experiment, runs: Mapping[int, Sequence[Mapping[str, float]]]
 ) -> list[MeasuredCurves]:
-    """Return the curves of all plots of an experiment.
+    """Return the curves of all plots of an experiment, without cells that have not been run.
 
     Args:
         experiment: the experiment.
@@ -34,6 +34,7 @@ def measure_curves(
                     for place, key in curve_points(plot.curve)
                 ]
                 for cell in experiment.matching(plot.where)
+                if runs[id(cell)]
             },
         )
         for plot in experiment.curves

@@ -3,8 +3,10 @@
 import argparse
 import json
 import os
+import re
 import shlex
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 PROG = "pliant experiment"
 INTERRUPTED = 130
+_UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,6 +91,13 @@ def _add_run_options(command: argparse.ArgumentParser) -> None:
         help="jobs of each workload; printed totals are scaled to that many",
     )
     command.add_argument(
+        "--within",
+        type=_time,
+        metavar="TIME",
+        help="do as many runs as this time allows, such as 20m, in turn from all experiments; "
+        "the same command does more of them (default: all runs)",
+    )
+    command.add_argument(
         "--processes",
         type=_at_least(1),
         metavar="N",
@@ -114,6 +124,18 @@ def _at_least(least: int) -> Callable[[str], int]:
     return number
 
 
+def _time(text: str) -> str:
+    """Check a time such as ``90s``, ``20m`` or ``1h30m``, for argparse."""
+    if not re.fullmatch(r"(?a)(\d+[smh])+", text):
+        raise argparse.ArgumentTypeError(f"expected a time such as 90s, 20m or 1h30m, not {text!r}")
+    return text
+
+
+def _seconds(text: str) -> float:
+    """Return the seconds of a time that has been checked."""
+    return sum(int(part[:-1]) * _UNITS[part[-1]] for part in re.findall(r"\d+[smh]", text))
+
+
 def _list(options: argparse.Namespace) -> int:
     found = [find_experiment(name) for name in known_experiments()]
     if options.json:
@@ -136,7 +158,8 @@ def _show(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     from pliant.simulator.experiments.reporting.report import as_json, as_text
 
-    outcomes = _outcomes([find_experiment(name) for name in options.name], options)
+    deadline = _deadline(options)
+    outcomes = _outcomes([find_experiment(name) for name in options.name], options, deadline)
     if options.json:
         print(json.dumps([row for outcome in outcomes for row in as_json(outcome)], indent=2))
     else:
@@ -146,27 +169,48 @@ def _run(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     from pliant.simulator.experiments.reporting.real_runs import read_real_runs
-    from pliant.simulator.experiments.reporting.report_files import prepare_folder, write_report
+    from pliant.simulator.experiments.reporting.report_files import (
+        prepare_folder,
+        time_to_write,
+        write_report,
+    )
+    from pliant.simulator.experiments.running.workload_logs import missing_logs
 
+    deadline = _deadline(options)
     real = read_real_runs(options.real) if options.real else []
     chosen = [find_experiment(name) for name in options.name or known_experiments()]
+    lacking = {} if options.name else {each.name: missing_logs(each) for each in chosen}
+    chosen = [each for each in chosen if not lacking.get(each.name)]
+    left_out = [f"{name} needs {', '.join(logs)}" for name, logs in lacking.items() if logs]
+    for text in left_out:
+        print(f"{PROG}: left out: {text}, which is not in $PLIANT_WORKLOADS", file=sys.stderr)
     prepare_folder(options.out)
     words = [*PROG.split(), "report", *options.name]
-    for key in ("seeds", "jobs"):
+    for key in ("seeds", "jobs", "real"):
         if getattr(options, key) is not None:
             words += [f"--{key}", str(getattr(options, key))]
-    if options.real:
-        words += ["--real", str(options.real)]
-    outcomes = _outcomes(chosen, options)
-    for path in write_report(options.out, outcomes, shlex.join(words), real):
+    if deadline is not None:
+        words += ["--within", options.within]
+        # At least half of the time is for runs, so that a repeated command makes progress.
+        deadline -= min(time_to_write(chosen), _seconds(options.within) / 2)
+    outcomes = _outcomes(chosen, options, deadline)
+    for path in write_report(options.out, outcomes, shlex.join(words), real, left_out):
         print(path)
     return 0
 
 
+def _deadline(options: argparse.Namespace) -> float | None:
+    """Return when the command should end, on the monotonic clock; None if there is no limit."""
+    return None if options.within is None else time.monotonic() + _seconds(options.within)
+
+
 def _outcomes(
-    experiments: "list[Experiment]", options: argparse.Namespace
+    experiments: "list[Experiment]", options: argparse.Namespace, deadline: float | None
 ) -> "list[ExperimentOutcome]":
-    """Run the simulations that have no stored result yet; return the outcome of each experiment."""
+    """Run the simulations that have no stored result yet; return the outcome of each experiment.
+
+    With a deadline, the outcomes are those of the runs that could be done until then.
+    """
     from pliant.simulator.experiments.results import conclude
     from pliant.simulator.experiments.running.measuring import (
         ProgressLine,
@@ -179,9 +223,16 @@ def _outcomes(
     scale = Scale(options.seeds, options.jobs)
     store = ResultsStore(options.results)
     _report_obsolete(obsolete_results(experiments, store, scale))
+    progress = ProgressLine(deadline)
     measured = measure(
-        experiments, store, scale=scale, processes=options.processes, progress=ProgressLine()
+        experiments,
+        store,
+        scale=scale,
+        processes=options.processes,
+        progress=progress,
+        deadline=deadline,
     )
+    progress.end()
     return [conclude(each, runs, scale) for each, runs in zip(experiments, measured, strict=True)]
 
 

@@ -14,6 +14,7 @@ from pliant.simulator.experiments.definition.definitions import (
     Peak,
     name_of,
 )
+from pliant.simulator.experiments.verdicts import MIN_RUNS
 
 #: The metrics of the runs of each cell, by the identity of the cell.
 Runs = Mapping[int, Sequence[Mapping[str, float]]]
@@ -27,11 +28,18 @@ class Peaked:
     #: The values of the other axes, as a text.
     label: str
     highest_at: Any
+    #: The number of runs of each place; the smallest one if they differ.
+    runs: int
 
     @property
     def holds(self) -> bool:
         """Return whether our maximum is at one of the places that the paper names."""
         return self.highest_at in self.peak.at
+
+    @property
+    def is_judged(self) -> bool:
+        """Return whether each place has enough runs for an interval."""
+        return self.runs >= MIN_RUNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,8 @@ class Subtracted:
     #: The difference of the printed values of both sides; None if one of them is not printed.
     of_printed: float | None
     ours: Interval
+    #: The number of pairs of runs.
+    runs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +67,31 @@ class Read:
     printed: float
     #: None if fewer than two runs reach the place.
     ours: Interval | None
+    #: The number of runs of each point of the curve; the smallest one if they differ.
+    runs: int
 
 
 def peaks(experiment: Experiment, runs: Runs) -> list[Peaked]:
-    """Return the maximum in our runs for each maximum that the paper claims."""
+    """Return the maximum in our runs for each maximum that the paper claims.
+
+    Maxima of which a place has not been run are left out.
+    """
     found = []
     for peak in experiment.peaks:
         source = experiment.metric(peak.metric).source
         for label, cells in _lines_along(experiment, peak.axis, peak.where):
-            best = max(cells, key=lambda cell: _mean(runs[id(cell)], source))
-            found.append(Peaked(peak, label, best.setup[peak.axis]))
+            number = min(len(runs[id(cell)]) for cell in cells)
+            if number > 0:
+                best = max(cells, key=lambda cell: _mean(runs[id(cell)], source))
+                found.append(Peaked(peak, label, best.setup[peak.axis], number))
     return found
 
 
 def subtract(experiment: Experiment, runs: Runs) -> list[Subtracted]:
     """Return each difference that the paper prints, together with the same difference in our runs.
 
-    Our difference is taken between runs with the same seed.
+    Our difference is taken between runs with the same seed. Differences without such runs are left
+    out.
     """
     found = []
     for difference in experiment.differences:
@@ -86,12 +104,14 @@ def subtract(experiment: Experiment, runs: Runs) -> list[Subtracted]:
             of, than = sides
             if of is None or than is None or printed is None:
                 continue
-            pairs = zip(runs[id(of)], runs[id(than)], strict=False)
+            pairs = list(zip(runs[id(of)], runs[id(than)], strict=False))
+            if not pairs:
+                continue
             ours = interval([_differ(difference, a[source], b[source]) for a, b in pairs])
             printed_of, printed_than = (cell.printed.get(difference.metric) for cell in (of, than))
             both = printed_of is not None and printed_than is not None
             arithmetic = _differ(difference, printed_of, printed_than) if both else None
-            found.append(Subtracted(difference, at, printed, arithmetic, ours))
+            found.append(Subtracted(difference, at, printed, arithmetic, ours, len(pairs)))
     return found
 
 
@@ -122,7 +142,8 @@ def interpolate(experiment: Experiment, runs: Runs) -> list[Read]:
                     each.value,
                 )) is not None
             ]  # fmt: skip
-            found.append(Read(each, at, printed, interval(values) if len(values) > 1 else None))
+            ours = interval(values) if len(values) >= MIN_RUNS else None
+            found.append(Read(each, at, printed, ours, number))
     return found
 
 

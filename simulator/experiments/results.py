@@ -23,10 +23,13 @@ from pliant.simulator.experiments.peaks_and_differences import (
 from pliant.simulator.experiments.queueing_theory import theory_value
 from pliant.simulator.experiments.running.measuring import FULL_SIZE, Measured, Scale
 from pliant.simulator.experiments.verdicts import (
+    DIFFERS,
     DOUBTFUL,
+    MIN_RUNS,
     PRINTED,
     REPORTED,
     THEORY,
+    UNDECIDED,
     Compared,
     compare_pairs,
     judge,
@@ -43,6 +46,9 @@ NOT_REPRODUCED = "not reproduced"
 NOT_COMPARED = "nothing printed to compare with"
 CANNOT = "cannot be reproduced"
 
+#: Whether a value agrees with what is expected, by its verdict; None if more runs are needed.
+_AGREES = {PRINTED: True, THEORY: True, DIFFERS: False, UNDECIDED: None}
+
 #: The metrics of the runs of each cell, by the place of the cell.
 Runs = Mapping[int, Sequence[Mapping[str, float]]]
 
@@ -52,6 +58,8 @@ class Line:
     """One line of a result: a cell with its values, verdicts and claims."""
 
     setup: dict[str, Any]
+    #: The number of runs, each with another seed.
+    runs: int
     printed: dict[str, float]
     #: Why a printed value is doubtful, by metric.
     doubtful: dict[str, str]
@@ -73,6 +81,16 @@ class ExperimentOutcome:
     differences: list[Subtracted] = field(default_factory=list)
     interpolations: list[Read] = field(default_factory=list)
     curves: list[MeasuredCurves] = field(default_factory=list)
+    #: The number of runs that the result is based on, and that of the whole experiment.
+    runs: int = 0
+    all_runs: int = 0
+    #: The names of the cells that have not been run.
+    not_run: list[str] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether all runs have been done."""
+        return self.runs == self.all_runs
 
     @property
     def claims(self) -> list[tuple[str, Compared]]:
@@ -97,21 +115,42 @@ class ExperimentOutcome:
         """Return the verdict on the experiment as a whole, in a word or two.
 
         The verdict is "reproduced" if at least nine of ten judged values agree with the paper or
-        with theory and all claims hold, and "same shape" if at least nine of ten claims hold.
+        with theory and all claims hold, and "same shape" if at least nine of ten claims hold. If
+        runs are missing, the verdict is "too few runs" unless it is the same whatever they decide.
         """
-        counts = self.counts()
-        judged = sum(counts.values())
-        agreeing = counts.get(PRINTED, 0) + counts.get(THEORY, 0)
-        held = [found.holds for _, found in self.claims] + [peak.holds for peak in self.peaks]
         if self.experiment.not_reproducible:
             return CANNOT
-        if not judged and not held:
-            return NOT_COMPARED
-        if agreeing >= 0.9 * judged and all(held):
-            return REPRODUCED if judged else SAME_SHAPE
-        if held and sum(held) >= 0.9 * len(held):
-            return SAME_SHAPE
-        return NOT_REPRODUCED
+        if self.not_run:
+            return UNDECIDED
+        values = [
+            _AGREES[verdict]
+            for line in self.lines
+            for verdict in line.verdicts.values()
+            if verdict in _AGREES
+        ]
+        claims = [
+            found.holds if self.is_complete or found.is_decided else None
+            for _, found in self.claims
+        ]
+        claims += [
+            peak.holds if self.is_complete or peak.runs >= MIN_RUNS else None for peak in self.peaks
+        ]
+        worst = _verdict([value is True for value in values], [claim is True for claim in claims])
+        best = _verdict(
+            [value is not False for value in values], [claim is not False for claim in claims]
+        )
+        return worst if self.is_complete or best == worst else UNDECIDED
+
+
+def _verdict(agree: Sequence[bool], hold: Sequence[bool]) -> str:
+    """Return the verdict on an experiment, by which values agree and which claims hold."""
+    if not agree and not hold:
+        return NOT_COMPARED
+    if sum(agree) >= 0.9 * len(agree) and all(hold):
+        return REPRODUCED if agree else SAME_SHAPE
+    if hold and sum(hold) >= 0.9 * len(hold):
+        return SAME_SHAPE
+    return NOT_REPRODUCED
 
 
 def conclude(
@@ -121,13 +160,15 @@ def conclude(
 
     Args:
         experiment: the experiment.
-        measured: the metrics of the runs of each of its cells.
+        measured: the metrics of the runs of each of its cells. Cells without runs have no line.
         scale: the size of the runs. Expected totals, such as profit, are scaled to the number of
             jobs.
     """
     runs = {id(cell): each for cell, each in zip(experiment.cells, measured, strict=True)}
     lines = [
-        _line(experiment, cell, runs, scale) for cell in experiment.cells if not cell.is_reference
+        _line(experiment, cell, runs, scale)
+        for cell in experiment.cells
+        if runs[id(cell)] and not cell.is_reference
     ]
     return ExperimentOutcome(
         experiment,
@@ -136,6 +177,9 @@ def conclude(
         subtract(experiment, runs),
         interpolate(experiment, runs),
         measure_curves(experiment, runs),
+        runs=sum(map(len, measured)),
+        all_runs=sum(map(scale.seeds_of, experiment.cells)),
+        not_run=[cell.label for cell in experiment.cells if not runs[id(cell)]],
     )
 
 
@@ -158,6 +202,7 @@ def _line(experiment: Experiment, cell: Cell, runs: Runs, scale: Scale) -> Line:
             ours[metric.name],
             printed.get(metric.name),
             theory,
+            len(own),
         )
         for metric in experiment.metrics
     }
@@ -166,9 +211,10 @@ def _line(experiment: Experiment, cell: Cell, runs: Runs, scale: Scale) -> Line:
         for claim in experiment.claims
         if (found := _compared(experiment, claim, cell, runs)) is not None
     }
-    held = {key: found.holds for key, found in claims.items()}
+    held = {name: found.holds if found.is_judged else None for name, found in claims.items()}
     return Line(
         dict(cell.setup),
+        len(own),
         printed,
         dict(cell.doubtful),
         ours,
@@ -189,11 +235,15 @@ def _scaled(experiment: Experiment, values: Mapping[str, float], share: float) -
 
 
 def _compared(experiment: Experiment, claim: CellClaim, cell: Cell, runs: Runs) -> Compared | None:
-    """Return the result of a claim for a cell; None if the claim is not about the cell."""
+    """Return the result of a claim for a cell.
+
+    Returns:
+        None if the claim is not about the cell, or if the other side has not been run.
+    """
     if not (cell.fits(claim.of) and cell.fits(claim.where)):
         return None
     other = experiment.find({**cell.setup, **claim.than})
-    if other is None:
+    if other is None or not runs[id(other)]:
         return None
     source = experiment.metric(claim.metric).source
     mine, theirs = ([run.get(source, 0.0) for run in runs[id(each)]] for each in (cell, other))

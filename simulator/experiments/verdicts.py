@@ -1,5 +1,6 @@
 """Judge measured values by their confidence intervals: against values of papers, and theory."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ DOUBTFUL = "printed value doubtful"
 #: interval would contain almost any value.
 WIDEST = 0.1
 
+
+#: The smallest number of runs, or of pairs of runs, with an interval.
+MIN_RUNS = 2
 
 #: Any difference in the claimed direction is enough.
 ANY = Tolerance(0.0)
@@ -34,18 +38,28 @@ class Compared:
     of: int
     #: Whether the interval of the differences excludes 0. If not, the result may be due to chance.
     told_apart: bool
+    #: Whether the claim holds, or does not hold, in the whole interval of the differences.
+    is_decided: bool
+
+    @property
+    def is_judged(self) -> bool:
+        """Return whether there are enough pairs for an interval."""
+        return self.of >= MIN_RUNS
 
 
 def judge(
-    metric: Metric, ours: Interval, printed: float | None, theory: Mapping[str, float]
+    metric: Metric, ours: Interval, printed: float | None, theory: Mapping[str, float], runs: int
 ) -> str:
-    """Return the verdict on a metric, by the printed value or by theory.
+    """Return the verdict on a metric from a number of runs, by the printed value or by theory.
 
     The verdict is "as printed" if our values agree with the printed value within its tolerance. If
     they do not, or there is no tolerance, they are compared with theory, if there is one.
-    A value of theory within the interval is evidence only if the interval is narrow.
+    A value of theory within the interval is evidence only if the interval is narrow. A single run
+    has no interval, so its verdict is "too few runs" if there is anything to compare with.
     """
     expected, within = theory.get(metric.name), metric.within
+    if runs < MIN_RUNS and (expected is not None or None not in (within, printed)):
+        return UNDECIDED
     by_print = REPORTED
     if within is not None and printed is not None:
         by_print = judge_printed(within, ours, printed)
@@ -107,25 +121,40 @@ def compare_pairs(
     ahead = [sign * (left - right) for left, right in pairs]
     least = interval([by.margin(right) for _, right in pairs]).mean
     found = interval(ahead)
-    holds = found.mean > 0 and found.mean >= least
+    most = math.inf
     if at_most is not None:
-        holds &= found.mean <= interval([at_most.margin(right) for _, right in pairs]).mean
-    return Compared(holds, found, sum(each > 0 for each in ahead), len(ahead), 0 not in found)
+        most = interval([at_most.margin(right) for _, right in pairs]).mean
+    low, holds, high = (
+        0 < difference <= most and difference >= least
+        for difference in (found.low, found.mean, found.high)
+    )
+    return Compared(
+        holds=holds,
+        by=found,
+        pairs=sum(each > 0 for each in ahead),
+        of=len(ahead),
+        told_apart=0 not in found,
+        is_decided=len(ahead) >= MIN_RUNS and low == holds == high,
+    )
 
 
-def summary(verdicts: Mapping[str, str], claims: Mapping[str, bool]) -> str:
+def summary(verdicts: Mapping[str, str], claims: Mapping[str, bool | None]) -> str:
     """Combine the verdicts on the values of a line of the table, and its claims, both by name.
+
+    Args:
+        verdicts: the verdict on each value.
+        claims: whether each claim holds; None if more runs are needed to say so.
 
     Returns:
         "differs" with the names of the values and claims that do not agree. If there are none: "too
-        few runs" if a value is undecided, otherwise the weakest kind of agreement.
+        few runs" if a value or a claim is undecided, otherwise the weakest kind of agreement.
     """
     wrong = [name for name, verdict in verdicts.items() if verdict == DIFFERS]
-    wrong += [f"not {claim}" for claim, true in claims.items() if not true]
+    wrong += [f"not {claim}" for claim, holds in claims.items() if holds is False]
     if wrong:
         return f"{DIFFERS}: {', '.join(wrong)}"
     found = set(verdicts.values()) - {REPORTED, DOUBTFUL}
-    if UNDECIDED in found:
+    if UNDECIDED in found or None in claims.values():
         return UNDECIDED
     if not found:
         return REPORTED

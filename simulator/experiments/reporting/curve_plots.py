@@ -20,7 +20,8 @@ def write_curve_plots(folder: Path, outcome: ExperimentOutcome) -> Iterator[tupl
     """Write the plots of curves of an experiment as SVG and PNG.
 
     Yields:
-        The path of each PNG file, with a description. Nothing if matplotlib is not installed.
+        The path of each PNG file, with a description. Nothing if matplotlib is not installed, or
+        if no cell of a plot has been run.
 
     Raises:
         OSError: a file cannot be written.
@@ -28,6 +29,8 @@ def write_curve_plots(folder: Path, outcome: ExperimentOutcome) -> Iterator[tupl
     if not can_draw():
         return
     for place, curves in enumerate(outcome.curves, 1):
+        if not curves.lines:
+            continue
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{outcome.experiment.name}-curves-{place}.png"
         title = _title(outcome, curves)

@@ -24,7 +24,8 @@ def write_plots(folder: Path, outcome: ExperimentOutcome) -> Iterator[tuple[Path
     """Write the plots of an experiment as SVG and PNG.
 
     Yields:
-        The path of each PNG file, with a description. Nothing if matplotlib is not installed.
+        The path of each PNG file, with a description. Nothing if matplotlib is not installed, or
+        if no cell of a plot has been run.
 
     Raises:
         OSError: a file cannot be written.
@@ -32,6 +33,8 @@ def write_plots(folder: Path, outcome: ExperimentOutcome) -> Iterator[tuple[Path
     if not can_draw():
         return
     for place, plot in enumerate(outcome.experiment.plots, 1):
+        if not _curves(outcome, plot):
+            continue
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{outcome.experiment.name}-{place}.png"
         _draw(outcome, plot, path)

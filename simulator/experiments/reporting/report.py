@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from pliant.simulator.confidence import Interval
 from pliant.simulator.experiments.definition.definitions import Experiment
 from pliant.simulator.experiments.reporting.document import (
     Block,
@@ -16,11 +17,11 @@ from pliant.simulator.experiments.reporting.document import (
 )
 from pliant.simulator.experiments.reporting.real_runs import RealRun, real_run_blocks
 from pliant.simulator.experiments.results import CANNOT, ExperimentOutcome, Line
-from pliant.simulator.experiments.verdicts import DIFFERS, UNDECIDED
+from pliant.simulator.experiments.verdicts import DIFFERS, MIN_RUNS, UNDECIDED
 
 #: Printed for a claim if the interval of the differences contains 0.
 NOT_TOLD_APART = "of sides not to be told apart (0 is within the interval)"
-_HEADS = ("metric", "printed", "theory", "ours", "95 %", "verdict")
+_HEADS = ("metric", "printed", "theory", "ours", "95 %", "runs", "verdict")
 #: The number of single claims that a report lists; of more, it lists those that do not hold.
 _FEW = 12
 
@@ -34,7 +35,7 @@ def as_text(outcome: ExperimentOutcome) -> str:
     """Return the results as a table for a terminal, with claims and differing lines below."""
     experiment = outcome.experiment
     parts = [f"{experiment.name}: {experiment.title} ({experiment.source})", ""]
-    for block in result_blocks(outcome, every_claim=True):
+    for block in (*missing_runs(outcome), *result_blocks(outcome, every_claim=True)):
         match block:
             case Grid(heads, rows):
                 parts += [*_aligned([heads, *rows]), ""]
@@ -80,25 +81,47 @@ def experiment_blocks(
     if experiment.assumed:
         blocks += [Paragraph("Assumed, because the source does not give it:")]
         blocks += [Bullets([f"{key}: {why}" for key, why in experiment.assumed.items()])]
-    blocks += [*pictures, *result_blocks(outcome), *real_run_blocks(experiment, real)]
+    blocks += [*missing_runs(outcome), *pictures, *result_blocks(outcome)]
+    blocks += real_run_blocks(experiment, real)
     return [*blocks, Code(f"$ pliant experiment run {experiment.name}")]
 
 
 def _counted(outcome: ExperimentOutcome) -> str:
     counts = outcome.counts()
     texts = [f"{number} {verdict}" for verdict, number in counts.items()]
-    claims = outcome.claims
-    if claims:
-        texts.append(f"{sum(found.holds for _, found in claims)} of {len(claims)} claims hold")
-    if outcome.peaks:
-        held = sum(peak.holds for peak in outcome.peaks)
-        texts.append(f"{held} of {len(outcome.peaks)} maxima are where the source has them")
+    if claims := [found for _, found in outcome.claims if found.is_judged]:
+        texts.append(f"{sum(found.holds for found in claims)} of {len(claims)} claims hold")
+    if unjudged := len(outcome.claims) - len(claims):
+        texts.append(f"{unjudged} claims {UNDECIDED}")
+    if peaks := [peak for peak in outcome.peaks if peak.is_judged]:
+        held = sum(peak.holds for peak in peaks)
+        texts.append(f"{held} of {len(peaks)} maxima are where the source has them")
     return f"Values: {'; '.join(texts)}." if texts else ""
 
 
+def missing_runs(outcome: ExperimentOutcome) -> Iterator[Block]:
+    """Yield how many runs have not been done, and the cells without any run."""
+    if outcome.is_complete:
+        return
+    text = f"{outcome.runs} of {outcome.all_runs} runs have been done."
+    if outcome.lines:
+        numbers = [line.runs for line in outcome.lines]
+        each = " to ".join(map(str, sorted({min(numbers), max(numbers)})))
+        text += f" Each line of the table has {each} of them."
+        if min(numbers) < MIN_RUNS:
+            text += " A single run has no interval, and so no verdict."
+    yield Paragraph(text)
+    if outcome.not_run:
+        yield Paragraph(f"Cells without a run: {len(outcome.not_run)}.")
+        more = len(outcome.not_run) - _FEW
+        yield Bullets(outcome.not_run[:_FEW] + ([f"and {more} more"] if more > 0 else []))
+
+
 def result_blocks(outcome: ExperimentOutcome, *, every_claim: bool = False) -> Iterator[Block]:
-    """Yield the tables and claims of a result."""
-    heads = [*(outcome.lines[0].setup if outcome.lines else ()), *_HEADS]
+    """Yield the tables and claims of a result; nothing if nothing has been run."""
+    if not outcome.lines:
+        return
+    heads = [*outcome.lines[0].setup, *_HEADS]
     yield Grid(heads, list(_cells(outcome.lines)))
     if doubtful := list(_doubtful_values(outcome.lines)):
         yield Paragraph("Printed values that are doubtful, and therefore not judged:")
@@ -112,6 +135,8 @@ def result_blocks(outcome: ExperimentOutcome, *, every_claim: bool = False) -> I
             [
                 f"{found.label or 'all'}: {found.peak}: here at {found.highest_at}"
                 + ("" if found.holds else ", NOT as claimed")
+                if found.is_judged
+                else f"{found.label or 'all'}: {found.peak}: {UNDECIDED}"
                 for found in outcome.peaks
             ]
         )
@@ -134,10 +159,15 @@ def _cells(lines: Sequence[Line]) -> Iterator[list[str]]:
                 name,
                 number(line.printed.get(name)),
                 number(line.theory.get(name)),
-                number(ours.mean),
-                f"{number(ours.low)} – {number(ours.high)}",
+                *_value_and_interval(ours, line.runs),
                 line.verdicts[name],
             ]
+
+
+def _value_and_interval(ours: Interval, runs: int) -> tuple[str, str, str]:
+    """Return a mean, its interval, which is empty for a single run, and the number of runs."""
+    between = f"{number(ours.low)} – {number(ours.high)}" if runs >= MIN_RUNS else ""
+    return number(ours.mean), between, str(runs)
 
 
 def _doubtful_values(lines: Sequence[Line]) -> Iterator[str]:
@@ -148,11 +178,16 @@ def _doubtful_values(lines: Sequence[Line]) -> Iterator[str]:
 
 def _claims(lines: Sequence[Line], every_claim: bool) -> Iterator[str]:
     """Yield a line for each claim; if there are many, only those that fail, and a count."""
-    total = sum(len(line.claims) for line in lines)
-    short = total > _FEW and not every_claim
-    held = 0
+    short = sum(len(line.claims) for line in lines) > _FEW and not every_claim
+    held = total = unjudged = 0
     for line in lines:
         for claim, found in line.claims.items():
+            if not found.is_judged:
+                unjudged += 1
+                if not short:
+                    yield f"{_setup(line)}: {claim}: {UNDECIDED}, by {found.by.mean:.4g} in 1 pair"
+                continue
+            total += 1
             held += found.holds
             if found.holds and short:
                 continue
@@ -161,7 +196,9 @@ def _claims(lines: Sequence[Line], every_claim: bool) -> Iterator[str]:
                 f"({found.by.low:.4g} – {found.by.high:.4g}), in {found.pairs} of {found.of} pairs"
                 f"{'' if found.told_apart else f', {NOT_TOLD_APART}'}"
             )
-    if short:
+    if short and unjudged:
+        yield f"{unjudged} claims: {UNDECIDED}, as there is only 1 pair"
+    if short and total:
         yield f"{held} of {total} claims hold" + (", all others are above" if held < total else "")
 
 
@@ -170,7 +207,7 @@ def _differences(outcome: ExperimentOutcome) -> Iterator[Block]:
         return
     yield Paragraph("Printed differences, the same from the printed values, and ours:")
     yield Grid(
-        ("source", "metric", "at", "printed", "from printed values", "ours", "95 %"),
+        ("source", "metric", "at", "printed", "from printed values", "ours", "95 %", "runs"),
         [
             [
                 found.difference.source,
@@ -178,8 +215,7 @@ def _differences(outcome: ExperimentOutcome) -> Iterator[Block]:
                 f"{found.difference.axis} {found.at}",
                 number(found.printed),
                 number(found.of_printed),
-                number(found.ours.mean),
-                f"{number(found.ours.low)} – {number(found.ours.high)}",
+                *_value_and_interval(found.ours, found.runs),
             ]
             for found in outcome.differences
         ],
@@ -192,7 +228,10 @@ def _interpolations(outcome: ExperimentOutcome) -> Iterator[Block]:
     yield Paragraph("Values read from curves, linear between their points:")
     rows = []
     for found in outcome.interpolations:
-        each, ours = found.interpolation, found.ours
+        each = found.interpolation
+        ours = (UNDECIDED if found.runs < MIN_RUNS else "not reached", "", str(found.runs))
+        if found.ours:
+            ours = _value_and_interval(found.ours, found.runs)
         where = ", ".join(f"{key} {value}" for key, value in each.where.items())
         rows.append(
             [
@@ -200,11 +239,10 @@ def _interpolations(outcome: ExperimentOutcome) -> Iterator[Block]:
                 f"{each.metric} at {each.other} {each.value:g}",
                 ", ".join(filter(None, [where, f"{each.axis} {found.at}"])),
                 number(found.printed),
-                number(ours.mean) if ours else "not reached",
-                f"{number(ours.low)} – {number(ours.high)}" if ours else "",
+                *ours,
             ]
         )
-    yield Grid(("source", "metric", "at", "printed", "ours", "95 %"), rows)
+    yield Grid(("source", "metric", "at", "printed", "ours", "95 %", "runs"), rows)
 
 
 def _setup(line: Line) -> str:
@@ -224,7 +262,7 @@ def _head_of_summary(lines: Sequence[Line]) -> str:
 
 def _not_significant(lines: Sequence[Line]) -> str:
     """Return a note on how many claims are not significant; empty if none."""
-    claims = [found for line in lines for found in line.claims.values()]
+    claims = [found for line in lines for found in line.claims.values() if found.is_judged]
     count = sum(not found.told_apart for found in claims)
     return f"Of {len(claims)} claims {count} are {NOT_TOLD_APART}." if count else ""
 

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pliant.simulator.experiments.definition.definitions import ExperimentError
+from pliant.simulator.experiments.definition.definitions import Experiment, ExperimentError
 from pliant.simulator.experiments.reporting.curve_plots import write_curve_plots
 from pliant.simulator.experiments.reporting.document import (
     Block,
+    Bullets,
     Code,
     Grid,
     Heading,
@@ -24,13 +25,17 @@ from pliant.simulator.pictures.figure import can_draw
 PAGE = "experiments"
 _INTRODUCTION = (
     "This page compares experiments of published papers with simulations by Pliant. It is made by "
-    "the command below, which runs what has not been run yet.",
+    "the command below, which runs what has not been run yet. With --within, it does as many runs "
+    "as the time allows, and continues when it is repeated.",
     "Each value is a mean over seeds with its 95 % confidence interval. Verdicts use the interval: "
     '"as printed" means that the whole interval is within the tolerance around the printed value, '
     '"differs" that no part of it is, and "too few runs" that other seeds could give another '
     'verdict. An experiment is "reproduced" if nine of ten judged values agree with the printed '
-    'value or with theory and all claims hold; it has the "same shape" if nine of ten claims hold.',
+    'value or with theory and all claims hold; it has the "same shape" if nine of ten claims hold. '
+    'Its verdict is "too few runs" if runs are missing that could change it.',
 )
+#: The processor time of a plot, as PNG and SVG, in seconds.
+_PLOT_S = 1.0
 
 
 def prepare_folder(folder: Path) -> None:
@@ -51,11 +56,18 @@ def prepare_folder(folder: Path) -> None:
         raise ExperimentError(f"--out {folder}: cannot be written: {error.strerror}") from None
 
 
+def time_to_write(experiments: Sequence[Experiment]) -> float:
+    """Return about how many seconds writing a report takes, nearly all of them for plots."""
+    plots = sum(len(each.plots) + len(each.curves) for each in experiments)
+    return plots * _PLOT_S if can_draw() else 0.0
+
+
 def write_report(
     folder: Path,
     outcomes: Sequence[ExperimentOutcome],
     command: str,
     real: Sequence[RealRun] = (),
+    left_out: Sequence[str] = (),
 ) -> list[Path]:
     """Write a report, and return the paths of its two pages.
 
@@ -64,6 +76,7 @@ def write_report(
         outcomes: the results of the experiments.
         command: the command that makes this report.
         real: runs with real jobs, which are shown with their experiments.
+        left_out: the experiments without a workload log, each with the names of its logs.
 
     Raises:
         ExperimentError: a file cannot be written.
@@ -73,13 +86,22 @@ def write_report(
         *(Paragraph(text) for text in _INTRODUCTION),
         Code(f"$ {command}"),
         Grid(
-            ("experiment", "about", "source", "verdict"),
+            ("experiment", "about", "source", "verdict", "runs"),
             [
-                [each.experiment.name, each.experiment.title, each.experiment.source, each.verdict]
+                [
+                    each.experiment.name,
+                    each.experiment.title,
+                    each.experiment.source,
+                    each.verdict,
+                    f"{each.runs} of {each.all_runs}",
+                ]
                 for each in outcomes
             ],
         ),
     ]
+    if left_out:
+        blocks += [Paragraph("Experiments that were left out because a workload log is missing:")]
+        blocks += [Bullets(left_out)]
     if not can_draw():
         blocks.append(
             Paragraph("There are no plots because matplotlib is not installed (pliant[plots]).")

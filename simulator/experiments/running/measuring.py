@@ -5,14 +5,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from pliant.simulator.experiments.definition.definitions import Cell, Experiment
 from pliant.simulator.experiments.running.pool import Task, run_all
-from pliant.simulator.experiments.running.results_store import ResultsStore
+from pliant.simulator.experiments.running.results_store import ResultsStore, StoredRun
 from pliant.simulator.inputs import models
 
-#: The metrics of the runs of each cell, one mapping per seed, by the place of the cell.
+#: The metrics of the runs of each cell, by the place of the cell: one mapping for each of the
+#: seeds 1, 2, ... up to the first one that is missing.
 Measured = list[list[Mapping[str, float]]]
 #: Called with the number of runs that are done, and the number of all runs.
 Progress = Callable[[int, int], None]
@@ -61,15 +63,23 @@ def measure(
     scale: Scale = FULL_SIZE,
     processes: int = 0,
     progress: Progress | None = None,
+    deadline: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> list[Measured]:
     """Run the simulations that are missing in the store, and return the metrics of all.
 
+    The first seed of all cells comes first, then the second one, and so on. If there is not enough
+    time for all runs, all experiments thus rest on about the same number of seeds.
+
     Args:
-        experiments: the experiments, which are run in this order.
+        experiments: the experiments.
         store: has earlier results, and gets each new one as soon as its run has ended.
         scale: the size of the experiments.
         processes: the number of runs at once; 0 for the number of processors.
         progress: is called at the beginning and after each run; None for no calls.
+        deadline: the time of the clock at which all runs should have ended. Runs that would take
+            longer are not started. None to do all runs.
+        clock: returns the present time in seconds.
 
     Raises:
         ExperimentError: a run failed, or a result cannot be stored.
@@ -79,39 +89,86 @@ def measure(
         id(cell): store.read(experiment.name, scale.label_of(cell), scale.spec_of(cell))
         for experiment, cell in cells
     }
-    tasks, owners = [], {}
-    total = 0
+    durations = _Durations()
     for experiment, cell in cells:
-        for seed in range(1, scale.seeds_of(cell) + 1):
-            total += 1
-            if seed not in found[id(cell)]:
+        for _, run in sorted(found[id(cell)].items()):
+            durations.add(experiment, cell, run.seconds)
+    total = sum(scale.seeds_of(cell) for _, cell in cells)
+    missing = [
+        (experiment, cell, seed)
+        for seed, experiment, cell in _by_seed(cells, scale)
+        if seed not in found[id(cell)]
+    ]
+    done = total - len(missing)
+    started: dict[Task, tuple[Experiment, Cell, float]] = {}
+
+    def tasks_in_time() -> Iterator[Task]:
+        for experiment, cell, seed in missing:
+            now = clock()
+            if deadline is None or now + durations.expected(experiment, cell) < deadline:
                 label = f"{experiment.name}, {scale.label_of(cell)}"
                 task = Task(scale.spec_of(cell), seed, label)
-                owners[id(task)] = experiment, cell
-                tasks.append(task)
-    done = total - len(tasks)
+                started[task] = experiment, cell, now
+                yield task
 
     def store_result(task: Task, metrics: dict[str, float]) -> None:
         nonlocal done
-        experiment, cell = owners[id(task)]
-        store.add(experiment.name, scale.label_of(cell), task.spec, task.seed, metrics)
-        found[id(cell)][task.seed] = metrics
+        experiment, cell, since = started.pop(task)
+        run = StoredRun(metrics, round(clock() - since, 3))
+        store.add(experiment.name, scale.label_of(cell), task.spec, task.seed, run)
+        found[id(cell)][task.seed] = run
+        durations.add(experiment, cell, run.seconds)
         done += 1
         if progress is not None:
             progress(done, total)
 
     if progress is not None:
         progress(done, total)
-    if tasks:
+    if missing:
         store.prepare()
-        run_all(tasks, processes or os.cpu_count() or 1, store_result)
+        run_all(tasks_in_time(), processes or os.cpu_count() or 1, store_result)
     return [
-        [
-            [found[id(cell)][seed] for seed in range(1, scale.seeds_of(cell) + 1)]
-            for cell in experiment.cells
-        ]
+        [_first_seeds(found[id(cell)], scale.seeds_of(cell)) for cell in experiment.cells]
         for experiment in experiments
     ]
+
+
+def _by_seed(
+    cells: Sequence[tuple[Experiment, Cell]], scale: Scale
+) -> Iterator[tuple[int, Experiment, Cell]]:
+    """Yield all runs: the first seed of each cell, then the second one, and so on."""
+    most = max((scale.seeds_of(cell) for _, cell in cells), default=0)
+    for seed in range(1, most + 1):
+        for experiment, cell in cells:
+            if seed <= scale.seeds_of(cell):
+                yield seed, experiment, cell
+
+
+def _first_seeds(found: Mapping[int, StoredRun], seeds: int) -> list[Mapping[str, float]]:
+    """Return the metrics of the seeds 1, 2, ... up to the first one that is missing."""
+    return [found[seed].metrics for seed in takewhile(found.__contains__, range(1, seeds + 1))]
+
+
+class _Durations:
+    """How long runs took, to estimate whether another run ends in time."""
+
+    def __init__(self) -> None:
+        self._of_cells: dict[int, float] = {}
+        self._longest: dict[str, float] = {}
+
+    def add(self, experiment: Experiment, cell: Cell, seconds: float | None) -> None:
+        """Note the duration of a run."""
+        if seconds is not None:
+            self._of_cells[id(cell)] = seconds
+            longest = self._longest.get(experiment.name, 0.0)
+            self._longest[experiment.name] = max(longest, seconds)
+
+    def expected(self, experiment: Experiment, cell: Cell) -> float:
+        """Return the duration of the last run of the cell, in seconds.
+
+        If the cell has not been run, return that of the longest run of its experiment, or 0.
+        """
+        return self._of_cells.get(id(cell), self._longest.get(experiment.name, 0.0))
 
 
 def obsolete_results(
@@ -134,13 +191,18 @@ def _cells(experiments: Sequence[Experiment]) -> Iterator[tuple[Experiment, Cell
 class ProgressLine:
     """Reports progress on stderr: one line on a terminal, otherwise a line at every tenth."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, deadline: float | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._deadline = deadline
         self._clock = clock
         self._begin: tuple[float, int] | None = None
         self._is_terminal = sys.stderr.isatty()
+        self._last = (0, 0)
 
     def __call__(self, done: int, total: int) -> None:
         """Report that some of all runs are done."""
+        self._last = done, total
         if self._begin is None:
             self._begin = (self._clock(), done)
             if done:
@@ -153,16 +215,28 @@ class ProgressLine:
         elif done * 10 // total > (done - 1) * 10 // total:
             print(text, file=sys.stderr, flush=True)
 
+    def end(self) -> None:
+        """Report that the time was not sufficient if runs are missing."""
+        done, total = self._last
+        if done < total:
+            start = "\r\x1b[K" if self._is_terminal else ""
+            text = f"{done} of {total} runs are done; the same command continues with the others"
+            print(f"{start}{text}", file=sys.stderr, flush=True)
+
     def _left(self, done: int, total: int) -> str:
         """Return the estimated remaining time as text, from the mean of the runs so far.
 
-        The text is empty before the first run has ended, and at the end.
+        At most, it is the time until the deadline. The text is empty before the first run has
+        ended, and at the end.
         """
         assert self._begin is not None
         since, before = self._begin
         if done in (before, total):
             return ""
-        seconds = (self._clock() - since) / (done - before) * (total - done)
+        now = self._clock()
+        seconds = (now - since) / (done - before) * (total - done)
+        if self._deadline is not None:
+            seconds = min(seconds, max(0.0, self._deadline - now))
         return f", {duration(seconds)} left"
 
 

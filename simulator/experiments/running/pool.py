@@ -5,11 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from queue import SimpleQueue
 from typing import Any
 
 from pliant.simulator.experiments.definition.definitions import ExperimentError
@@ -29,37 +28,37 @@ class Task:
     label: str = ""
 
 
-def run_all(tasks: Sequence[Task], processes: int, done: Done) -> None:
+def run_all(tasks: Iterable[Task], processes: int, done: Done) -> None:
     """Run all tasks.
 
     Args:
-        tasks: the tasks, which are started in this order.
+        tasks: the tasks, which are started in this order. The next one is taken when it can start.
         processes: the number of tasks that run at once.
         done: is called after each task, in the order in which they end.
 
     Raises:
         ExperimentError: a run failed; the other runs are ended.
     """
-    workers = [_start() for _ in range(min(max(1, processes), len(tasks)))]
-    idle: SimpleQueue[_Worker] = SimpleQueue()
-    for worker in workers:
-        idle.put(worker)
-
-    def run(task: Task) -> dict[str, float]:
-        worker = idle.get()
-        try:
-            return _answer(worker, task)
-        finally:
-            idle.put(worker)
-
-    executor = ThreadPoolExecutor(max(1, len(workers)))
+    limit = max(1, processes)
+    workers: list[_Worker] = []
+    idle: list[_Worker] = []
+    running: dict[Future[dict[str, float]], tuple[_Worker, Task]] = {}
+    executor = ThreadPoolExecutor(limit)
+    upcoming = iter(tasks)
     try:
-        tasks_of = {executor.submit(run, task): task for task in tasks}
-        left = set(tasks_of)
-        while left:
-            ended, left = wait(left, return_when=FIRST_COMPLETED)
-            for future in ended:
-                done(tasks_of[future], future.result())
+        while True:
+            while len(running) < limit and (task := next(upcoming, None)) is not None:
+                if not idle:
+                    idle.append(_start())
+                    workers.append(idle[-1])
+                worker = idle.pop()
+                running[executor.submit(_answer, worker, task)] = worker, task
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                worker, task = running.pop(future)
+                idle.append(worker)
+                done(task, future.result())
     finally:
         # After a failure or an interrupt, this also ends the runs in progress.
         for worker in workers:

@@ -13,6 +13,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,15 @@ _CODE = (
     *("core", "strategies"),
     *(f"simulator/{name}" for name in ("inputs", "run", "time_shared", "multicluster")),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """The result of a run, and how long the run took."""
+
+    metrics: dict[str, float]
+    #: Seconds; None if the result does not say so.
+    seconds: float | None = None
 
 
 class ResultsStore:
@@ -44,16 +54,16 @@ class ResultsStore:
         if not os.access(self._folder, os.W_OK):
             raise ExperimentError(f"--results {self._folder}: the folder cannot be written")
 
-    def read(self, experiment: str, label: str, spec: Mapping[str, Any]) -> dict[int, Any]:
-        """Return the metrics of the runs of a cell that are done, by seed.
+    def read(self, experiment: str, label: str, spec: Mapping[str, Any]) -> dict[int, StoredRun]:
+        """Return the runs of a cell that are done, by seed.
 
         An incomplete last line, from a process that was killed while it wrote, is ignored.
         """
         path = self._path(experiment, label, spec)
-        found: dict[int, Any] = {}
+        found: dict[int, StoredRun] = {}
         for entry in _entries(path):
             if "seed" in entry:
-                found[entry["seed"]] = entry["metrics"]
+                found[entry["seed"]] = StoredRun(entry["metrics"], entry.get("seconds"))
         return found
 
     def add(
@@ -62,9 +72,9 @@ class ResultsStore:
         label: str,
         spec: Mapping[str, Any],
         seed: int,
-        metrics: Mapping[str, float],
+        run: StoredRun,
     ) -> None:
-        """Append the metrics of a run.
+        """Append the result of a run.
 
         Raises:
             ExperimentError: the file cannot be written.
@@ -77,7 +87,7 @@ class ResultsStore:
                     file.write(_line({"label": label, "spec": spec, "code": code_version()}))
                 elif not path.read_bytes().endswith(b"\n"):
                     file.write(b"\n")
-                file.write(_line({"seed": seed, "metrics": metrics}))
+                file.write(_line({"seed": seed, **asdict(run)}))
         except OSError as error:
             raise ExperimentError(_unwritable(path, error)) from None
 

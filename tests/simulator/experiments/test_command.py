@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -68,7 +68,7 @@ def test_a_report_has_a_page_in_two_formats(run: Callable[..., int], tmp_path: P
 def test_a_claim_that_chance_may_have_decided_is_counted_apart(
     run: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def close(tasks: Sequence[Task], processes: int, done: Done) -> None:
+    def close(tasks: Iterable[Task], processes: int, done: Done) -> None:
         def nearer(task: Task, metrics: dict[str, float]) -> None:
             used = metrics["utilization"]
             done(task, {**metrics, "utilization": 0.505 if used == 0.1 else used})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -54,7 +56,7 @@ def experiment(tmp_path: Path) -> Experiment:
     return read_experiment(path)
 
 
-def pretend(tasks: list[Task], _: int, done: Done) -> None:
+def pretend(tasks: Iterable[Task], _: int, done: Done) -> None:
     for task in tasks:
         given = task.spec["parameters"]
         used = 0.4 + given["malleable"] / 250 + task.seed / 1000 - given["gap"] / 10_000
@@ -66,13 +68,14 @@ def test_finished_runs_are_not_repeated(
 ) -> None:
     ran: list[tuple[object, int]] = []
 
-    def until_the_fifth(tasks: list[Task], processes: int, done: Done) -> None:
-        pretend(tasks[:5], processes, done)
+    def until_the_fifth(tasks: Iterable[Task], processes: int, done: Done) -> None:
+        pretend(islice(tasks, 5), processes, done)
         raise KeyboardInterrupt
 
-    def count(tasks: list[Task], processes: int, done: Done) -> None:
-        ran.extend((task.spec, task.seed) for task in tasks)
-        pretend(tasks, processes, done)
+    def count(tasks: Iterable[Task], processes: int, done: Done) -> None:
+        taken = list(tasks)
+        ran.extend((task.spec, task.seed) for task in taken)
+        pretend(taken, processes, done)
 
     monkeypatch.setattr(measuring, "run_all", until_the_fifth)
     store = ResultsStore(tmp_path / "results")
@@ -122,9 +125,9 @@ def test_results_of_a_changed_definition_are_named_and_not_used(
     assert all("parameters.processors was 128, is 256" in text for text in found)
     ran: list[Task] = []
 
-    def count(tasks: list[Task], processes: int, done: Done) -> None:
+    def count(tasks: Iterable[Task], processes: int, done: Done) -> None:
         ran.extend(tasks)
-        pretend(tasks, processes, done)
+        pretend(ran, processes, done)
 
     monkeypatch.setattr(measuring, "run_all", count)
     measure([changed], store)
@@ -198,13 +201,19 @@ def test_durations_are_texts(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_an_ended_command_continues(tmp_path: Path, how: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("how", "action"),
+    [
+        (signal.SIGKILL, ["report", "axes.yaml", "--within", "1h", "--out", "page"]),
+        (signal.SIGINT, ["run", "axes.yaml"]),
+    ],
+)
+def test_an_ended_command_continues(tmp_path: Path, how: signal.Signals, action: list[str]) -> None:
     """The command ends by a signal after a run, and repeats no finished run when it is repeated."""
     (tmp_path / "axes.yaml").write_text(TWO_AXES, encoding="utf-8")
     results = tmp_path / "results"
     # Runs of so many jobs take long enough to end the command between two of them.
-    words = ["run", "axes.yaml", "--processes", "1", "--jobs", "400", "--results", str(results)]
+    words = [*action, "--processes", "1", "--jobs", "400", "--results", str(results)]
     command = [
         sys.executable,
         "-P",
@@ -229,7 +238,11 @@ def test_an_ended_command_continues(tmp_path: Path, how: signal.Signals) -> None
     assert 0 < before < 12
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert f"{before} of 12 runs are done already" in again.stderr
-    assert "utilization" in again.stdout
+    text = again.stdout
+    if action[0] == "report":
+        text = (tmp_path / "page" / "experiments.md").read_text(encoding="utf-8")
+        assert "| 12 of 12 |" in text
+    assert "utilization" in text
     lines = [path.read_text().splitlines() for path in results.rglob("*.jsonl")]
     assert [len(each) for each in lines] == [3] * 6  # a header, and no seed twice
 

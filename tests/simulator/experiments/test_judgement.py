@@ -87,7 +87,10 @@ def test_a_value_is_judged_by_print_then_by_theory(
     metric = Metric("m", "m", Tolerance(amount, relative) if within else None)
     ours = Interval(mean, mean - 0.2, mean + 0.2)
     theories = {} if theory is None else {"m": theory}
-    assert verdicts.judge(metric, ours, printed, theories) == verdict
+    assert verdicts.judge(metric, ours, printed, theories, runs=3) == verdict
+    # A single run has no interval that could decide anything.
+    few = verdicts.REPORTED if verdict == verdicts.REPORTED else verdicts.UNDECIDED
+    assert verdicts.judge(metric, ours, printed, theories, runs=1) == few
 
 
 def test_expected_totals_are_scaled_to_the_jobs_that_are_run(tmp_path: Path) -> None:
@@ -120,10 +123,11 @@ def test_expected_totals_are_scaled_to_the_jobs_that_are_run(tmp_path: Path) -> 
         ({"a": "reported"}, {}, "reported"),
         ({"a": "as theory", "b": "too few runs"}, {"x": True}, "too few runs"),
         ({"a": "differs", "b": "as printed"}, {"p above q": False}, "differs: a, not p above q"),
+        ({"a": "as printed"}, {"x": None}, "too few runs"),
     ],
 )
 def test_one_verdict_for_a_line(
-    by_metric: dict[str, str], claims: dict[str, bool], expected: str
+    by_metric: dict[str, str], claims: dict[str, bool | None], expected: str
 ) -> None:
     assert verdicts.summary(by_metric, claims) == expected
 

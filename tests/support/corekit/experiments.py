@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from pliant.simulator.experiments.definition.definitions import (
@@ -51,7 +51,7 @@ def cell_of(experiment: Experiment, **setup: object) -> Cell:
     return cell
 
 
-def pretend(tasks: Sequence[Task], _: int, done: Done) -> None:
+def pretend(tasks: Iterable[Task], _: int, done: Done) -> None:
     """Instead of simulations: numbers that depend on the class and on the seed."""
     for task in tasks:
         fast = task.spec["parameters"].get("base_time") == 1
