@@ -55,14 +55,14 @@ def test_a_submission_without_nodes(server: Server) -> None:
 
 
 @pytest.mark.case(56)
-def test_an_endless_line_is_cut_off(server: Server) -> None:
-    with server.user() as user:
+def test_an_endless_line_is_cut_off(refusing_server: Server) -> None:
+    with refusing_server.user() as user:
         try:
             answer = user.raw(b"x" * (5 << 20))
             assert "longer than 4194304 bytes" in answer["error"]["message"]
         except ConnectionError:
             pass  # cut off while it was still sending
-    with server.user() as user:
+    with refusing_server.user() as user:
         user.do("ping")
 
 
@@ -78,16 +78,20 @@ def test_a_large_environment_fits(server: Server) -> None:
     node.close()
 
 
-def test_unknown_jobs_are_listed_as_missing(server: Server) -> None:
-    with server.user() as user:
+def test_unknown_jobs_are_listed_as_missing(refusing_server: Server) -> None:
+    with refusing_server.user() as user:
         answer = user.do("jobs", ids=[4, 5])
     assert (answer["jobs"], answer["missing"]) == ([], [4, 5])
 
 
-def test_files_are_private(server: Server) -> None:
+def test_files_are_private(refusing_server: Server) -> None:
     modes = {
         path.name: stat.S_IMODE(path.stat().st_mode)
-        for path in (server.state / "pliant.db", server.run / "server.sock", server.state)
+        for path in (
+            refusing_server.state / "pliant.db",
+            refusing_server.run / "server.sock",
+            refusing_server.state,
+        )
     }
     assert modes == {"pliant.db": 0o600, "server.sock": 0o600, "state": 0o700}
 
@@ -186,9 +190,9 @@ def test_the_stop_request(server: Server) -> None:
     assert not (server.run / "server.sock").exists()
 
 
-def test_threads_carry_their_names(server: Server) -> None:
-    assert server.process is not None
-    folder = Path(f"/proc/{server.process.pid}/task")
+def test_threads_carry_their_names(refusing_server: Server) -> None:
+    assert refusing_server.process is not None
+    folder = Path(f"/proc/{refusing_server.process.pid}/task")
     names = {(task / "comm").read_text().strip() for task in folder.iterdir()}
     assert {"accept", "execute", "remove", "nodelist", "grpc", "writer"} <= names
 
@@ -236,10 +240,10 @@ def test_a_low_soft_limit_of_descriptors_is_no_limit(make_server: Callable[..., 
 
 
 @pytest.mark.case(56)
-def test_a_slow_user_does_not_delay_others(server: Server) -> None:
-    slow = server.user()
+def test_a_slow_user_does_not_delay_others(refusing_server: Server) -> None:
+    slow = refusing_server.user()
     slow.send(b'{"op":')
-    with server.user() as user:
+    with refusing_server.user() as user:
         user.do("ping")
     slow.send(b'"ping"}\n')
     assert slow.receive()["ok"]
