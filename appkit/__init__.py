@@ -8,7 +8,7 @@ May import: the standard library, mpi4py, numpy, grpc (lazily), ``pliant.core``,
 Never SQLAlchemy, click or rich.
 """
 
-from pliant.appkit.mpi.library import MPI  # noqa: F401 - first, because its error says what to do without MPI
+from pliant.appkit.mpi.import_mpi import MPI  # noqa: F401 - first, because its error says what to do without MPI
 
 # isort: split
 

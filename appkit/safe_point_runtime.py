@@ -43,8 +43,8 @@ from pliant.appkit.registered_objects import JobData
 from pliant.appkit.resize.executor import Executor
 from pliant.appkit.resize.hooks import ResizeInfo, call, format_error
 from pliant.appkit.resize.joiner import Joiner
-from pliant.appkit.resize.preallocate import PreallocateOrder, Preallocator
-from pliant.appkit.resize.prefetch import Prefetcher, PrefetchOrder
+from pliant.appkit.resize.preallocate_memory import PreallocateOrder, Preallocator
+from pliant.appkit.resize.prefetch_constant_arrays import Prefetcher, PrefetchOrder
 from pliant.appkit.resize.rank_messages import from_plain, to_plain
 from pliant.appkit.resize.safe_point import ActionSelector, JoinState, SafePointMessage
 from pliant.core.values.sizes import Sizes

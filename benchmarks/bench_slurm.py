@@ -11,7 +11,7 @@ as root. The benchmark measures:
   submissions and started again
 
 Budgets: Pliant starts jobs and drains them (open clients) at least as fast as Slurm, and misses no
-acknowledged job. `bench_arrays.py` compares arrays.
+acknowledged job. `bench_job_arrays.py` compares arrays.
 
 ``python benchmarks/bench_slurm.py [--install] [JOBS]``: with ``--install``, Slurm and munge are
 installed with apt-get if they are missing. Without them the benchmark is skipped.

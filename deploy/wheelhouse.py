@@ -20,7 +20,7 @@ from importlib.metadata import distribution
 from urllib.parse import unquote, urlparse
 
 from pliant.client.client_errors import ClientError
-from pliant.deploy.on_host.environment import COMPILED
+from pliant.deploy.on_host.release_environments import COMPILED
 from pliant.deploy.planning.release import PLIANT, Wheel, normalise
 
 _MAX_PARTS = 6

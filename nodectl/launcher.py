@@ -24,8 +24,8 @@ from typing import NoReturn
 from pliant.faults import message
 from pliant.nodectl.host import cgroup, procfs
 from pliant.nodectl.host.cgroup_hierarchies import find_bases
+from pliant.nodectl.host.log_to_stderr import describe
 from pliant.nodectl.host.procfs import ProcessIdentity
-from pliant.nodectl.host.stderr_log import describe
 from pliant.nodectl.shim import run_successive_worlds
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel
 

@@ -74,7 +74,7 @@ ORDER = {
     """,
     "protos": """
         codec_error daemons generate grpc_channel_options hmac_handshake
-        mpich_variables_for_joined_worlds sanitize_text shim_relay staging versions
+        mpich_variables_for_joined_worlds relay_server_rank sanitize_text staging versions
         address codec
         checkpoint_codec report_chunking identity interactive
         node_joining signed_orders

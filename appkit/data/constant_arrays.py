@@ -1,8 +1,8 @@
 """Arrays registered with ``constant=True``: their new parts may be read before the resize.
 
 While the program computes, every process reads its new part from files that all processes wrote
-(see `pliant.appkit.resize.prefetch`). The resize then only replaces the old part with the new one.
-If a process could not read its part in time, the data move during the pause like all others.
+(see `resize.prefetch_constant_arrays`). The resize then only replaces the old part with the new
+one. If a process could not read its part in time, the data move during the pause like all others.
 """
 
 import zlib

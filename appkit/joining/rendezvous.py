@@ -10,7 +10,8 @@ The messages, each a line of JSON:
    protocol numbers do not fit, it sends ``{"refused": reason}`` instead, and the resize fails.
 4. The joining rank sends ``{"loop": k}`` when it has reached its k-th loop, and sleeps in a read.
 5. If constant data are prefetched, the coordinator sends ``{"constant": …}``, a description of the
-   files (see `resize.prefetch`), and the joining rank answers ``{"fetched": true}`` or false.
+   files (see `resize.prefetch_constant_arrays`), and the joining rank answers ``{"fetched": true}``
+   or false.
 6. The coordinator sends ``{"skip": true}`` if the application has left that loop, so that the rank
    continues with step 4, or ``{"port": …}``, the MPI port to connect to.
 
@@ -23,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pliant.appkit.joining.peer import Peer
+from pliant.appkit.joining.rendezvous_connection import Peer
 from pliant.appkit.joining.rendezvous_listener import Listener
 
 #: Follows the name of a joining rank in messages; its traceback is in the job's output file.

@@ -8,7 +8,7 @@ import selectors
 import socket
 import time
 
-from pliant.appkit.joining.peer import Peer
+from pliant.appkit.joining.rendezvous_connection import Peer
 
 #: Seconds after which an unauthenticated connection is closed.
 MAX_UNPROVEN_S = 60.0

@@ -31,7 +31,7 @@ from pliant.appkit.performance.timing import ResizeTiming
 from pliant.appkit.redistribution.range_exchange import NOT_ALIKE
 from pliant.appkit.redistribution.transfer_plan import RankMap, TransferPlan
 from pliant.appkit.registered_objects import JobData
-from pliant.appkit.resize.votes import compare_registrations, vote
+from pliant.appkit.resize.success_votes import compare_registrations, vote
 from pliant.faults import failpoint
 
 #: Plan checksums are reduced together with their negation; 62 bits keep that representable.

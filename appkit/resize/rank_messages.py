@@ -21,8 +21,8 @@ from pliant.appkit.loops import Position
 from pliant.appkit.performance.cost_model import ResizeRecord
 from pliant.appkit.performance.monitor import PerformanceHistory
 from pliant.appkit.performance.timing import Samples
-from pliant.appkit.resize.preallocate import PreallocateOrder
-from pliant.appkit.resize.prefetch import PrefetchOrder, PrefetchStep
+from pliant.appkit.resize.preallocate_memory import PreallocateOrder
+from pliant.appkit.resize.prefetch_constant_arrays import PrefetchOrder, PrefetchStep
 from pliant.appkit.resize.safe_point import JoinState, SafePointMessage
 from pliant.appkit.serialization import decode, encode
 from pliant.core.values.sizes import Sizes, parse_sizes

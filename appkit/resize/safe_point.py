@@ -14,8 +14,13 @@ from pliant.appkit.coordinator.program_size_requests import Requests
 from pliant.appkit.loops import Position
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.performance.monitor import PerformanceHistory, PerformanceMonitor
-from pliant.appkit.resize.preallocate import PreallocateOrder, Preallocator
-from pliant.appkit.resize.prefetch import FOLDER_PREFIX, Prefetcher, PrefetchOrder, PrefetchStep
+from pliant.appkit.resize.preallocate_memory import PreallocateOrder, Preallocator
+from pliant.appkit.resize.prefetch_constant_arrays import (
+    FOLDER_PREFIX,
+    Prefetcher,
+    PrefetchOrder,
+    PrefetchStep,
+)
 
 #: One thing that all processes do at a safe point.
 Action = Decision | CheckpointOrder | PrefetchOrder | PreallocateOrder

@@ -30,7 +30,7 @@ from pliant.client.listing.columns import (
     usual_columns,
     with_profit,
 )
-from pliant.client.listing.job_blocks import JobBlock, blocks_of
+from pliant.client.listing.jobs_in_columns import JobBlock, blocks_of
 from pliant.client.listing.selection import (
     add_selection_options,
     add_since_option,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pliant.client.client_errors import UsageError
 from pliant.client.listing.displayed_job_ids import TITLE_FIELDS, shortened, title_of
-from pliant.client.listing.job_blocks import JobBlock
+from pliant.client.listing.jobs_in_columns import JobBlock
 from pliant.client.terminal.durations import format_bytes, format_duration, format_time
 from pliant.client.terminal.tables import shorten, table_of_blocks
 

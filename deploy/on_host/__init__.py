@@ -11,7 +11,7 @@ MODULES = (
     "processes",
     "probe",
     "wheels",
-    "environment",
+    "release_environments",
     "files",
     "daemons",
     "cluster_nodes",

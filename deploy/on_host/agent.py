@@ -20,10 +20,10 @@ from pliant.deploy.on_host.daemons import (
     use_systemd,
     wait_connected,
 )
-from pliant.deploy.on_host.environment import install_environment, switch_environment
 from pliant.deploy.on_host.files import make_folders, write_file
 from pliant.deploy.on_host.host_error import HostError
 from pliant.deploy.on_host.probe import probe
+from pliant.deploy.on_host.release_environments import install_environment, switch_environment
 from pliant.deploy.on_host.removal import remove_all
 from pliant.deploy.on_host.shared_folders import find_marker, make_marker, remove_marker
 

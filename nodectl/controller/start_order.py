@@ -19,8 +19,8 @@ from pliant.nodectl.controller.users.user_worlds import UserWorlds
 from pliant.nodectl.controller.world_state import LocalWorld, refusal_report
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.containment import SlotCpus
+from pliant.nodectl.host.log_to_stderr import describe
 from pliant.nodectl.host.process_limit import task_limit
-from pliant.nodectl.host.stderr_log import describe
 from pliant.nodectl.host.ucx_devices import ucx_devices
 from pliant.nodectl.settings import ControllerSettings, interfaces
 from pliant.nodectl.world_folder import (

@@ -13,8 +13,8 @@ from contextlib import suppress
 
 from pliant.nodectl.host import cgroup
 from pliant.nodectl.host.cpus import bind_tree, format_cpus
+from pliant.nodectl.host.log_to_stderr import write_line
 from pliant.nodectl.host.procfs import ProcessIdentity
-from pliant.nodectl.host.stderr_log import write_line
 from pliant.nodectl.shim.ranks import Rank
 from pliant.nodectl.world_folder import StartRequest
 

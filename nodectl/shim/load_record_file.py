@@ -10,8 +10,8 @@ import stat
 import time
 from contextlib import suppress
 
+from pliant.nodectl.host.log_to_stderr import write_line
 from pliant.nodectl.host.procfs import COUNTERS, TICKS_PER_S
-from pliant.nodectl.host.stderr_log import write_line
 from pliant.nodectl.shim.event_loop import EventLoop, ScheduledCall
 from pliant.nodectl.shim.process_load import ProcessLoad
 from pliant.nodectl.shim.rank_fork_exec import LaunchError, open_output, truncate_files

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from pliant.faults import failpoint
+from pliant.nodectl.host.log_to_stderr import write_line
 from pliant.nodectl.host.oom import MemoryKills
-from pliant.nodectl.host.stderr_log import write_line
 from pliant.nodectl.shim import rank_termination
 from pliant.nodectl.shim import ranks as rank_processes
 from pliant.nodectl.shim.event_loop import EventLoop, ScheduledCall

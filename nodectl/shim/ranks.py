@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from pliant.core.support.input_limits import MAX_TEXT
+from pliant.nodectl.host.log_to_stderr import write_line
 from pliant.nodectl.host.oom import MemoryKills
 from pliant.nodectl.host.procfs import ProcessIdentity
-from pliant.nodectl.host.stderr_log import write_line
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, ScheduledCall, SocketChannel
 from pliant.nodectl.shim.rank_fork_exec import LaunchSpec, start, truncate_outputs
 from pliant.nodectl.world_folder import NOT_USABLE, SpooledExit, StartRequest, WorldFolder

@@ -25,9 +25,9 @@ from pliant.protos.codec import (
     ready_from_proto,
 )
 from pliant.protos.codec_error import CodecError
+from pliant.protos.relay_server_rank import SERVER_RANK
 from pliant.protos.report_chunking import join
 from pliant.protos.sanitize_text import sanitize_text
-from pliant.protos.shim_relay import SERVER_RANK
 from pliant.protos.signed_orders.launch_order import VERSION
 from pliant.server.authentication.opening_handshake import NodeNotAdmittedError
 from pliant.server.checkpoints.shared_folder_probe import SHARED, SharedFolderProbe

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pliant.core.model.jobs import JobType
 from pliant.core.values.ids import JobId, NodeName
 from pliant.protos import node_pb2
+from pliant.protos.relay_server_rank import SERVER_RANK
 from pliant.protos.sanitize_text import sanitize_text
-from pliant.protos.shim_relay import SERVER_RANK
 from pliant.server.execution.connections import Connections
 from pliant.server.registry.mpi_worlds import WorldRegistry
 from pliant.server.registry.status_cache import StatusCache

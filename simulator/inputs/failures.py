@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-from pliant.simulator.inputs.files import open_regular
+from pliant.simulator.inputs.open_regular_file import open_regular
 from pliant.simulator.inputs.simulation_errors import SettingsError
 
 _COLUMNS = ("node", "down", "up")

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from pliant.core.values.node_needs import MEMORY, NodeNeeds
 from pliant.core.values.sizes import Sizes
-from pliant.simulator.inputs.files import open_regular
+from pliant.simulator.inputs.open_regular_file import open_regular
 from pliant.simulator.inputs.workload import (
     TOO_WIDE,
     SimJob,

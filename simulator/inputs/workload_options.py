@@ -35,7 +35,7 @@ from pliant.core.values.node_needs import GPU, MEMORY, NodeNeeds, parse_memory
 from pliant.core.values.node_property_constraint import Constraint
 from pliant.core.values.profit_contract import PROFIT_FORM, Contract, parse_profit
 from pliant.core.values.sizes import Sizes
-from pliant.simulator.inputs.files import open_regular
+from pliant.simulator.inputs.open_regular_file import open_regular
 from pliant.simulator.inputs.workload import SimJob, Workload, WorkloadError, error_at
 
 COLUMNS = (

@@ -14,7 +14,7 @@ import pytest
 from deploykit.wheels import write_wheel
 from pliant.client.client_errors import ClientError
 from pliant.deploy.deploy_command import main
-from pliant.deploy.on_host.environment import COMPILED, install_environment
+from pliant.deploy.on_host.release_environments import COMPILED, install_environment
 from pliant.deploy.wheelhouse import default_requirement, pack_wheels, read_wheelhouse
 from testkit import ROOT
 

@@ -30,8 +30,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from pliant.nodectl.host.log_to_stderr import write_line
 from pliant.nodectl.host.shared_memory import node_of
-from pliant.nodectl.host.stderr_log import write_line
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel
 from pliant.nodectl.shim.steps.launch_variables import agent_path, launch_variables
 from pliant.nodectl.shim.steps.local_ranks import COMMAND, LocalRanks
@@ -45,7 +45,7 @@ from pliant.nodectl.shim.steps.step_mpi_world import NodeEvents, StepWorld
 from pliant.nodectl.shim.steps.step_requests import StepRequests, leader
 from pliant.nodectl.step_record import MAX_STEPS, StepRecord
 from pliant.nodectl.world_folder import MALLEABLE_STEP, NOT_USABLE, StartRequest, WorldFolder
-from pliant.protos.shim_relay import SERVER_RANK
+from pliant.protos.relay_server_rank import SERVER_RANK
 
 #: Bytes of output that may wait for a client that does not read.
 _MAX_OUTPUT_BACKLOG = 1 << 20

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from pliant.nodectl.host.stderr_log import write_line
+from pliant.nodectl.host.log_to_stderr import write_line
 from pliant.nodectl.shim.event_loop import EventLoop
 from pliant.nodectl.world_folder import STEP_SOCKET, WorldFolder
 from pliant.protos.daemons.peer_credentials import peer_uid

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-import pliant.appkit.resize.prefetch
+import pliant.appkit.resize.prefetch_constant_arrays
 from pliant.appkit import CsrMatrix, Job, ResizeInfo, malleable
 
 N = 61
-pliant.appkit.resize.prefetch.LIMIT_S = 5.0
+pliant.appkit.resize.prefetch_constant_arrays.LIMIT_S = 5.0
 TABLE = np.arange(N * 31).reshape(N, 31)
 #: Told by a test: what is there is done once, on all processes.
 WORDS = sys.argv[2] if len(sys.argv) > 2 else ""

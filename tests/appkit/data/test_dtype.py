@@ -22,7 +22,7 @@ from pliant.appkit.kinds.items import Items
 from pliant.appkit.kinds.partitioned_array import PartitionedArray
 from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray, RootArray
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.resize import votes
+from pliant.appkit.resize import success_votes
 from rankkit import load, member, rank_map, resize, save
 
 #: A structure with an array in a field, and one that is not where it would be without gaps.
@@ -170,7 +170,7 @@ def test_types_of_one_length_are_told_apart(kind: str) -> None:
             assert (store.registration_difference([there], [here]) == "") == (one == other)
             if one != other:
                 with pytest.raises(RegistrationMismatch, match="registration 1"):
-                    votes.compare_registrations([here], [there])
+                    success_votes.compare_registrations([here], [there])
 
 
 def test_a_length_at_the_end_of_a_structure_counts() -> None:

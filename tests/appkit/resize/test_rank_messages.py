@@ -17,8 +17,8 @@ from pliant.appkit.performance.cost_model import ResizeRecord
 from pliant.appkit.performance.monitor import PerformanceHistory
 from pliant.appkit.performance.timing import Samples
 from pliant.appkit.resize.executor import Header, header_from_plain, header_to_plain
-from pliant.appkit.resize.preallocate import PreallocateOrder
-from pliant.appkit.resize.prefetch import PrefetchOrder, PrefetchStep
+from pliant.appkit.resize.preallocate_memory import PreallocateOrder
+from pliant.appkit.resize.prefetch_constant_arrays import PrefetchOrder, PrefetchStep
 from pliant.appkit.resize.rank_messages import (
     from_plain,
     pack_message,

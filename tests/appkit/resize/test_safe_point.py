@@ -9,8 +9,8 @@ import pytest
 
 from pliant.appkit.coordinator.coordinator import Coordinator
 from pliant.appkit.coordinator.messages import CheckpointOrder, Decision
-from pliant.appkit.resize.preallocate import PreallocateOrder
-from pliant.appkit.resize.prefetch import PrefetchOrder, PrefetchStep
+from pliant.appkit.resize.preallocate_memory import PreallocateOrder
+from pliant.appkit.resize.prefetch_constant_arrays import PrefetchOrder, PrefetchStep
 from pliant.appkit.resize.safe_point import ActionSelector
 
 GROWTH = Decision(7, 2, leaving=(), joining=(2, 3), secret="")

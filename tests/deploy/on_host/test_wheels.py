@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from deploykit.wheels import write_wheel
-from pliant.deploy.on_host.environment import install_environment
 from pliant.deploy.on_host.host_error import HostError
+from pliant.deploy.on_host.release_environments import install_environment
 from pliant.deploy.on_host.wheels import WheelInstaller
 
 FILES = {

@@ -17,7 +17,7 @@ from pliant.nodectl.shim.event_loop import EventLoop
 from pliant.nodectl.shim.steps import step_requests
 from pliant.nodectl.shim.steps.manager import StepManager
 from pliant.nodectl.world_folder import NODES, STEP_SOCKET, StartRequest, WorldFolder
-from pliant.protos.shim_relay import SERVER_RANK
+from pliant.protos.relay_server_rank import SERVER_RANK
 
 #: The order to run a command on a node.
 START = {

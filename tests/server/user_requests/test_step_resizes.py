@@ -14,7 +14,7 @@ from pliant.core.model.nodes import Node
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.sizes import Sizes
 from pliant.protos import node_pb2
-from pliant.protos.shim_relay import SERVER_RANK
+from pliant.protos.relay_server_rank import SERVER_RANK
 from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.user_request_error import UserRequestError

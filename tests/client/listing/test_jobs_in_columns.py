@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pliant.client.listing.job_blocks import JobBlock, blocks_of
+from pliant.client.listing.jobs_in_columns import JobBlock, blocks_of
 
 
 def test_a_value_alone_stands_for_all_jobs_of_its_block() -> None:

@@ -16,8 +16,8 @@ from pliant.appkit.data.registered_data import Registry
 from pliant.appkit.kinds.block_array import BlockArray
 from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray
 from pliant.appkit.redistribution.block_partitioning import LengthSplit
-from pliant.appkit.resize import preallocate
-from pliant.appkit.resize.preallocate import PreallocateOrder, Preallocator
+from pliant.appkit.resize import preallocate_memory
+from pliant.appkit.resize.preallocate_memory import PreallocateOrder, Preallocator
 from rankkit import member, rank_map
 from testkit import wait_until
 
@@ -104,7 +104,7 @@ def no_memory(*_: object) -> None:
 def test_pages_that_cannot_be_allocated_are_left_to_the_resize(
     preallocated: Preallocated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preallocate, "touch_pages", no_memory)
+    monkeypatch.setattr(preallocate_memory, "touch_pages", no_memory)
     preallocator, block, _ = make()
     preallocator.execute(PreallocateOrder(7, 4))
     preallocator.wait(7)
@@ -118,7 +118,7 @@ def test_pages_that_cannot_be_allocated_are_left_to_the_resize(
 def test_a_joining_rank_without_its_pages_joins(
     preallocated: Preallocated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preallocate, "touch_pages", no_memory)
+    monkeypatch.setattr(preallocate_memory, "touch_pages", no_memory)
     preallocator, _, _ = make()
     preallocator.allocate_now(4, 3)
     assert preallocated.in_memory == []
@@ -136,7 +136,7 @@ def test_a_withdrawn_growth_does_not_wait_for_its_pages(
         wait_until(is_withdrawn)
         stopped.append(True)
 
-    monkeypatch.setattr(preallocate, "touch_pages", touch_until_withdrawn)
+    monkeypatch.setattr(preallocate_memory, "touch_pages", touch_until_withdrawn)
     preallocator, _, _ = make()
     preallocator.execute(PreallocateOrder(7, 4))
     release(preallocator)

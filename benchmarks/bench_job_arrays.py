@@ -10,7 +10,7 @@ within one process, and its client looks once a second: its figures are up to 1 
 
 Budget: Pliant drains an array at least as fast as Slurm.
 
-``python benchmarks/bench_arrays.py [--install] [--hyperqueue PYTHON] [TASKS [ROUNDS]]``: with
+``python benchmarks/bench_job_arrays.py [--install] [--hyperqueue PYTHON] [TASKS [ROUNDS]]``: with
 ``--install``, Slurm and munge are installed with apt-get if they are missing. ``--hyperqueue``
 names an interpreter whose packages include hyperqueue (``pip install hyperqueue``), by default that
 of the benchmark. A system that is not installed is left out, and the reason is printed.
@@ -134,7 +134,7 @@ def spread(values: list[float], form: str) -> str:
 
 def main(words: list[str]) -> int:
     """Measure all systems in turns, and print one table; return the exit code."""
-    parser = argparse.ArgumentParser(prog="bench_arrays.py")
+    parser = argparse.ArgumentParser(prog="bench_job_arrays.py")
     parser.add_argument("--install", action="store_true")
     parser.add_argument("--hyperqueue", default=sys.executable, metavar="PYTHON")
     parser.add_argument("tasks", nargs="?", type=int, default=1000)

@@ -27,7 +27,7 @@ from pliant.appkit.kinds.replicated_and_root_arrays import ReplicatedArray
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.block_partitioning import LengthSplit
 from pliant.appkit.redistribution.transfer_plan import RankMap
-from pliant.appkit.resize.prefetch import BackgroundTask
+from pliant.appkit.resize.prefetch_constant_arrays import BackgroundTask
 from pliant.appkit.storage.array_files import ArrayReader
 from rankkit import member, rank_map, run_ranks, save
 from testkit import wait_until
@@ -225,7 +225,7 @@ def test_a_background_task_has_a_time_limit_and_reports_its_error(
     task = BackgroundTask(release.wait)
     assert not task.is_done
     assert task.error() == "it takes too long"
-    monkeypatch.setattr("pliant.appkit.resize.prefetch.LIMIT_S", -1.0)
+    monkeypatch.setattr("pliant.appkit.resize.prefetch_constant_arrays.LIMIT_S", -1.0)
     assert task.is_done
     release.set()
     monkeypatch.undo()
