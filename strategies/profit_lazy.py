@@ -46,7 +46,7 @@ class LazyCycle(Cycle):
         self._until = {job.id: put_off_until.get(job.id) for job in accepted}
 
     def run(self) -> None:
-        """Update the lookaheads, decide about jobs that were postponed, then about new jobs."""
+        """Update the times to wait for, then decide about postponed jobs and about new jobs."""
         new = self._update_lookaheads()
         # These jobs come first, because they may need the processors that are free now.
         due = [job_id for job_id in self.put_off if self._until[job_id] not in self._times()]

@@ -42,7 +42,7 @@ def cell_type(what: str, dtype: DTypeLike, object_hint: str) -> np.dtype[Any]:
 
 
 def _has_empty(cell: np.dtype[Any]) -> bool:
-    """Return whether a type or one of its fields has length 0; an empty structure is allowed."""
+    """Return whether a type or one of its fields has length 0; False for no fields at all."""
     if cell.names is not None:
         return any(_has_empty(cell[name].base) for name in cell.names)
     return not cell.itemsize

@@ -153,10 +153,10 @@ class Planner:
         return found
 
     def _place(self, job: GridJob, capacity: _Capacity) -> dict[str, int]:
-        """Return the stubs to claim at each site for a job that waits, by worst fit.
+        """Return how many stubs (jobs of size 1) to claim at each site for a job that waits.
 
-        All components of the job find processors, or none does. Stubs that are idle already are
-        used first.
+        Worst fit: each component goes to the site with the most processors left. If one component
+        finds no site, nothing is claimed. Stubs that are idle already are used first.
         """
         claimable, ready = capacity.claimable(), dict(capacity.ready)
         needed = dict.fromkeys(claimable, 0)
@@ -173,9 +173,9 @@ class Planner:
         return needed
 
     def _grow(self, job: GridJob, capacity: _Capacity) -> dict[str, int]:
-        """Return the stubs to claim at each site for a job that can grow.
+        """Return how many stubs to claim at each site so that a running job can grow.
 
-        Sites where the job runs come first, then those with most idle processors.
+        Sites where the job runs already come first, then those with the most idle processors.
         """
         own = {node.rpartition("-")[0] for node in job.nodes}
         names = [

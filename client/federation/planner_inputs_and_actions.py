@@ -55,7 +55,7 @@ def parse_stub_name(federation: str, name: str) -> tuple[str, Claim] | None:
 
 @dataclass(frozen=True, slots=True)
 class GridJob:
-    """A job of the grid server."""
+    """A job submitted to the grid server, which places jobs on several sites."""
 
     id: int
     sizes: Sizes

@@ -92,7 +92,7 @@ def load_settings(path: str) -> FederationSettings:
 
 
 def _find_faults(settings: FederationSettings) -> Iterator[str]:
-    """Yield a message for each wrong value; the types of all values are right."""
+    """Yield a message for each value out of bounds. The types have been checked before."""
     if not settings.sites:
         yield "sites: name at least one site"
     for name in (settings.name, *settings.sites):

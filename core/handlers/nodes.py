@@ -196,7 +196,7 @@ def _reviewed(state: CoreState) -> None:
 
 
 def on_world_ready(state: CoreState, event: WorldReady) -> None:
-    """Record that the processes of a start or a growth run on a node."""
+    """Record that a node has started the processes of a job that starts or grows."""
     if event.resize:
         world_ready(state, event)
         return

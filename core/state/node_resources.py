@@ -23,9 +23,9 @@ from pliant.core.values.processors import NONE, ProcessorMap, count
 
 
 def free_amounts(state: CoreState) -> Mapping[NodeName, Amounts] | None:
-    """Return ``View.amounts_left``, by node: the memory and devices left on nodes in use.
+    """Return, for each node in service, how much memory and how many devices are free.
 
-    None if no job needs such amounts, and no node has devices.
+    This is `View.amounts_left`. None if no job needs such amounts, and no node has devices.
     """
     if not state.node_bound:
         return {} if state.rows.nodes.has_gres else None

@@ -45,15 +45,15 @@ def log_path(host: Host, daemon: str) -> str:
 def start_step(
     cluster: Cluster, host: Host, name: str, environment: str, *, systemd: bool, is_restart: bool
 ) -> Step:
-    """Return the step that starts or restarts a daemon from an environment.
+    """Return the step that starts or restarts a daemon with the programs of a release.
 
     Args:
         cluster: the hosts file.
         host: one of its hosts.
         name: the name of the daemon.
-        environment: the name of the environment.
+        environment: the name of the Python environment of the release.
         systemd: whether systemd starts the daemon.
-        is_restart: whether the daemon runs already.
+        is_restart: whether the daemon is running already.
     """
     text = f"{'restart' if is_restart else 'start'} {name} from {environment}"
     base = account_arguments(cluster, host)

@@ -94,7 +94,7 @@ class TerminalView:
                 row.state, row.text = _State.DONE, text
 
     def render(self) -> RenderableType:
-        """Return the rows and their counts."""
+        """Return what is shown: a row for each host, and how many hosts are in each state."""
         with self._lock:
             rows = list(self._rows.values())
             if not self.is_closed:

@@ -341,10 +341,15 @@ def _parse_server(content: bytes) -> ServerAddresses:
 
 
 def parse_server_addresses(servers: Any, slots: Any, protocol: Any) -> ServerAddresses:
-    """Return the server's addresses, slots and protocol from the values of a file or message.
+    """Return what a node knows about its server, from the values of a file or message.
+
+    Args:
+        servers: the addresses of the server.
+        slots: the slots that the server allows this node; None if it does not limit them.
+        protocol: the server's version of the protocol, and the oldest that it reads.
 
     Raises:
-        ValueError: one is of a wrong type or out of bounds.
+        ValueError: a value has a wrong type or is out of bounds.
     """
     if not isinstance(servers, list) or not 1 <= len(servers) <= _MAX_SERVERS:
         raise ValueError(f"servers: expected a list of 1 to {_MAX_SERVERS}")

@@ -203,9 +203,9 @@ def _next(source: sqlite3.Connection, select: str, last: int) -> tuple[Any, ...]
 
 
 def _next_readable(source: sqlite3.Connection, select: str, last: int) -> int | None:
-    """Return a row number after which the next row is readable again; None if there is none.
+    """Skip rows that cannot be read: return the row number after which reading can continue.
 
-    The search starts after row ``last``, whose next row cannot be read.
+    None if no row after row ``last`` can be read.
     """
     for power in range(MAX_ROWID_BITS):
         if _readable(source, select, last + (1 << power)):

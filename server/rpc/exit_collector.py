@@ -79,7 +79,11 @@ class _JobsEnded:
 
 
 class ExitCollector:
-    """Collects reports of exits from the streams, and ended jobs from the execute thread."""
+    """Stores exits of processes, and drops what belongs to worlds and jobs that have ended.
+
+    Nodes and applications report exits on their streams, and the execute thread reports jobs that
+    have ended.
+    """
 
     def __init__(
         self,

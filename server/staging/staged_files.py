@@ -296,10 +296,14 @@ class StagedFiles:
         return sorted(self.folder.glob(f"{job}.*.out"), key=lambda path: path.stat().st_mtime)
 
     def delivered(self, whole: Path) -> tuple[set[str], set[str]]:
-        """Return the files that a job has delivered before certain outputs.
+        """Return the files of a job that are in its submission folder already.
+
+        Args:
+            whole: the outputs of one node that are to be delivered next.
 
         Returns:
-            All delivered files, and the files that other nodes have delivered in the same run.
+            All files of the job that were delivered, and those of them that came from another node
+            in the same run.
         """
         job, run = whole.name.partition(".")[0], _run_of(whole)
         earlier, taken = set[str](), set[str]()

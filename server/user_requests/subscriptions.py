@@ -26,10 +26,10 @@ class Subscriptions:
         self._streams, self._jobs = streams, jobs
 
     async def watch(self, request: Request, peer: RequestingUser) -> AsyncIterator[Answer]:
-        """Yield the state, then changes: jobs, nodes, and lines of the history.
+        """Yield the present state, then each change: jobs, nodes, and lines of the history.
 
-        The request may name ``id`` (only lines of this job, no jobs and nodes), and ``after`` (the
-        number of a line) or ``since`` (a time), from which on stored lines are sent, too.
+        With ``id`` in the request, only the history lines of this job are sent. With ``after`` (the
+        number of a line) or ``since`` (a time), the stored lines after it are sent first.
         """
         if isinstance(request.get("id"), str):
             request = {**request, "id": await self._jobs.number(request["id"])}

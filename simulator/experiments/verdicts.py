@@ -50,11 +50,11 @@ class Compared:
 def judge(
     metric: Metric, ours: Interval, printed: float | None, theory: Mapping[str, float], runs: int
 ) -> str:
-    """Return the verdict on a metric from a number of runs, by the printed value or by theory.
+    """Return the verdict on a metric: our runs compared with the paper's value or with theory.
 
-    The verdict is "as printed" if our values agree with the printed value within its tolerance. If
-    they do not, or there is no tolerance, they are compared with theory, if there is one.
-    A value of theory within the interval is evidence only if the interval is narrow. A single run
+    The verdict is "as printed" if our values agree with the value in the paper within its
+    tolerance. If not, or if there is no tolerance, our values are compared with the value of
+    theory, if there is one. They agree with it only if the interval is narrow, too. A single run
     has no interval, so its verdict is "too few runs" if there is anything to compare with.
     """
     expected, within = theory.get(metric.name), metric.within

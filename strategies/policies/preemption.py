@@ -91,7 +91,7 @@ class Preemption:
     def _decide_on_nodes(
         self, queue: Sequence[WaitingJob], view: View, wanted: Wanted
     ) -> Preempted:
-        """Return the jobs to suspend if nodes differ: only suitable processors count."""
+        """Choose the jobs to suspend where nodes differ, and only some suit the waiting job."""
         capacity = free_capacity_of(view)
         chosen, free = backfill_on_nodes.start_in_order(queue, view.free, capacity, wanted)
         if len(chosen) == len(queue):

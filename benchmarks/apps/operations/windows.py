@@ -71,7 +71,7 @@ def dynamic(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Win.Allocate_shared", "Win.Shared_query")
 def shared(comm: MPI.Intracomm, _: Path) -> None:
-    """Share memory between the ranks of `Split_type`; over other ranks this is an error."""
+    """Share memory between the ranks of one node, which `Split_type` puts into a communicator."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     win = MPI.Win.Allocate_shared(8 * COUNT, 8, comm=node)
     np.frombuffer(win.tomemory(), dtype=float)[:] = node.rank

@@ -104,7 +104,7 @@ class Step:
         """End all ranks of the step on all nodes.
 
         Args:
-            again: repeat this for ranks that were started meanwhile.
+            again: this is a later call, for ranks that were started after the first one.
         """
         if self.is_ending and not again:
             return

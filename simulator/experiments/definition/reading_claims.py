@@ -76,7 +76,10 @@ class Known:
     cells: tuple[Cell, ...]
 
     def values(self, place: Place, tree: object) -> Tree:
-        """Check values of axes: a mapping, or the name of a variant; return them as a mapping."""
+        """Check and return the values of axes that a part of a claim names, by axis.
+
+        Instead of a mapping, the part may be the name of a variant alone.
+        """
         if not isinstance(tree, dict):
             if not self.compare:
                 raise InvalidError(place, f"expected axis: value, not {tree!r}")
