@@ -97,8 +97,15 @@ class Carrier:
 class Bed:
     """Three nodes with two slots each, on one of which another job runs."""
 
-    def __init__(self, cluster: Cluster, base: Path) -> None:
-        self.cluster, self.base = cluster, base
+    def __init__(self, cluster: Cluster, base: Path, earlier: set[psutil.Process]) -> None:
+        """Start the other job.
+
+        Args:
+            cluster: a cluster that is up.
+            base: the folder for the cases.
+            earlier: processes of other tests' fixtures, which may run on.
+        """
+        self.cluster, self.base, self._earlier = cluster, base, earlier
         self.orders = base / "orders"
         self._number = 0
         self.other = Carrier(cluster, base / "other", 1)
@@ -161,7 +168,7 @@ class Bed:
 
     def _strays(self) -> list[str]:
         """Processes that are neither a daemon, nor the other job, nor its shim."""
-        ours = set(self.cluster.daemons().values())
+        ours = self._earlier | set(self.cluster.daemons().values())
         for rank in self.cluster.ranks(self.other.id):
             ours |= {rank.process, *rank.process.parents()}
         ours |= {child for daemon in list(ours) for child in self._children(daemon)}
@@ -194,10 +201,11 @@ def bed(transport: str) -> Iterator[Bed]:
         (base / "server.yaml").write_text(f"{SETTINGS}transport: {transport}\n")
         cluster = Cluster(base, nodes=3, slots=2, strategy="fcfs")
         cluster.shape += ["--config", str(base / "server.yaml")]
+        earlier = leaks.session_processes()
         cluster.up()
         leaks.SHARED.add(str(cluster.state))
         try:
-            yield Bed(cluster, base)
+            yield Bed(cluster, base, earlier)
         finally:
             leaks.SHARED.remove(str(cluster.state))
             (base / "orders").write_text("")
