@@ -19,7 +19,6 @@ of the benchmark. A system that is not installed is left out, and the reason is 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import subprocess
 import sys
@@ -34,10 +33,11 @@ from pliant.client.api import Client
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
-from slurmkit import Slurm, why_missing
+from benchkit.slurm_package import install, reason_to_skip
+
+from slurmkit import Slurm
 
 NODES, CPUS, POLL_S = 4, 2, 0.05
-INSTALL = ("apt-get", "install", "-y", "--no-install-recommends", "slurm-wlm", "munge")
 #: What each task runs; ``sbatch --wrap`` makes the same of ``true``.
 COMMAND = ("/bin/sh", "-c", "true")
 #: Drains one array; returns the seconds until it was acknowledged and until its last task ended.
@@ -78,8 +78,8 @@ def slurm_drain(slurm: Slurm, tasks: int) -> Drain:
 @contextmanager
 def slurm_cluster(base: Path, tasks: int) -> Iterator[Drain | None]:
     """Run Slurm; yield a function that drains an array, or None if Slurm is not installed."""
-    if reason := why_missing():
-        print(f"Slurm is left out: {reason}; as root: {' '.join(INSTALL)}, or use --install")
+    if reason := reason_to_skip():
+        print(f"Slurm is left out: {reason}")
         yield None
         return
     slurm = Slurm(base / "slurm", "linuxproc", NODES, CPUS)
@@ -141,9 +141,8 @@ def main(words: list[str]) -> int:
     parser.add_argument("rounds", nargs="?", type=int, default=3)
     options = parser.parse_args(words)
     tasks = options.tasks
-    if options.install and why_missing():
-        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run(INSTALL, check=True, env=env)
+    if options.install:
+        install()
     print(busy())
     with (
         cluster(NODES, CPUS, "--strategy", "fcfs") as (client, out),

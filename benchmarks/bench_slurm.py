@@ -37,11 +37,12 @@ from pliant.client.client_errors import ClientError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
-from slurmkit import Slurm, why_missing
+from benchkit.slurm_package import install, reason_to_skip
+
+from slurmkit import Slurm
 
 ROUNDS, DRAIN, BURST, SUBMITTERS = 12, 1000, 200, 4
 NODES, CPUS = 4, 2
-_INSTALL = ("apt-get", "install", "-y", "--no-install-recommends", "slurm-wlm", "munge")
 #: Submits a command, and returns when it is acknowledged.
 Submit = Callable[[str], None]
 
@@ -170,12 +171,10 @@ def pliant_missing_after_kill(client: Client, out: Path) -> int:
 
 def main(words: list[str]) -> int:
     """Measure both, and print one table; return the exit code."""
-    if "--install" in words and why_missing():
-        subprocess.run(
-            _INSTALL, check=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        )
-    if reason := why_missing():
-        print(f"skipped: {reason}; as root: {' '.join(_INSTALL)}, or use --install")
+    if "--install" in words:
+        install()
+    if reason := reason_to_skip():
+        print(f"skipped: {reason}")
         return 0
     jobs = int(next((word for word in words if word.isdecimal()), DRAIN))
     print(busy())
