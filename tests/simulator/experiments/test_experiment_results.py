@@ -23,7 +23,10 @@ from pliant.simulator.experiments.running.measuring import (
     obsolete_results,
 )
 from pliant.simulator.experiments.running.pool import Done, Task
-from pliant.simulator.experiments.running.results_store import ResultsStore
+from pliant.simulator.experiments.running.results_store import (
+    ResultsStore,
+    without_comments,
+)
 from testkit import wait_until
 
 TWO_AXES = """
@@ -145,6 +148,13 @@ def test_results_of_other_code_are_named_and_not_used(
     found = obsolete_results([experiment], store, Scale())
     assert len(found) == 6
     assert all("another version of the simulator" in text for text in found)
+
+
+def test_a_change_of_words_is_not_a_change_of_the_code() -> None:
+    old = b'"""Old."""\n\ndef f(x):\n    """Old."""\n    return x + 1  # old\n'
+    new = b'def f(x):\n    """New.\n\n    Longer.\n    """\n\n    return x + 1\n'
+    assert without_comments(old) == without_comments(new)
+    assert without_comments(new) != without_comments(new.replace(b"1", b"2"))
 
 
 def test_claims_across_rows(
