@@ -32,7 +32,11 @@ class UsageError(ClientError):
 
 
 class RequestError(ClientError, code="request-refused"):
-    """The request failed; ``kind`` and ``field`` are the server's, for programs."""
+    """The server failed or refused to carry out a request.
+
+    Programs can test ``kind``, the kind of the failure, and ``field``, the wrong field of the
+    request; both come from the server.
+    """
 
     def __init__(self, message: str, *, kind: str = "refused", field: str = "") -> None:
         super().__init__(message)
@@ -54,7 +58,7 @@ class WaitTimeoutError(ClientError, TimeoutError):
 
 
 class StepFailedError(ClientError):
-    """A step of a job was refused, or the job ended before it."""
+    """A step of a job script was refused, or its job ended before the step started."""
 
 
 class NoServerError(ClientError):
@@ -72,4 +76,4 @@ class LostServerError(NoServerError):
 
 
 class SilentServerError(LostServerError):
-    """The server accepted a request and has not answered in time."""
+    """The server accepted a request, but has not answered within the limit."""

@@ -1,8 +1,8 @@
 """``pliant node join --account``: root joins for the account of the daemons on this host.
 
 A process of the account makes the key and joins, so root opens no file where the account could
-plant another one. Root then writes what the root helper believes: the names of the node and the
-key with which the server signs orders.
+plant another one. Root then writes the settings of the root helper, a program with root privileges:
+the names of the node, and the key with which the server signs orders to the helper.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_KEY_BYTES = 1 << 16
 
 
 class JoinedHost(NamedTuple):
-    """The result of a join by the account of the daemons: its record, and files that root wrote."""
+    """The record of a join by the account of the daemons, and the files that root then wrote."""
 
     #: The record of `pliant node join --json`.
     record: dict[str, Any]
@@ -107,9 +107,9 @@ def _join_as(user: pwd.struct_passwd, state: str, token: str, address: str) -> d
 
 
 def _set_up_helper(record: dict[str, Any], account: str) -> list[Path]:
-    """Write the settings and the key of the root helper; return the paths written.
+    """Write the settings and the key of the root helper; return the paths of both files.
 
-    System users that the present settings allow stay allowed.
+    The list of system users in an existing settings file is kept.
     """
     from pliant.protos.daemons.atomic_files import write_private
     from pliant.protos.identity.certificate_names import check_name

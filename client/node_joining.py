@@ -220,7 +220,12 @@ def _read_line(lines: BinaryIO, server: TcpAddress) -> bytes:
 def _check_server(
     stream: ssl.SSLSocket, greeting: Greeting, token: JoinToken, server: TcpAddress, now: float
 ) -> None:
-    """Check that the server's certificate, on this connection, comes from a root in the token."""
+    """Check that the server's certificate is that of this connection, from a root in the token.
+
+    Raises:
+        JoinError: the server is not that of the token.
+        CertificateTimeError: a certificate is not valid now, or the clocks differ too much.
+    """
     found = parse_bundle(greeting.roots)
     trusted = tuple(root for root in found if fingerprint(root) in token.fingerprints)
     if not trusted:
@@ -259,7 +264,11 @@ def _describe_skew(ahead: float) -> str:
 
 
 def _check_answer(answer: JoinAnswer, greeting: Greeting, key: bytes, now: float) -> None:
-    """Check that the server's answer can be used, before it is stored."""
+    """Check the certificates and addresses in the server's answer before they are stored.
+
+    Raises:
+        JoinError: the answer is unusable.
+    """
     try:
         chain, roots = parse_certificates(answer.certificates), parse_bundle(answer.roots)
         identity = verify_chain(chain, roots, now=now)

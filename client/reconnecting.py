@@ -119,7 +119,7 @@ def end_of_job(
 
 
 class Absence:
-    """A time without a server: says how long to pause until the next attempt, and when to give up.
+    """A time without a server: computes the pause until the next attempt, and when to give up.
 
     The pauses grow, so that many programs that wait do not keep the machine busy.
     """
@@ -138,7 +138,7 @@ class Absence:
         """Return the seconds to pause after a failed attempt.
 
         Raises:
-            NoServerError: the error of the attempt, if the server has been away too long.
+            NoServerError: ``error`` itself, if the server has been away for the limit.
         """
         now = time.monotonic()
         if self._deadline is None:
@@ -163,16 +163,16 @@ class Subscription:
         self._absence: Absence | None = None
 
     def received(self, message: Mapping[str, Any]) -> None:
-        """Record a message, so that the next request continues after it."""
+        """Store the position of a message, so that the next subscription continues after it."""
         self.fields["after"] = message["seq"]
         self.fields.pop("since", None)
         self._absence = Absence(self._reconnect_s)
 
     def pause(self, error: NoServerError) -> float:
-        """Return the seconds to pause before the next request, after the server has left.
+        """Return the seconds to pause before the next attempt, after the connection was lost.
 
         Raises:
-            NoServerError: there was no server from the beginning, or it has been away too long.
+            NoServerError: there was no server from the beginning, or it has been away for too long.
         """
         if self._absence is None:
             raise error
@@ -209,7 +209,7 @@ def follow(
 
 
 class ChangeSignal:
-    """Tells whether jobs or nodes have changed, by a subscription in a thread."""
+    """Detects whether jobs or nodes have changed, by a subscription in a thread."""
 
     def __init__(self, directory: str) -> None:
         import threading  # `jobsub` alone does not need it, and starts sooner

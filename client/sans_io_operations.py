@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Ask:
-    """Send a request to the server, and get its answer."""
+    """A step of an operation: send a request to the server, and pass its answer back."""
 
     __match_args__ = ("op", "fields", "limit_s")
 
@@ -34,14 +34,14 @@ class Ask:
         Args:
             op: the operation.
             fields: the other fields of the request.
-            limit_s: seconds to wait for the answer: ``UNLIMITED``, or None for that of the
-                connection.
+            limit_s: seconds to wait for the answer. ``UNLIMITED`` means no limit, None the limit of
+                the connection.
         """
         self.op, self.fields, self.limit_s = op, fields, limit_s
 
 
 class Pause:
-    """An instruction to wait for some seconds."""
+    """A step of an operation: wait for some seconds."""
 
     __match_args__ = ("seconds",)
 
@@ -50,7 +50,7 @@ class Pause:
 
 
 class Call:
-    """An instruction to call a function that may block, and to pass its result back."""
+    """A step of an operation: call a function that may block, and pass its result back."""
 
     __match_args__ = ("function",)
 

@@ -63,7 +63,8 @@ def socket_path(directory: str) -> str:
 def connect(link: _socket.socket, directory: str) -> bool:
     """Connect a unix socket to the server, once; return whether it is connected.
 
-    It is not if the server's queue of new connections is full: try again after `RETRY_S`.
+    The result is False if the server's queue of new connections is full. The caller then tries
+    again after `RETRY_S`.
 
     Args:
         link: a socket that does not block, or has a timeout.
@@ -95,7 +96,7 @@ def encode(op: str, fields: dict[str, Any]) -> bytes:
 
 
 def check_length(line: bytes) -> None:
-    """Check that the server takes a request of this length.
+    """Check that a request is not longer than the server accepts.
 
     Raises:
         RequestError: the request is too long.
@@ -124,7 +125,7 @@ def decode(line: bytes) -> Answer:
 
 
 def check(answer: Answer) -> Answer:
-    """Return an answer that is not a refusal.
+    """Return ``answer`` if it is not a refusal.
 
     Raises:
         RequestError: the server refuses.
@@ -140,7 +141,7 @@ def check(answer: Answer) -> Answer:
 
 
 def silent_server(op: str, path: str, timeout_s: float) -> SilentServerError:
-    """Return the error for a request that was not answered in time."""
+    """Return the error for a request that the server has not answered within ``timeout_s``."""
     text = f"the server did not answer within {timeout_s:g} s ({path})"
     if op in _READS:
         return SilentServerError(f"{text}: it is busy or stopped")
@@ -150,14 +151,14 @@ def silent_server(op: str, path: str, timeout_s: float) -> SilentServerError:
 
 
 def silent_subscription(path: str) -> SilentServerError:
-    """Return the error for a subscription without a message for `SILENCE_S`."""
+    """Return the error for a subscription that received no message for `SILENCE_S` seconds."""
     return SilentServerError(
         f"the server sent nothing for {SILENCE_S:g} s ({path}): it is busy or stopped"
     )
 
 
 def explain(error: OSError, op: str, path: str) -> NoServerError:
-    """Return the client's error for an error of the socket during a request."""
+    """Convert an error of the socket during a request to the error that the client raises."""
     if isinstance(error, FileNotFoundError | ConnectionRefusedError | NotADirectoryError):
         return NoServerError(
             f"no server answers on {path}; start a cluster with `pliant up --detach`"

@@ -25,12 +25,18 @@ _NO_LIMIT = 1 << 62
 def stage_job(
     link: Connection, job: dict[str, Any], names: Sequence[str], outputs: Sequence[str]
 ) -> None:
-    """Send the files of ``--stage``, and add them to the request that submits the job.
+    """Send the files of ``--stage``, and add their entry to the request that submits the job.
 
     Each element of ``names`` and ``outputs`` may be several names, separated by commas.
 
+    Args:
+        link: the connection to the server.
+        job: the request, which is changed.
+        names: files and folders to send.
+        outputs: patterns of the files that are returned after the job.
+
     Raises:
-        UsageError: there are patterns of outputs, but no files.
+        UsageError: there are patterns of outputs, but no files to send.
         SubmitError, RequestError: as `send_files`.
     """
     if not names:

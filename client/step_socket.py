@@ -1,4 +1,7 @@
-"""Connections to the socket on which the shim of a script receives requests for steps."""
+"""Connections to the socket on which the shim of a job script receives requests for steps.
+
+The shim is the process that has started the script on the first node of the job.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ def resize_step(socket_path: str, step: int, size: int) -> None:
     """Set the size of a malleable step of this job.
 
     Args:
-        socket_path: the path of the socket of the script's shim.
+        socket_path: the path of the socket of the shim, the process that started the job's script.
         step: the number of the step.
         size: the number of ranks; 0 to let the step grow and shrink again.
 

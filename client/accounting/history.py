@@ -79,9 +79,10 @@ def show_history(
 def _stored_events(
     link: Connection, job: int | str | None, since: float | None
 ) -> tuple[list[Mapping[str, Any]], bool]:
-    """Return stored events of the history, and whether they include all requested events.
+    """Return the stored events of one job or of all, and whether none of them was left out.
 
-    Without a time, they are the newest ones.
+    Without ``since``, the server sends only its newest events, so older ones may be left out. With
+    ``since`` (seconds since the epoch), all events from this time on are returned.
     """
     if since is None:
         answer = link.request("history", id=job)
@@ -97,9 +98,9 @@ def _stored_events(
 def _new_events(
     link: Connection, job: int | str | None, since: float | None
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield events from a time on, and new ones as they happen.
+    """Yield the stored events from the time ``since`` on, then each new event as it happens.
 
-    Without a time, begin with the first event of the job, or, without a job, with new events.
+    Without ``since``, all events of the job are yielded; without a job, only new events are.
     """
     start: dict[str, Any] = {"since": since}
     if since is None and job is not None:

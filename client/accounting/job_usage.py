@@ -33,9 +33,10 @@ def job_records(
 
 
 def accounted(jobs: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield the jobs and the tasks of arrays; an array's tasks that never started are one line.
+    """Yield the records to list: jobs, started array tasks, and up to two lines for each array.
 
-    Only tasks use processors. Tasks that were cancelled before they started have a line, too.
+    An array has one line for all its pending tasks, and one for all its tasks that were cancelled
+    before they started. Tasks that have started are jobs of their own.
     """
     for job in jobs:
         array = job.get("array")
@@ -58,9 +59,13 @@ def _phase(phase: Mapping[str, Any], now: float) -> Record:
 
 
 def step_record(step: Mapping[str, Any]) -> Record:
-    """Return a step of a script with its phases, as the server returns it with its sizes.
+    """Convert a step of a job script from the server's form: its sizes become phases.
 
-    The server keeps only the first sizes of a step with many, so the last phase ends with the step.
+    The server keeps only the first sizes of a step that changed its size often. The last phase
+    that is returned therefore lasts until the end of the step.
+
+    Args:
+        step: the step, with ``sizes``, a list of pairs (start of the size, processors).
     """
     ends = [*(start for start, _ in step["sizes"][1:]), step["end"]]
     phases = [
@@ -104,10 +109,14 @@ def _seconds(phase: Mapping[str, Any]) -> float:
 
 
 def efficiency(phases: Iterable[Mapping[str, Any]], speedup: str) -> float | None:
-    """Return the efficiency of a job, its work per processor-second; None if it never ran.
+    """Return the efficiency of a job: its work per processor-second; None if it has not run.
 
-    The work is computed from the speedup model that the job stated, so the efficiency is 1 for
-    linear speedup. Pauses of resizes count as work.
+    The work is the time multiplied by the speedup, which the speedup model of the job states for
+    its size. So the efficiency is 1 for linear speedup. Pauses of resizes count as work.
+
+    Args:
+        phases: the phases of the job, with their processor-seconds.
+        speedup: the speedup model that was given when the job was submitted.
     """
     model = parse_speedup(speedup)
     used = work = 0.0

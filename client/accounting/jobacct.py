@@ -147,7 +147,7 @@ def _show(options: argparse.Namespace) -> int:
 def _records(
     link: Connection, options: argparse.Namespace, since: float | None
 ) -> tuple[list[dict[str, Any]], bool, list[int | str], float]:
-    """Return the records of jobs, whether these are all, unknown jobs, and the server's time.
+    """Return the records of jobs, whether the list is complete, unknown ids, and the server's time.
 
     Args:
         link: the connection to the server.

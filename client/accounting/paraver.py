@@ -63,7 +63,7 @@ def _head(
     begin: float,
     end: float,
 ) -> str:
-    """Return the first line: date, length in ns, nodes with processors, applications."""
+    """Return the first line of the trace: date, length in ns, processors of each node, and jobs."""
     date = time.strftime("%d/%m/%y at %H:%M", time.localtime(begin))
     cpus = ",".join(str(slots[name]) for name in places)
     applications = "".join(f":1(1:{places.index(_home(job)) + 1})" for job in jobs)
@@ -79,9 +79,16 @@ def _home(record: Record) -> str:
 def _lines(
     number: int, record: Record, cpus: Mapping[str, int], begin: float, now: float
 ) -> Iterator[tuple[tuple[int, int], str]]:
-    """Yield the records of a job, each with its sorting key, its time and kind.
+    """Yield the lines of a job for the file ``prv``, each with a key by which to sort all lines.
 
-    All of them name the first processor of the job's first node (``cpus``).
+    All lines are shown on one processor: the first one of the job's first node.
+
+    Args:
+        number: the number of the job in the trace, from 1.
+        record: the job with its phases.
+        cpus: the number of the first processor of each node.
+        begin: the begin of the trace, in seconds since the epoch.
+        now: the time at which a phase that continues is cut off, in seconds since the epoch.
     """
     where = f"{cpus[_home(record)]}:{number}:1:1"
 
@@ -108,7 +115,7 @@ def _lines(
 
 
 def _rows(jobs: Sequence[Record], places: Sequence[str], slots: Mapping[str, int]) -> str:
-    """Return the labels of the levels of the trace."""
+    """Return the content of the file ``row``: the names of all processors, nodes and jobs."""
     names = [clean(f"{job['id']} {job['name'] or ''}".strip()) for job in jobs]
     cpus = [f"{name}.{slot}" for name in places for slot in range(slots[name])]
     levels = {"CPU": cpus, "NODE": places, "APPL": names, "TASK": names, "THREAD": names}

@@ -100,7 +100,7 @@ def statistics(
 
 
 def statistics_text(found: Mapping[str, Any]) -> str:
-    """Return statistics as text."""
+    """Return the result of `statistics` as the text that is printed."""
     span = format_duration(found["now"] - found["since"])
     states = ", ".join(f"{count} {state}" for state, count in found["states"].items()) or "none"
     whose = "all jobs" if found["all_users"] else "your jobs"

@@ -43,15 +43,15 @@ def is_number(value: object) -> bool:
 
 
 def is_whole(value: object) -> bool:
-    """Return whether a value is a whole number, and no truth value."""
+    """Return whether a value is an ``int``; ``bool`` does not count."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def whole(argument: str, value: Any, least: int = 0, example: str = "") -> int:
-    """Return a whole number of at least ``least``.
+    """Return ``value`` if it is a whole number of at least ``least`` and below 2**62.
 
     Raises:
-        UsageError: the value is anything else; names the argument.
+        UsageError: the value is anything else. The message names the argument and the example.
     """
     if not is_whole(value) or not least <= value < 1 << 62:
         example = f", such as {example}" if example else ""
@@ -90,7 +90,7 @@ def job_ids(values: Iterable[Any], argument: str = "ids") -> list[int | str]:
 
 
 def seconds(argument: str, value: Any) -> float | None:
-    """Return a number of seconds of at least 0, or None.
+    """Return ``value`` if it is None or a number of seconds of at least 0.
 
     Raises:
         UsageError: the value is anything else.
@@ -101,10 +101,10 @@ def seconds(argument: str, value: Any) -> float | None:
 
 
 def name(argument: str, value: Any, example: str) -> str:
-    """Return a text that is not empty.
+    """Return ``value`` if it is a text that is not empty.
 
     Raises:
-        UsageError: the value is anything else.
+        UsageError: the value is anything else. The message names the argument and the example.
     """
     if not isinstance(value, str) or not value:
         raise fault(argument, f"a name, such as {example}", value)
@@ -112,7 +112,7 @@ def name(argument: str, value: Any, example: str) -> str:
 
 
 def texts(argument: str, value: Any, example: str) -> list[str]:
-    """Return a list of texts, such as names.
+    """Return ``value``, an iterable of texts such as names, as a list.
 
     Raises:
         UsageError: the value is a single text, or holds anything else.
@@ -144,7 +144,9 @@ def words(argv: Sequence[Any]) -> list[str]:
 
 
 def sizes(value: Any) -> str:
-    """Return numbers of processors in their notation.
+    """Return the numbers of processors of a job as text; the whole number 4 becomes ``"4"``.
+
+    The notation of a text such as ``"1-8:pow2"`` is checked later.
 
     Raises:
         UsageError: the value is neither a text nor a whole number.
@@ -246,7 +248,11 @@ def submit_options(options: Mapping[str, Any], known: Iterable[str]) -> dict[str
 
 
 def in_python(error: UsageError) -> UsageError:
-    """Return an error of a shared check, with its options named as arguments in Python."""
+    """Return an error of a command line in which each option is named as an argument in Python.
+
+    For example, ``--time-limit`` becomes the name of the argument of `Client.submit`. A
+    `SubmitError` is returned unchanged.
+    """
 
     def rename(option: re.Match[str]) -> str:
         return _PYTHON_NAMES.get(option[0], option[0][2:].replace("-", "_"))

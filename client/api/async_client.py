@@ -143,7 +143,11 @@ class AsyncClient:
         return await self._run(operations.act("resume_job", number))
 
     async def requeue(self, number: int | str) -> str:
-        """End a job and start it again, from its last checkpoint if any; return a message."""
+        """End a job and start it again, from its last checkpoint if it has one.
+
+        Returns:
+            The server's message.
+        """
         return await self._run(operations.act("requeue", number))
 
     async def resize(self, number: int | str, size: int, *, release: Sequence[str] = ()) -> str:

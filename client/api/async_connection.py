@@ -50,20 +50,20 @@ class AsyncConnection:
     async def request(self, op: str, *, limit_s: float | None = None, **fields: Any) -> Answer:
         """Send a request and return the answer.
 
-        If it is cancelled, the server forgets a request that waits for the end of a job. Any other
-        request is carried out.
+        If the call is cancelled while the server waits for the end of a job, the server stops
+        waiting. Any other request that was sent is carried out.
 
         Args:
             op: the operation.
-            limit_s: seconds to wait for the answer; ``UNLIMITED``, None for the limit
-                of this connection.
+            limit_s: seconds to wait for the answer. ``UNLIMITED`` means no limit, None the limit of
+                this connection.
             fields: the other fields of the request.
 
         Raises:
             NoServerError: there is no server.
-            LostServerError: the server left before it answered.
-            SilentServerError: the server has not answered in time.
-            UntrustedServerError: another account could answer; nothing was sent.
+            LostServerError: the server closed the connection before it answered.
+            SilentServerError: the server has not answered within the limit.
+            UntrustedServerError: another account owns the socket; nothing was sent.
             RequestError: the server refuses.
             ClientError: the connection was closed by ``aclose``.
         """
@@ -78,12 +78,13 @@ class AsyncConnection:
             raise server_socket.explain(error, op, self._path) from None
 
     async def watch(self, **fields: Any) -> AsyncGenerator[Answer, None]:
-        """Subscribe to changes, and yield the messages of the server until it leaves.
+        """Subscribe to changes, and yield the server's messages until the connection ends.
 
         The subscription has a connection of its own, which is closed when the iterator ends.
 
         Raises:
-            NoServerError: there is no server; `LostServerError` if it leaves.
+            NoServerError: there is no server.
+            LostServerError: the server closed the connection.
             RequestError: the server refuses.
             ClientError: the connection was closed by ``aclose``.
         """
@@ -131,7 +132,7 @@ class AsyncConnection:
         return server_socket.socket_path(self.directory)
 
     async def _usable_link(self) -> _Link:
-        """Return the open connection; open one, once for all requests that wait for it."""
+        """Return the open connection; if there is none, open one for all waiting requests."""
         loop = asyncio.get_running_loop()
         if self._link is not None and self._link.is_usable(loop):
             return self._link
@@ -195,7 +196,10 @@ class _Link:
             self._give_bytes(len(line))
 
     async def _take_bytes(self, number: int) -> None:
-        """Count the bytes of a request; wait first while too many are not answered."""
+        """Reserve ``number`` bytes for a request; if the limit is reached, wait for answers first.
+
+        The limit `_MAX_UNANSWERED_BYTES` holds for all requests together that are not answered yet.
+        """
         while self._unanswered_bytes and (
             self._unanswered_bytes + number > _MAX_UNANSWERED_BYTES and self._end is None
         ):
@@ -254,7 +258,10 @@ class _Link:
             self._writer.transport.abort()
 
     async def _read_last_answers(self, lines: _Lines) -> None:
-        """Pass on answers that follow a refusal of the connection, such as those to submissions."""
+        """Deliver answers that were on their way when the server refused the connection.
+
+        For example, a submission may have been stored already.
+        """
         with contextlib.suppress(OSError, ClientError, TimeoutError):
             async with asyncio.timeout(_LAST_ANSWERS_S):
                 while not all(answer.done() for answer in self._answers.values()):
@@ -294,7 +301,7 @@ class _Lines:
         """Return the next line.
 
         Raises:
-            ConnectionResetError: the other side has closed the connection.
+            ConnectionResetError: the server has closed the connection.
         """
         parts = [self._rest]
         while b"\n" not in parts[-1]:

@@ -271,7 +271,7 @@ class Client:
         Args:
             number: the job.
             size: processors that the job should have and keep; 0 lets the strategy choose again.
-            release: a node (``"n2"``) or a slot (``"n1/0"``) that the job gives up in a shrink.
+            release: nodes (``"n2"``) or slots of nodes (``"n1/0"``) to give up in a shrink.
 
         Returns:
             The server's message; ``history`` shows the outcome.

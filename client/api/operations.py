@@ -29,7 +29,7 @@ def submit(argv: Sequence[Any], sizes: Any, options: Mapping[str, Any]) -> Steps
 
 
 def query(argv: Sequence[Any], sizes: Any, options: Mapping[str, Any]) -> Steps[Availability]:
-    """Ask the strategy whether and when it would start a job that is not submitted."""
+    """Return the strategy's answer whether and when it would start a job, without submitting it."""
     answer = yield Ask("query", {"job": _job(argv, sizes, options)})
     return to_record(Availability, answer)
 
@@ -81,7 +81,7 @@ def _job_record(number: int | str) -> Steps[Mapping[str, Any]]:
 
 
 def output(number: int | str, tail: int | None) -> Steps[str]:
-    """Return the output of a job."""
+    """Return the last ``tail`` lines of the output of a job; all of it if ``tail`` is None."""
     if tail is not None:
         checks.whole("tail", tail, example="20 (lines), or None for everything")
     found = yield from job(number)
@@ -89,7 +89,7 @@ def output(number: int | str, tail: int | None) -> Steps[str]:
 
 
 def usage(number: int | str) -> Steps[Usage]:
-    """Return the use of processors by a job."""
+    """Return how long a job waited and ran, and its processors over time."""
     from pliant.client.accounting.job_usage import job_records
 
     record = yield from _job_record(number)
@@ -125,7 +125,7 @@ def _message(fault: Mapping[str, Any]) -> str:
 
 
 def act(op: str, number: int | str) -> Steps[str]:
-    """Carry out an operation that needs only a job, and return the server's message."""
+    """Send an operation that has no argument but the job, and return the server's message."""
     answer = yield Ask(op, {"id": checks.job_id(number)})
     return str(answer.get("message", ""))
 
@@ -162,7 +162,7 @@ def history(number: int | str | None) -> Steps[list[Event]]:
 
 
 def refusals() -> Steps[list[Event]]:
-    """Return refused requests."""
+    """Return your refused requests, oldest first; an operator gets those of all users."""
     answer = yield Ask("refusals", {})
     return [to_record(Event, event) for event in answer["events"]]
 
@@ -187,12 +187,12 @@ def events_in(message: Mapping[str, Any]) -> list[Event]:
 
 
 def act_on_node(op: str, node: str, **fields: str) -> Steps[None]:
-    """Carry out an operation on a node."""
+    """Send an operation on a node, such as "resume", with its other fields."""
     yield Ask(op, {"node": checks.name("node", node, '"n1"'), **fields})
 
 
 def drain(node: str, reason: str) -> Steps[None]:
-    """Drain a node."""
+    """Start no new jobs on a node, and ask malleable jobs to leave it."""
     if not isinstance(reason, str):
         raise checks.fault("reason", "a text", reason)
     return (yield from act_on_node("drain", node, reason=reason))

@@ -191,7 +191,10 @@ class Usage:
 
 
 def to_record(kind: type[Record], data: Mapping[str, Any]) -> Record:
-    """Return a typed record of a server's answer; unknown fields of a newer server are ignored."""
+    """Return a server's answer as a record of type ``kind``; unknown fields are ignored.
+
+    A newer server may send fields that this client does not know.
+    """
     values = {}
     for spec in fields(kind):  # type: ignore[arg-type]
         value = data.get(spec.name.rstrip("_"))

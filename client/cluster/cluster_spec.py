@@ -140,7 +140,7 @@ def _is_valid_remote(data: object) -> bool:
 
 
 def _parse_remote(data: Any) -> RemoteSpec | None:
-    """Return the part of a specification that is about other hosts.
+    """Return the part of a specification that is about other hosts; None if there is none.
 
     Raises:
         TypeError: the specification is damaged.

@@ -65,7 +65,10 @@ class Daemon:
         return pid if named and process_table.program(pid) == self.program else 0
 
     def _is_elsewhere(self, pid: int) -> bool:
-        """Return whether a process belongs to a cluster with other directories."""
+        """Return whether a process has other state and run directories than this daemon.
+
+        False if its directories are unknown.
+        """
         state, run = state_dir_of(pid), process_table.environment(pid).get("PLIANT_RUN_DIR", "")
         here = os.path.realpath(os.path.dirname(self.pid_file))
         return (
@@ -134,7 +137,7 @@ class Daemon:
         self.forget()
 
     def detach(self) -> None:
-        """Stop regarding the daemon as a child; later commands find it through its pid file."""
+        """Give up the daemon as a child process; later commands find it through its pid file."""
         if self.process is not None:
             self.process.returncode = 0  # so that `subprocess` neither waits for it nor warns
             self.process = None
@@ -177,7 +180,7 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 def describe_code(code: int) -> str:
-    """Describe the end of a process: ``exit code 1``, ``signal 9``."""
+    """Return how a process ended, as text: ``exit code 1`` or ``signal 9``."""
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 

@@ -63,7 +63,7 @@ class LocalCluster:
 
     @property
     def _owner(self) -> str:
-        """Return the path of the file in the run directory that names its state directory."""
+        """Return the path of the file in the run directory that names the state directory."""
         return os.path.join(self.run, "cluster.state-dir")
 
     def check_owner(self) -> None:
@@ -137,7 +137,7 @@ class LocalCluster:
         self.daemons = [self._server(), *self._node_daemons()]
 
     def _node_daemons(self) -> list[Daemon]:
-        """Return the daemons of this machine that serve the nodes."""
+        """Return the node controllers on this machine, one for each node of the specification."""
         return [self._controller(name) for name in self.spec.node_names]
 
     def all_daemons(self) -> list[Daemon]:
@@ -287,9 +287,10 @@ class LocalCluster:
     # -- up
 
     def prepare(self, report: Report) -> None:
-        """Determine the values that the daemons need for their start, such as the server's address.
+        """Determine what the daemons need for their start, such as the server's address.
 
-        The user may interrupt this. On this machine alone, nothing is needed.
+        `pliant up` calls this before it starts a daemon; the user may interrupt it. For nodes on
+        this machine, nothing needs to be determined.
 
         Args:
             report: called with a text that says what is being done.
@@ -320,7 +321,10 @@ class LocalCluster:
         return all(os.path.exists(os.path.join(self.run, name)) for name in (SOCKET, ADDRESS))
 
     def end_started(self) -> None:
-        """End all daemons that this process has started, because the start failed."""
+        """End all daemons that this process has started.
+
+        `pliant up` calls this if the cluster did not start.
+        """
         self.end_started_daemons()
 
     def end_started_daemons(self) -> None:
@@ -369,7 +373,7 @@ class LocalCluster:
             time.sleep(0.03)
 
     def _wait_for_stopped(self) -> None:
-        """Wait briefly for stopped daemons (SIGSTOP) to continue.
+        """Wait briefly until daemons that are stopped (SIGSTOP) continue.
 
         Raises:
             ClientError: some are still stopped.
@@ -408,7 +412,7 @@ class LocalCluster:
         return kept
 
     def _made(self, node: str) -> bool:
-        """Return whether the name of a node is one that an earlier `pliant up` may have given."""
+        """Return whether a node's name has the form of those that `pliant up` gives to nodes."""
         return _OWN_NAME.fullmatch(node) is not None
 
     def registered(self) -> set[str] | None:
@@ -437,11 +441,14 @@ class LocalCluster:
         )
 
     def end_reason(self) -> str:
-        """Return why the cluster ended on its own, as planned; empty if it has not ended."""
+        """Return why the cluster has ended as planned; an empty text if it has not.
+
+        For example, the allocation of Slurm in which it ran has ended.
+        """
         return ""
 
     def lost_nodes_reason(self) -> str:
-        """Return why all nodes are lost for good; empty if they are not."""
+        """Return why all nodes are lost and cannot come back; an empty text if this is not so."""
         return ""
 
     # -- down

@@ -1,4 +1,4 @@
-"""Find out whether there is an MPI library, and say what helps if there is none."""
+"""Find out whether there is an MPI library, and return a warning with a remedy if there is none."""
 
 from __future__ import annotations
 

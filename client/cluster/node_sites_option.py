@@ -1,4 +1,7 @@
-"""The sites of the nodes of a cluster on this machine: ``delft:2,leiden:1``."""
+"""The sites of the nodes of a cluster on this machine, for example ``delft:2,leiden:1``.
+
+A site is a group of nodes at one place, of which strategies for several clusters know.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _HOLDS_PROCESSORS = {"STARTING", "RUNNING", "ADAPTING", "COMPLETING"}
 
 @dataclass(frozen=True)
 class EndedJobs:
-    """Jobs that were ended without the server, because their processes outlived it."""
+    """What `stop` did to jobs without the server, because their processes outlived the server."""
 
     jobs: list[int]
     #: Whether the server had cancelled the jobs that it knew of.
@@ -73,16 +73,17 @@ def stop(cluster: LocalCluster, report: Report, *, keep_jobs: bool = False) -> E
 
 
 def jobs_with_processes(cluster: LocalCluster) -> list[int]:
-    """Return the jobs that have processes on this machine; needs no server."""
+    """Return the ids of the jobs that have processes on this machine, found without the server."""
     found = (process_table.environment(pid) for pid in process_table.find(cluster.is_job_process))
     return sorted({int(env["PLIANT_JOB"]) for env in found if "PLIANT_JOB" in env})
 
 
 def end_remaining_worlds(cluster: LocalCluster, report: Report) -> list[str]:
-    """Let nodes end the remaining processes of worlds without a shim, and record the exits.
+    """End the job processes that have lost their shim, and record their exits.
 
-    A process that changed its session, its parent and its environment can be found only through
-    the records of its node.
+    A shim is the process that starts the ranks of a job on a node. A process that has changed its
+    session, its parent and its environment can be found only through the records of its node, so
+    the controller program is run for each node.
 
     Returns:
         The nodes on which processes are still left.
@@ -103,7 +104,7 @@ def end_remaining_worlds(cluster: LocalCluster, report: Report) -> list[str]:
 
 
 def nodes_with_worlds(cluster: LocalCluster) -> list[str]:
-    """Return the nodes with worlds whose end has not been recorded."""
+    """Return the nodes that have records of job processes whose end has not been recorded."""
     found = glob.glob(os.path.join(glob.escape(cluster.state), "node-*", "spool", "*", "token"))
     return sorted({path.split(os.sep)[-4].removeprefix("node-") for path in found})
 
@@ -124,8 +125,8 @@ def end_leftovers(cluster: LocalCluster, *, keep_jobs: bool = False) -> list[int
 def _end_jobs(cluster: LocalCluster) -> list[int]:
     """End the processes of jobs that could not be cancelled, while controllers record the exits.
 
-    The shims get the signal first, so that they record that the jobs did not end by themselves.
-    The shims then clean up and end. Return the ids of these jobs.
+    The shims, which have started these processes, get SIGTERM first. They then record that the
+    jobs were ended by a signal, clean up and exit. Return the ids of these jobs.
     """
     if jobs := jobs_with_processes(cluster):
         for pid in process_table.find(cluster.is_launcher_or_shim):

@@ -201,10 +201,10 @@ def _bring_up(
 
 
 def _check_takeover(cluster: LocalCluster, options: argparse.Namespace) -> None:
-    """Check that a cluster in the foreground does not run already: Ctrl-C would end its jobs.
+    """Check that `pliant up` in the foreground finds no running cluster: Ctrl-C would end its jobs.
 
     Raises:
-        ClientError: the cluster runs.
+        ClientError: the cluster is up already.
     """
     if options.detach or not cluster.is_up():
         return
@@ -222,7 +222,7 @@ def _end_started(cluster: LocalCluster) -> None:
 
 @contextmanager
 def _storage_errors_explained(cluster: LocalCluster) -> Iterator[None]:
-    """Replace an error of the file system by one that names the directory and the remedy."""
+    """Within this context, replace each OSError by an error that names directory and remedy."""
     try:
         yield
     except BrokenPipeError:
@@ -383,7 +383,7 @@ def _down(options: argparse.Namespace) -> int:
 
 
 def _saved_remote(state: str) -> RemoteSpec | None:
-    """Return the other hosts of the saved cluster; None if it has none or cannot be read."""
+    """Return the hosts in the saved specification; None if it names none or cannot be read."""
     try:
         spec = load_spec(state)
     except ClientError:

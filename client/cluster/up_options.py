@@ -75,7 +75,7 @@ def up_parser() -> Parser:
 
 
 def add_state_dir(parser: Parser) -> None:
-    """Add the option that names the cluster."""
+    """Add the option ``--state-dir``, whose directory identifies the cluster."""
     parser.add_argument(
         "--state-dir", metavar="DIR", help="where it keeps its state ($PLIANT_STATE_DIR)"
     )

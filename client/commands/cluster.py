@@ -133,7 +133,7 @@ def _fingerprints(found: ClusterIdentity) -> list[str]:
 
 
 def _members(found: ClusterIdentity) -> list[tuple[str, Certificate]]:
-    """Return the certificates of a cluster, each with a name for the table."""
+    """Return pairs of a name and a certificate: all roots, the issuing authority and the server."""
     roots = [("root", root) for root in found.roots]
     return [*roots, ("issuing authority", found.issuer), ("server", found.server[0])]
 

@@ -126,10 +126,15 @@ def _token(options: argparse.Namespace) -> int:
 
 
 def _check_unused(node: AdmittedNode | None, role: Role, now: float) -> None:
-    """Check that a node or login agent, if there is one, can no longer connect.
+    """Check that no host can connect as a certain node or login agent any more.
+
+    Args:
+        node: the last host that was admitted under the name; None if there was none.
+        role: the role of the host, node or login agent.
+        now: seconds since the epoch.
 
     Raises:
-        ClientError: its certificate is still valid; the text says how to revoke it.
+        ClientError: the certificate of the host is still valid; the text says how to revoke it.
     """
     if node is not None and node.revoked_at is None and now < node.ends:
         raise ClientError(

@@ -1,4 +1,4 @@
-"""Shared by the actions of ``pliant cluster``: options, directories and lines of output."""
+"""Shared by the actions of ``pliant cluster``: common options, directories and lines of output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pliant.client.terminal.tables import clean
 
 
 def add_action(actions: Any, name: str, text: str, act: Any) -> argparse.ArgumentParser:
-    """Add an action of ``pliant cluster`` with the options that all have; return its parser."""
+    """Add an action of ``pliant cluster``, with the options common to all; return its parser."""
     parser: argparse.ArgumentParser = actions.add_parser(
         name, help=text, description=text[0].upper() + text[1:] + "."
     )

@@ -149,7 +149,11 @@ def _job_or_step(text: str) -> Any:
 
 
 def _resize_step(job: int, step: int, options: argparse.Namespace) -> int:
-    """Set the size of a step: in the script of its job directly, elsewhere through the server."""
+    """Set the size of a step of a job script.
+
+    Inside the script of this job, the request goes to the job's own process, elsewhere to the
+    server.
+    """
     import os
 
     if options.release:

@@ -204,7 +204,7 @@ def _put_table(link: Connection, options: argparse.Namespace) -> list[int | str]
 def _blocks(
     link: Connection, options: argparse.Namespace
 ) -> tuple[list[JobBlock], float, list[int | str]]:
-    """Return the jobs in blocks, the time by the server's clock, and the unknown jobs."""
+    """Return the jobs in blocks (tables of columns), the server's time, and the unknown ids."""
     shown = _shown(options)
     fields = fields_of(shown)
     answer = _request(link, options, fields)
@@ -246,7 +246,7 @@ class _Frames:
         """Return the present jobs as text.
 
         Raises:
-            ClientError: some of the named jobs are unknown at the first look.
+            ClientError: this is the first call, and some of the named jobs are unknown.
         """
         if self._signal.take() or self._blocks is None:
             self._blocks = None  # so that a failed request is repeated

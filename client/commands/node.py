@@ -58,7 +58,7 @@ def _parser() -> Parser:
 
 
 def _run_helper(words: list[str]) -> int:
-    """Replace this process by the root helper.
+    """Replace this process by the helper, a program with root privileges that controllers use.
 
     Root must not load modules from folders that the environment or the current folder names, so
     the helper has an isolated interpreter of its own.

@@ -174,7 +174,7 @@ def nodes_table(nodes: Sequence[dict[str, Any]]) -> str:
 
 
 def _load_text(load: dict[str, Any]) -> str:
-    """Return the memory load of a node as a text for ``--long``."""
+    """Return the memory load of a node for ``--long``: bytes demanded and idle, major faults."""
     if load["stale"]:
         return f"load: not known, last reported {load['age_s']:.0f} s ago"
     parts = [
@@ -188,7 +188,7 @@ def _load_text(load: dict[str, Any]) -> str:
 
 
 def _faults(load: dict[str, Any] | None) -> str:
-    """Return the major faults per second of a node; empty if there are none."""
+    """Return the major page faults per second of a node as text; empty if below 1 or unknown."""
     if not load or load["stale"] or load["major_faults_per_s"] < 1:
         return ""
     return f"{load['major_faults_per_s']:.0f}"

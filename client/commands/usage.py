@@ -109,7 +109,7 @@ def with_seconds(
 
 
 def sums(phases: Iterable[dict[str, Any]], by: str) -> list[dict[str, Any]]:
-    """Add up jobs, phases and processor-seconds for each value of a field."""
+    """Return a row for each value of the field ``by``: its jobs, phases and processor-seconds."""
     found: dict[Any, dict[str, Any]] = {}
     jobs: dict[Any, set[int]] = {}
     for phase in phases:
@@ -176,7 +176,7 @@ def _wanted(row: dict[str, Any], options: argparse.Namespace) -> bool:
 
 
 def shares_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the standings as a table; rows of accounts have no user."""
+    """Return the fair-share rows of users and accounts as a table. Account rows have no user."""
     cells = [
         (
             row["account"] or "-",

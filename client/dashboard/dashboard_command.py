@@ -73,7 +73,10 @@ def _serve(options: argparse.Namespace) -> int:
     stack = ExitStack()
 
     class Server(uvicorn.Server):
-        """Ends the streams of browsers when it stops, because it waits for them."""
+        """A web server that closes the streams to browsers before it stops.
+
+        Otherwise it would wait for these streams, which do not end.
+        """
 
         async def on_tick(self, counter: int) -> bool:
             if options.with_server and feed.lost_for_s > LOST_S:

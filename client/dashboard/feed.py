@@ -1,4 +1,4 @@
-"""Follows the daemon with one subscription, and passes changes on to all browsers.
+"""Follow the Pliant server with one subscription, and pass its changes on to all browsers.
 
 The subscription runs in a thread. State and browsers belong to the event loop of the web server.
 """
@@ -47,7 +47,11 @@ class Browser:
         self.closed = False
 
     def put(self, message: bytes) -> None:
-        """Add a message. A browser that is too far behind is told to load the state again."""
+        """Queue a message for this browser.
+
+        If more than `MAX_WAITING_BYTES` would wait, they are replaced by a message that makes the
+        browser load the whole state again.
+        """
         if self._bytes + len(message) > MAX_WAITING_BYTES:
             self._waiting, self._bytes = [sse("reset", b'{"why":"behind"}')], 0
         else:
@@ -90,7 +94,7 @@ class Feed:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follow the daemon while the web server runs."""
+        """Within this context, follow the Pliant server and send its changes to the browsers."""
         loop = asyncio.get_running_loop()
         thread = threading.Thread(target=self._follow, args=(loop,), name="subscription")
         thread.start()
@@ -107,7 +111,10 @@ class Feed:
 
     @property
     def lost_for_s(self) -> float:
-        """Return for how many seconds the daemon has been away; 0 if it answers or never has."""
+        """Return for how many seconds the Pliant server has been away.
+
+        0 if it answers, or if it has never answered.
+        """
         if self.state.connected or not self._applied_first or self._lost_at is None:
             return 0.0
         return time.monotonic() - self._lost_at
@@ -135,7 +142,10 @@ class Feed:
             self._browsers.discard(mine)
 
     def _follow(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Subscribe, and pass each message to the loop; subscribe again if the daemon leaves."""
+        """Subscribe to the Pliant server, and pass each message to the event loop.
+
+        If the server ends the connection, subscribe again. This method runs in a thread.
+        """
         position: dict[str, Any] = {"since": time.time() - WINDOW_S}
         while not self._stopped.is_set():
             try:
@@ -168,7 +178,8 @@ class Feed:
     async def _publish(self) -> None:
         """Send changes to all browsers until cancelled.
 
-        Changes within `GATHER_S` become one message. Without changes, one is sent every `TICK_S`.
+        Changes within `GATHER_S` seconds become one message. Without changes, a message is sent
+        every `TICK_S` seconds.
         """
         while True:
             try:
@@ -185,7 +196,7 @@ class Feed:
                 browser.put(message)
 
     async def _forecast(self) -> None:
-        """Ask the daemon for expected starts while jobs wait and browsers are connected."""
+        """Ask the Pliant server for expected starts while jobs wait and browsers are connected."""
         loop, seen = asyncio.get_running_loop(), -1
         while True:
             await asyncio.sleep(FORECAST_S)

@@ -1,7 +1,7 @@
 """The state that the page shows, and what has changed in it. No input or output.
 
-The daemon's subscription is applied here once. Snapshots and changes for any number of browsers are
-made from it.
+The messages of the subscription to the Pliant server are applied here once. Snapshots and changes
+for any number of browsers are made from the result.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class LiveState:
             self._dirty_jobs.add(number)
 
     def forget_old(self) -> None:
-        """Drop jobs that ended before the window, so that the memory does not grow."""
+        """Drop jobs that ended more than `WINDOW_S` seconds ago, to bound the memory."""
         for number in self.tracks.drop_ended(self.now - WINDOW_S):
             self.rows.pop(number, None)
             self._gone.append(number)
@@ -131,7 +131,7 @@ class LiveState:
     # ---------------------------------------------------------------- read
 
     def job(self, track: JobTrack) -> dict[str, Any]:
-        """Return a job as the page gets it."""
+        """Return the data of a job for the page: its values, sizes over time, and forecast."""
         found: dict[str, Any] = {
             "id": track.id,
             "name": track.name,

@@ -1,6 +1,6 @@
-"""Requests of the page to the daemon: reading about one job, and actions.
+"""Requests of the page to the Pliant server: reading about one job, and actions.
 
-The daemon decides for each request whether the user may make it.
+The Pliant server decides for each request whether the user may make it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NODE_ACTIONS: Mapping[str, tuple[str, ...]] = {"drain": ("reason",), "resume": (
 
 
 class ServerRequests:
-    """Asks the daemon from threads of the web server, one request at a time."""
+    """Sends requests to the Pliant server from threads of the web server, one at a time."""
 
     def __init__(self, directory: str | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._link, self._lock, self._clock = Connection(directory), threading.Lock(), clock
@@ -50,7 +50,7 @@ class ServerRequests:
         """Return the answer to a request about a job, which may be up to `CACHE_S` seconds old.
 
         Raises:
-            ClientError: the daemon refuses, or does not answer.
+            ClientError: the Pliant server refuses, or does not answer.
         """
         with self._lock:
             at, answer = self._cache.get((op, job), (-CACHE_S, {}))
@@ -62,10 +62,10 @@ class ServerRequests:
             return answer
 
     def act_on_job(self, action: str, job: int, given: Mapping[str, Any]) -> str:
-        """Carry out an action on a job; return the daemon's message.
+        """Carry out an action on a job; return the message of the Pliant server.
 
         Raises:
-            ClientError: the daemon refuses, or does not answer.
+            ClientError: the Pliant server refuses, or does not answer.
             KeyError: there is no such action.
         """
         fields = {name: given[name] for name in JOB_ACTIONS[action] if name in given}
@@ -80,29 +80,29 @@ class ServerRequests:
         return f"job {job} is cancelled"
 
     def strategies(self) -> dict[str, Any]:
-        """Return the known strategies with their options, and the one in force.
+        """Return the known strategies with their options, and the one that is in use.
 
         Raises:
-            ClientError: the daemon refuses, or does not answer.
+            ClientError: the Pliant server refuses, or does not answer.
         """
         with self._lock:
             return self._link.request("strategies")
 
     def use_strategy(self, given: Mapping[str, Any]) -> str:
-        """Let another strategy plan from now on; return the daemon's message.
+        """Make the Pliant server schedule with another strategy; return its message.
 
         Raises:
-            ClientError: the daemon refuses, or does not answer.
+            ClientError: the Pliant server refuses, or does not answer.
         """
         fields = {name: given.get(name) for name in ("strategy", "options")}
         with self._lock:
             return str(self._link.request("strategy", **fields).get("message", ""))
 
     def act_on_node(self, action: str, node: str, given: Mapping[str, Any]) -> str:
-        """Carry out an action on a node; return the daemon's message.
+        """Carry out an action on a node; return the message of the Pliant server.
 
         Raises:
-            ClientError: the daemon refuses, or does not answer.
+            ClientError: the Pliant server refuses, or does not answer.
             KeyError: there is no such action.
         """
         fields = {name: given[name] for name in NODE_ACTIONS[action] if name in given}

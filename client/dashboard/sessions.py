@@ -4,9 +4,9 @@ Every account of the host can connect to a port of the loopback interface. So re
 session, too. A browser gets one with a token from the address that ``pliant dashboard`` prints. The
 token is in the fragment of the address, which browsers do not send and do not log.
 
-A browser sends the cookies of a host to all its ports, so also to a web server of another account.
-So a cookie alone opens nothing: each request needs a key, too, which the page keeps in a storage
-that belongs to this port. Only the answer to the login has the key.
+A browser sends the cookies of a host to all ports of the host, so also to a web server of another
+account. Therefore the cookie alone does not give access. Each request also needs a key, which the
+page keeps in a storage that belongs to this port. Only the answer to the login contains the key.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OWN_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 class LoginError(Exception):
-    """The token is wrong, or there were too many wrong ones."""
+    """The token of a login is wrong, or logins are refused after too many wrong tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Session:
 
 
 class Sessions:
-    """The sessions of this process. They end with it."""
+    """The sessions of all browsers, kept in the memory of this process only."""
 
     def __init__(
         self, *, read_only: bool = False, clock: Callable[[], float] = time.monotonic
@@ -68,10 +68,10 @@ class Sessions:
         return self._tokens
 
     def login(self, token: str) -> tuple[str, Session]:
-        """Return a new session and its cookie.
+        """Start a session with a token; return the value of its cookie, and the session.
 
         Raises:
-            LoginError: the token is wrong, or there were too many wrong ones.
+            LoginError: the token is wrong, or logins are refused after too many wrong tokens.
         """
         now = self._clock()
         self._failures = [at for at in self._failures if at > now - 60.0]

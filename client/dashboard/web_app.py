@@ -145,10 +145,10 @@ class Dashboard:
     def _checked(
         self, handle: Handler, *, acts: bool | None = None
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler that checks a request first, and turns errors into responses.
+        """Return a handler that first checks a request, and turns errors into responses.
 
         Each request needs a session and its key; requests other than GET have further checks.
-        With ``acts``, the session must be one that may act.
+        With ``acts``, the session must have been started with the token that permits actions.
         """
 
         async def checked(request: Request) -> Response:

@@ -18,7 +18,7 @@ _CHECKSUM = re.compile(r"^checksum\s+([0-9a-fA-F]+)\s*$", re.MULTILINE)
 
 
 class Checks:
-    """Prints the result of each check, and remembers which failed."""
+    """Prints the result of each check, and keeps the names of those that failed."""
 
     def __init__(self) -> None:
         self.failed: list[str] = []
@@ -93,9 +93,10 @@ class SharedMemory:
         self._next = 0.0
 
     def note(self, *, now: bool = False) -> None:
-        """Remember the segments that the demo's processes have mapped.
+        """Record the segments that the demo's processes have mapped at this time.
 
-        May be called often: unless ``now`` is true, it does nothing soon after the last time.
+        May be called often: it does nothing if the last call that recorded is less than `_EVERY_S`
+        seconds ago, unless ``now`` is true.
         """
         if now or time.monotonic() >= self._next:
             self._seen |= segments_of(processes_naming(self._directory)) - self._before

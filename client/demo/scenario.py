@@ -24,7 +24,7 @@ _NETMOD = "MPIR_CVAR_CH4_NETMOD"
 
 
 class StepError(ClientError):
-    """A step of the scenario did not happen; the message names the observed state."""
+    """A step of the scenario did not happen in time; the message names the observed state."""
 
 
 class Scenario:
@@ -49,7 +49,7 @@ class Scenario:
         """Submit the jobs one after the other, each when the step before it has happened.
 
         Raises:
-            StepError: a step did not happen in time.
+            StepError: a step did not happen within its time.
         """
         total = NODES * SLOTS
         heat = self._submit("heat", f"1-{total}")

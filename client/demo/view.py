@@ -34,7 +34,7 @@ class Snapshot:
 
 
 def holders(events: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-    """Return the job that holds each processor after these events, by processor."""
+    """Return which job holds each processor after these events: the job's id by processor."""
     held: dict[int, list[int]] = {}
     for event in events:
         if event["kind"] in {"job.started", "job.resized"}:
@@ -92,7 +92,7 @@ class DemoDisplay:
         return time.monotonic() - self._begin
 
     def say(self, text: str) -> None:
-        """Print the next step of the demo."""
+        """Print a text about the step of the demo that begins, with the elapsed seconds."""
         self._steps.append(f"{self.elapsed_s:5.1f} s  {text}")
         if self._live is None:
             print(self._steps[-1], flush=True)

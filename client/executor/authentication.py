@@ -3,7 +3,7 @@
 Both know the secret of the executor, which the worker finds in the environment of its job. They
 prove it with two HMACs over random numbers (`pliant.protos.hmac_handshake`). Before that, nothing
 is unpickled. Connections between hosts use TLS 1.3 in addition: the executor makes a key and a
-certificate for itself and its workers, and both sides accept this certificate only.
+certificate, which its workers use as well, and both sides accept this certificate only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAME = "pliant-executor"
 
 
 class NotAuthenticatedError(ConnectionError):
-    """The other side does not know the secret of the executor."""
+    """The process at the other end of a connection does not know the secret of the executor."""
 
 
 class Credentials(NamedTuple):
@@ -53,7 +53,7 @@ class Credentials(NamedTuple):
 
 
 def create_credentials() -> Credentials:
-    """Make a key and a certificate that is signed with it."""
+    """Make a private key and a self-signed certificate for it."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
 
@@ -82,10 +82,10 @@ def create_secret() -> str:
 
 
 def prove_as_worker(link: socket.socket, secret: str) -> None:
-    """Authenticate to the executor, and check its proof.
+    """Prove to the executor that this worker knows the secret, and check the executor's proof.
 
     Raises:
-        OSError: the other side does not know the secret, or left.
+        OSError: the other process does not know the secret, or closed the connection.
     """
     handshake = ClientHandshake(bytes.fromhex(secret), _NAME)
     nonce = dict(handshake.metadata)[NONCE]
@@ -96,10 +96,10 @@ def prove_as_worker(link: socket.socket, secret: str) -> None:
 
 
 def prove_as_executor(link: socket.socket, secret: str) -> None:
-    """Authenticate to a worker, and check its proof.
+    """Prove to a worker that this executor knows the secret, and check the worker's proof.
 
     Raises:
-        OSError: the other side does not know the secret, or left.
+        OSError: the other process does not know the secret, or closed the connection.
     """
     nonce = _read(link, NONCE_BYTES)
     handshake = begin(((SUBJECT, _NAME), (NONCE, nonce)), bytes.fromhex(secret))

@@ -113,8 +113,8 @@ class PliantExecutor(Executor):
     ) -> Future[Result]:
         """Run ``fn(*args, **kwargs)`` in a worker; return its future.
 
-        A future that waits can be cancelled, one that runs cannot. The cause of an exception of the
-        call is its traceback in the worker.
+        A future can be cancelled until a worker begins the call. If the call raises an exception,
+        the ``__cause__`` of the exception is its traceback in the worker.
 
         Raises:
             RuntimeError: after `shutdown`.

@@ -20,7 +20,7 @@ class TaskResultError(ClientError):
 
 
 class RemoteTraceback(Exception):
-    """The traceback of a task in its worker, as the cause of its exception."""
+    """The text of the traceback in the worker; the ``__cause__`` of an exception of a task."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -57,7 +57,7 @@ class Contact(NamedTuple):
 
 
 class Listener:
-    """The sockets of an executor, open from the beginning."""
+    """The sockets on which an executor listens; they are opened when the object is made."""
 
     def __init__(self, nodes: Iterable[str], address: str | None) -> None:
         """Open the sockets.
@@ -182,7 +182,10 @@ def _host() -> str:
 
 
 def _near(nodes: Iterable[str]) -> tuple[bool, set[tuple[str, int]]]:
-    """Return whether all nodes are on this host, and this host's addresses on routes to them."""
+    """Return whether all nodes are on this host, and the addresses on which to listen for them.
+
+    These are the addresses of this host from which packets leave for nodes on other hosts.
+    """
     chosen: set[tuple[str, int]] = set()
     unknown = []
     for node in set(nodes):

@@ -52,7 +52,7 @@ class Task:
         return self.has_begun
 
     def fail(self, error: BaseException) -> None:
-        """Fail the future, unless it was cancelled."""
+        """Set the exception of the future, unless the future was cancelled."""
         if self.begin():
             self.future.set_exception(error)
 
@@ -66,7 +66,7 @@ class Worker:
         self.task: Task | None = None
 
     def has_left(self) -> bool:
-        """Return whether its end of the connection is closed, without waiting."""
+        """Return whether the worker has closed its connection, without waiting."""
         poll = select.poll()
         try:
             poll.register(self.wire.fileno(), select.POLLRDHUP)
@@ -76,7 +76,10 @@ class Worker:
 
 
 class Pool:
-    """Tasks and workers; all attributes are used with `lock` held."""
+    """The tasks of an executor and its connected workers.
+
+    All attributes are used with `lock` held.
+    """
 
     def __init__(self, listener: Listener, retries: int) -> None:
         self.listener = listener
@@ -124,14 +127,14 @@ class Pool:
                 future.cancel()
 
     def open_tasks(self) -> int:
-        """Return the number of tasks that wait or run; forget those that were cancelled."""
+        """Return how many tasks wait or run, after dropping cancelled ones from the queue."""
         while self._queue and self._queue[0].future.cancelled():
             self._queue.popleft().begin()
         running = sum(worker.task is not None for worker in self.workers.values())
         return len(self._queue) + running + sum(worker.task is not None for worker, _ in self.lost)
 
     def settle(self, worker: Worker, reason: str) -> None:
-        """Run the task of a lost worker again, or fail its future if that was done too often."""
+        """Queue the task of a lost worker again, or fail the task's future after the last retry."""
         with self.lock:
             task, worker.task = worker.task, None
             if task is None:

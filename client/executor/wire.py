@@ -38,15 +38,18 @@ _KEEPALIVE = (
 
 
 class PicklingFailure(Exception):
-    """An object cannot be pickled or unpickled; the cause says why. The connection is usable."""
+    """An object cannot be pickled or unpickled; its ``__cause__`` is the reason.
+
+    The connection is still usable.
+    """
 
 
 class Exit(Exception):
-    """The message by which the executor tells a worker to exit."""
+    """Raised by `Wire.receive` in a worker when the executor has told the worker to exit."""
 
 
 def prepare(link: socket.socket) -> None:
-    """Make the kernel notice a host that is gone, and send small messages at once."""
+    """Set options of a TCP socket: detect a host that is gone, and send small messages at once."""
     if link.family != socket.AF_UNIX:
         for level, option, value in _KEEPALIVE:
             link.setsockopt(level, option, value)
@@ -64,7 +67,7 @@ class Wire:
         return self._link.fileno()
 
     def interrupt(self) -> None:
-        """End the connection; a thread that waits for it gets an error."""
+        """End the connection; a thread that waits for a message on it gets an error."""
         with contextlib.suppress(OSError):
             # The method of `SSLSocket` would go on without encryption in the thread that waits.
             socket.socket.shutdown(self._link, socket.SHUT_RDWR)
@@ -103,7 +106,8 @@ class Wire:
         """Send an object.
 
         Raises:
-            PicklingFailure: it cannot be pickled; the other side drops what it has received.
+            PicklingFailure: the object cannot be pickled; the receiver drops the unfinished
+                message.
             OSError: the connection ended.
         """
         from cloudpickle import Pickler
@@ -124,11 +128,11 @@ class Wire:
         self._link.sendall(_HEADER.pack(_EXIT))
 
     def receive(self) -> Any:
-        """Return an object that the other side has sent; aborted messages are skipped.
+        """Return the next object that was sent; messages that the sender has aborted are skipped.
 
         Raises:
-            PicklingFailure: it cannot be unpickled.
-            Exit: the worker is to exit.
+            PicklingFailure: the object cannot be unpickled.
+            Exit: the executor has told this worker to exit.
             OSError: the connection ended.
         """
         while True:
@@ -150,7 +154,7 @@ class Wire:
     # ---------------------------------------------------------------- bytes
 
     def read(self, size: int) -> bytes:
-        """Return exactly so many bytes.
+        """Return exactly ``size`` bytes of the connection.
 
         Raises:
             OSError: the connection ended.
@@ -163,7 +167,7 @@ class Wire:
         return bytes(whole) if size <= _BUFFER_BYTES else whole  # type: ignore[return-value]
 
     def read_into(self, target: memoryview) -> None:
-        """Fill a buffer.
+        """Fill a buffer with bytes of the connection.
 
         Raises:
             OSError: the connection ended.
@@ -185,7 +189,7 @@ class Wire:
 
 
 class _AbortedMessage(Exception):
-    """The other side began a message but could not complete it."""
+    """The sender began a message but could not complete it."""
 
 
 class _Writer:
@@ -267,7 +271,7 @@ class _Reader:
         return bytes(line)
 
     def drain(self) -> bool:
-        """Skip the rest of the message; return whether the other side has completed it."""
+        """Skip the rest of the message; return whether the sender has completed it."""
         scratch = bytearray(_BUFFER_BYTES)
         try:
             while self.is_open and not self.has_failed:

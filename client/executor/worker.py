@@ -28,7 +28,7 @@ RESULT, ERROR = "result", "error"
 
 
 def main() -> int:
-    """Run tasks until the executor says that there are no more; return the exit code."""
+    """Run tasks until the executor tells this worker to exit; return the exit code."""
     text = os.environ.pop(VARIABLE, "")
     if not text:
         print("pliant executor worker: only PliantExecutor starts this program", file=sys.stderr)
@@ -88,7 +88,10 @@ def _run(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[str, Any
 
 
 def _error(error: BaseException) -> tuple[str, Any, str]:
-    """Return an exception that can be sent, with the text of its traceback."""
+    """Return the message for a task that raised an exception: kind, exception and traceback.
+
+    An exception that cannot be pickled is replaced by a `TaskResultError`.
+    """
     import cloudpickle
 
     where = f"in job {worker_name(os.environ)} on node {_node()}:\n"
@@ -105,7 +108,7 @@ def _error(error: BaseException) -> tuple[str, Any, str]:
 
 
 def _extend_path(path: list[str]) -> None:
-    """Find the modules that the program of the executor finds."""
+    """Add the folders of the executor's ``sys.path`` that are missing to the one of this worker."""
     sys.path.extend(each for each in path if each not in sys.path)
 
 

@@ -121,7 +121,7 @@ class WorkerJobs:
                 self._pool.changed.wait(_TICK_S if not has_lost else _TICK_S / 5)
 
     def _look(self, now: float) -> None:
-        """Compare workers with their jobs, and submit the missing jobs."""
+        """Compare the connected workers with their jobs once, and submit missing jobs."""
         try:
             jobs = self._jobs()
             self._server_left = None
@@ -141,7 +141,7 @@ class WorkerJobs:
                 self._submit(wanted - len(self._names))
 
     def _jobs(self) -> dict[str, Job]:
-        """Return the arrays and the jobs of all workers that have become jobs, by name."""
+        """Ask the server for the arrays of workers and their started tasks; return them by name."""
         if not self._arrays:
             return {}
         jobs = self._client.jobs(sorted(self._arrays))
@@ -155,7 +155,10 @@ class WorkerJobs:
             raise error
 
     def _settle_lost(self, jobs: Mapping[str, Job] | None, now: float) -> None:
-        """Fail or repeat the tasks of lost workers when the reasons of the losses are known."""
+        """Repeat or fail the task of each lost worker, with the reason why its job ended.
+
+        If the job of a worker has not ended `_GRACE_S` seconds after the loss, it is cancelled.
+        """
         with self._pool.lock:
             lost = [*self._pool.lost]
         for entry in lost:
@@ -173,7 +176,7 @@ class WorkerJobs:
                 self._pool.lost.remove(entry)
 
     def _drop_ended(self, jobs: Mapping[str, Job], now: float) -> None:
-        """Remove workers whose jobs have ended; break the pool if no worker can start."""
+        """Forget workers whose jobs have ended; break the pool if no worker can start."""
         for name in sorted(self._names):
             if (reason := self._end_of(name, jobs)) is None:
                 continue
@@ -237,7 +240,7 @@ class WorkerJobs:
         self._remove_empty_outputs(self._jobs(), self._arrays)
 
     def _remove_empty_outputs(self, jobs: Mapping[str, Job], arrays: set[int]) -> None:
-        """Remove the files of output of these arrays that are empty, if this host has them."""
+        """Remove the output files of these arrays that are empty and can be found on this host."""
         files = {job.stdout for job in jobs.values() if job.array_job in arrays and job.stdout}
         for file in files:
             with contextlib.suppress(OSError):

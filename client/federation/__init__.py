@@ -1,4 +1,6 @@
-"""A federation: a grid server whose nodes are stubs, jobs of size 1 at other Pliant servers.
+"""A federation: a Pliant server, the grid server, that uses processors of other Pliant servers.
 
-`federation_loop` observes all servers and carries out actions, `planner` decides which.
+The other servers are called sites. At a site, the federation submits stubs: jobs of size 1 whose
+processor becomes a node of the grid server. `federation_loop` observes all servers and carries out
+actions, `planner` decides which.
 """

@@ -1,4 +1,4 @@
-"""``pliant federation``: run a grid server's jobs on processors of other Pliant servers."""
+"""``pliant federation``: let a server, the grid server, use processors of other Pliant servers."""
 
 from __future__ import annotations
 

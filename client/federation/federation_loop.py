@@ -1,4 +1,7 @@
-"""Observe the servers of a federation, and carry out the planner's actions."""
+"""Observe the servers of a federation, and carry out the planner's actions.
+
+The grid server is the federation's own server; its nodes are jobs at the other servers, the sites.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,11 @@ _PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR")
 
 
 class Federation:
-    """Observes a grid server and its sites, and claims processors of the sites for it."""
+    """Observes the servers of a federation, and claims processors of the sites.
+
+    The sites are Pliant servers with users of their own. The claimed processors become nodes of the
+    grid server, the federation's own server.
+    """
 
     def __init__(self, settings: FederationSettings) -> None:
         self._settings = settings
@@ -71,10 +78,13 @@ class Federation:
         self._silent: dict[str, str] = {}
 
     def poll(self) -> float:
-        """Observe all servers and act on it; return the seconds until the next poll.
+        """Observe all servers and carry out the planned actions.
+
+        Returns:
+            The seconds until the next poll.
 
         Raises:
-            NoServerError: the grid server does not answer. Nothing is done.
+            NoServerError: the federation's own server does not answer, so nothing is done.
         """
         for action in self._planner.plan(self.observe()):
             try:
@@ -86,7 +96,7 @@ class Federation:
         return min(1.0, wait_s) if self._planner.has_open_claims else wait_s
 
     def end_stubs(self) -> int:
-        """Cancel all stubs at all sites; return how many there were."""
+        """Cancel the federation's placeholder jobs at all sites; return how many there were."""
         seen = self.observe()
         for stub in seen.stubs:
             with suppress(ClientError):
@@ -99,7 +109,7 @@ class Federation:
         """Return the jobs and nodes of all servers.
 
         Raises:
-            NoServerError: the grid server does not answer.
+            NoServerError: the federation's own server does not answer.
         """
         jobs = self._grid.request("jobs", ids=None, all=False)["jobs"]
         nodes = self._grid.request("nodes")["nodes"]
@@ -191,7 +201,11 @@ class Federation:
             )
 
     def _make_message(self, settings: SiteSettings, site: str, node: str) -> NodeStartMessage:
-        """Return the message that makes a stub a node; it has a token or the secret's files."""
+        """Return the start message that makes a placeholder job at a site the node ``node``.
+
+        The message contains a token for joining the federation's server. If that server has no
+        address on the network, it contains the paths of files with its address and secret instead.
+        """
         options = ["--slots", "1", "--cluster", site, "--joins-drained"]
         if settings.interface:
             options += ["--interface", settings.interface]
@@ -220,7 +234,7 @@ def _user_name() -> str:
 
 
 def _own_address(run: str) -> str:
-    """Return the address at which the grid server listens.
+    """Return the HOST at which the federation's own server listens.
 
     Raises:
         ClientError: the server listens at all addresses, so the settings must name one.
@@ -233,7 +247,10 @@ def _own_address(run: str) -> str:
 
 
 def is_stub(node: Mapping[str, Any], sites: Container[str]) -> bool:
-    """Return whether a node of the grid server has the name and the cluster of a stub."""
+    """Return whether a node of the federation's server is a stub, a placeholder job at a site.
+
+    This is recognised by the node's name, SITE-NUMBER, and by its cluster, SITE.
+    """
     site = node["name"].rpartition("-")[0]
     return site in sites and node["cluster"] == site
 

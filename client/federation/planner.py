@@ -1,7 +1,10 @@
 """Decide which stubs a federation submits, puts into use and gives back. No I/O.
 
-A claim passes through these states. All but the timers follow from what the grid server and the
-sites report, so a restarted federation continues where the last one stopped.
+A stub is a job of size 1 at a site (another Pliant server); its processor becomes a node of the
+federation's own server, the grid server. A claim is a set of stubs that were submitted together for
+one job of the grid server. A claim passes through these states. All but the timers follow from what
+the grid server and the sites report. So a restarted federation continues where the last one
+stopped.
 
 ``claimed``: the stubs are jobs of their sites, and wait there or start.
 ``registered``: the nodes of all stubs have registered at the grid server, where they are drained.
@@ -47,7 +50,7 @@ class Planner:
         self.has_open_claims = False
 
     def plan(self, seen: Observation) -> list[Action]:
-        """Return the actions of a poll, in the order in which they are to be carried out."""
+        """Return the actions that follow from an observation, in the order to carry them out."""
         claims: dict[Claim, list[Stub]] = defaultdict(list)
         for stub in seen.stubs:
             claims[stub.claim].append(stub)
@@ -65,9 +68,9 @@ class Planner:
         return [*actions, *new]
 
     def _remove_lost(self, seen: Observation) -> Iterable[Action]:
-        """Yield the removals of nodes whose stubs have ended.
+        """Yield an action for each node whose stub, its job at a site, has ended: remove the node.
 
-        The server refuses a removal as long as jobs hold the node.
+        The federation's server refuses to remove a node as long as jobs hold it.
         """
         known = {stub.node for stub in seen.stubs}
         for name, node in seen.nodes.items():
@@ -81,7 +84,7 @@ class Planner:
         return node is not None and (node.state, node.reason) == ("DRAINED", JOINED_DRAINED)
 
     def _is_in_use(self, stubs: Sequence[Stub], seen: Observation) -> bool:
-        """Return whether all nodes of a claim were put into use."""
+        """Return whether the nodes of all these stubs have registered and were resumed."""
         return all(stub.node in seen.nodes for stub in stubs) and not any(
             self._is_registered(stub, seen) for stub in stubs
         )
@@ -89,9 +92,10 @@ class Planner:
     def _settle(
         self, claim: Claim, stubs: Sequence[Stub], seen: Observation, *, has_job: bool
     ) -> Iterable[Action]:
-        """Yield the actions that put a claim into use, or give it back.
+        """Yield the actions for a claim, the stubs that were submitted together for one job.
 
-        It is put into use when all its stubs have registered, and given back if that failed.
+        If all stubs have registered, their nodes are resumed together. All stubs are cancelled if
+        the job has ended, a stub is missing, or one has not registered within ``start_timeout_s``.
         """
         registered = [stub for stub in stubs if self._is_registered(stub, seen)]
         absent = [stub for stub in stubs if stub.node not in seen.nodes]
@@ -115,7 +119,11 @@ class Planner:
             yield from (ResumeNode(stub.node) for stub in stubs)
 
     def _give_back(self, seen: Observation, open_claims: set[int]) -> Iterable[Action]:
-        """Yield the actions that give up stubs: idle, lost, drained or near their time limit."""
+        """Yield the actions that end stubs which are idle, lost, drained or near their time limit.
+
+        A stub is idle if no job has used its node for ``idle_s`` seconds. A node that is up is
+        drained first. Its stub is cancelled when no job uses the node any more.
+        """
         idle_since = {}
         for stub in seen.stubs:
             node = seen.nodes.get(stub.node)
@@ -138,7 +146,10 @@ class Planner:
         self._idle_since = idle_since
 
     def _claim(self, seen: Observation, open_claims: set[int]) -> list[Action]:
-        """Return the claims for waiting jobs, then those for jobs that can grow."""
+        """Return the submissions of stubs for waiting jobs.
+
+        If no job waits, return those for jobs that can grow.
+        """
         capacity = _Capacity(self._settings, seen)
         found: list[Action] = []
         for job in seen.jobs:
@@ -194,7 +205,7 @@ class Planner:
 
 
 class _Capacity:
-    """The processors that a poll can hand out, by site."""
+    """The processors at each site that the decisions of one poll have not used yet."""
 
     def __init__(self, settings: FederationSettings, seen: Observation) -> None:
         self._settings, self._seen = settings, seen
@@ -214,18 +225,27 @@ class _Capacity:
         self._serial = max((stub.claim.serial for stub in seen.stubs), default=0)
 
     def claimable(self) -> dict[str, int]:
-        """Return how many stubs can be submitted at each site."""
+        """Return how many stubs (jobs of size 1) can still be submitted at each site."""
         return {name: max(0, min(idle, self._quota[name])) for name, idle in self.idle.items()}
 
     def for_growth(self, site: str) -> int:
-        """Return how many more stubs a site can have for growth without delaying its own users."""
+        """Return how many stubs a site can have for growth without delaying its own users.
+
+        0 if jobs of these users wait.
+        """
         if self._seen.sites[site].has_queue:
             return 0
         idle = self.idle[site] - self._settings.sites[site].threshold
         return max(0, min(idle, self._quota[site]))
 
     def submit(self, job: GridJob, needed: dict[str, int], seen: Observation) -> list[Action]:
-        """Return the submissions of a claim, and subtract its processors."""
+        """Return actions that submit stubs for a job, and subtract their processors from the sites.
+
+        Args:
+            job: the job for which the processors are claimed.
+            needed: the number of stubs by site.
+            seen: the observation of this poll.
+        """
         total = sum(needed.values())
         if not total:
             return []
@@ -240,7 +260,7 @@ class _Capacity:
         return found
 
     def _new_nodes(self, site: str, number: int) -> tuple[str, ...]:
-        """Return names that no node and no stub has."""
+        """Return ``number`` node names for stubs at a site that no node and no stub has yet."""
         names: list[str] = []
         last = 0
         while len(names) < number:

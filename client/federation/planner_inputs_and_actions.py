@@ -1,4 +1,4 @@
-"""The observations and actions of a federation at one poll, as plain values without I/O."""
+"""What a federation observes and does at one poll of its servers, as plain values without I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pliant.core.values.sizes import Sizes
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Processors that were claimed together for a job, and are put into use together."""
+    """The identity of stubs (placeholder jobs) that were submitted, and are used, together."""
 
     job: int
     #: Distinguishes the claims of a job.
@@ -71,7 +71,7 @@ class GridJob:
 
 @dataclass(frozen=True, slots=True)
 class GridNode:
-    """A node of the grid server that is a stub."""
+    """A node of the federation's own server: the processor of a stub (placeholder job)."""
 
     state: str
     used: int = 0
@@ -81,7 +81,7 @@ class GridNode:
 
 @dataclass(frozen=True, slots=True)
 class SiteLoad:
-    """The load of a site that answered."""
+    """How busy a site is, if its server answered the last poll."""
 
     #: Idle processors, without those that waiting stubs will use.
     idle: int
@@ -91,7 +91,7 @@ class SiteLoad:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The grid server and the sites at one poll."""
+    """The state of the federation's own server and of the sites at one poll."""
 
     #: Seconds since the epoch.
     now: float
@@ -106,7 +106,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class SubmitStubs:
-    """Submit stubs to a site, one for each of these node names."""
+    """The action: submit stubs (placeholder jobs of size 1) to a site, one for each node name."""
 
     site: str
     nodes: tuple[str, ...]
@@ -115,7 +115,7 @@ class SubmitStubs:
 
 @dataclass(frozen=True, slots=True)
 class CancelStub:
-    """Cancel a stub at its site."""
+    """The action: cancel a stub, a placeholder job, at its site."""
 
     stub: Stub
     reason: str
@@ -123,14 +123,14 @@ class CancelStub:
 
 @dataclass(frozen=True, slots=True)
 class ResumeNode:
-    """Put a registered stub into use."""
+    """The action: let jobs start on the node of a stub, which registered as drained."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class DrainNode:
-    """Give a stub no more work, and ask jobs to leave it."""
+    """The action: start no new jobs on the node of a stub, and ask malleable jobs to leave it."""
 
     node: str
     reason: str
@@ -138,7 +138,7 @@ class DrainNode:
 
 @dataclass(frozen=True, slots=True)
 class RemoveNode:
-    """Remove a stub that has ended from the list of the grid server."""
+    """The action: remove a node from the federation's server, because its stub has ended."""
 
     node: str
 

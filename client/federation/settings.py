@@ -19,7 +19,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
 class SiteSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A site: a Pliant server with users of its own."""
+    """The settings for a site: a Pliant server whose processors the federation may claim."""
 
     #: Folder with the users' socket of the site's server, or of a login agent for it.
     run_dir: str

@@ -25,7 +25,10 @@ ANSWER_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Bid:
-    """The answer of a server about a job, or why there is none."""
+    """The bid of a server for a job: whether and when it would start the job, and at which price.
+
+    If the server gave no answer, the bid has the reason instead.
+    """
 
     #: As the user named it.
     server: str
@@ -46,7 +49,11 @@ class Bid:
         return not self.fault and self.answer["accepted"] is not False
 
     def rank(self, criterion: str) -> tuple[bool, float, float]:
-        """Return a key that orders bids; the best is the smallest, and unknown values are last."""
+        """Return a sorting key by which the best bid is the smallest; unknown values are last.
+
+        Args:
+            criterion: ``end`` for the earliest end, ``price`` for the lowest price.
+        """
         price, end = self.answer.get("price"), self.end
         if end is None:
             end = self.answer.get("start")
@@ -92,7 +99,10 @@ def best_bid(bids: Sequence[Bid], criterion: str) -> Bid | None:
 
 
 def no_bid(bids: Sequence[Bid]) -> ClientError:
-    """Return the error to raise: no server would accept the job, or no server answered."""
+    """Return the error for a job without a usable bid.
+
+    It is a `NoServerError` if no server answered, otherwise a `ClientError`.
+    """
     if all(bid.is_absent for bid in bids):
         return NoServerError("--bid: no server answered")
     return ClientError("--bid: no server would accept the job")
@@ -135,7 +145,7 @@ def _run_folder(server: str) -> str:
 
 
 def _end(job: Mapping[str, Any], answer: Mapping[str, Any]) -> float | None:
-    """Return when the job would end at the size of its start; None if that is unknown."""
+    """Return when the job would end if it kept the size at which it starts; None if unknown."""
     start, size, estimate_s = answer.get("start"), answer.get("processors"), job["estimate_s"]
     if start is None or not size or estimate_s is None:
         return None

@@ -1,4 +1,4 @@
-"""Show the simulated futures of the jobs under several strategies side by side."""
+"""Make a table of what would happen to each job under several strategies, from simulations."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def comparison_text(
 
     Args:
         snapshot: the answer of the server to ``snapshot``.
-        answer: the simulated futures (`simulate_queue`); the first one belongs to the strategy in
-            force.
+        answer: the results of the simulations (`simulate_queue`); the first one belongs to the
+            strategy that the server uses.
         most: the largest number of jobs to show; None for all.
     """
     now, outcomes = snapshot["now"], answer["outcomes"]
@@ -97,7 +97,7 @@ def _sums(outcomes: Sequence[Mapping[str, Any]], now: float) -> str:
 
 
 def _notes(snapshot: Mapping[str, Any], answer: Mapping[str, Any]) -> list[str]:
-    """Return a line for each thing that the simulation does not know or leaves out."""
+    """Return lines that say what the simulation assumes, does not know or leaves out."""
     left_out = snapshot["left_out"]
     about = {
         "their run time is assumed (--assume), because they state none": len(answer["assumed"]),

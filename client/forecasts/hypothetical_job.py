@@ -1,4 +1,4 @@
-"""The job of ``jobsub --what-if``: it joins the copy of the queue, and is not submitted."""
+"""The job of ``jobsub --what-if``: added to a simulated copy of the queue, and not submitted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def job_row(job: Mapping[str, Any], now: float) -> dict[str, Any]:
         now: the time of the snapshot, seconds since the epoch.
 
     Raises:
-        UsageError: the job needs something of its nodes, which only the server can check.
+        UsageError: the job needs memory, devices, certain nodes or another job, which are not
+            simulated.
     """
     for name in ("memory_bytes", "gres", "constraint", "nodelist", "exclude", "dependency"):
         if job.get(name):

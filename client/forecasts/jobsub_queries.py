@@ -34,9 +34,10 @@ def answer_question(options: argparse.Namespace, job: Job) -> int:
 
 
 def choose_server(options: argparse.Namespace, job: Job) -> tuple[str, Job]:
-    """Ask the servers of ``--bid``, and print their bids; return the best one's run folder.
+    """Ask the servers of ``--bid`` about a job, print their bids, and choose the best one.
 
-    The bids are returned, too, as plain data for JSON.
+    Returns:
+        The run folder of the best server, and all bids as plain data for JSON.
 
     Raises:
         NoServerError: no server answered.
@@ -66,7 +67,7 @@ def _what_if(options: argparse.Namespace, job: Job) -> int:
 
 
 def _query_all(options: argparse.Namespace, job: Job) -> int:
-    """Print the bids of several servers."""
+    """Print the bids of several servers; return the exit code."""
     _, bids = choose_server(options, job)
     if options.json:
         print_json(bids)

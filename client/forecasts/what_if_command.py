@@ -99,8 +99,8 @@ def show_forecast(
     """Simulate the queue of the server under strategies, and print the comparison.
 
     Args:
-        strategies: the strategies to compare with the one in force.
-        chosen: their options.
+        strategies: the strategies to compare with the one that the server uses.
+        chosen: the options of these strategies.
         job: a job to add to the queue, in the form of a ``submit`` request; None for none.
         assume_s: the run time of jobs that state none, in seconds.
         most: the largest number of jobs to show; None for all.

@@ -1,1 +1,1 @@
-"""``pliant gantt``: pictures of what jobs held over time (see docs/gantt.md)."""
+"""``pliant gantt``: pictures of the processors that jobs held over time (see docs/gantt.md)."""

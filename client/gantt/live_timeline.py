@@ -40,13 +40,13 @@ def live_timeline(
     by_processor: bool = False,
     title: str | None = None,
 ) -> Timeline:
-    """Return the timeline of the cluster.
+    """Return the data of a picture: which processors the jobs of the cluster held, and when.
 
     Args:
         ids: only these jobs, all if empty.
-        since: the beginning, in seconds since the epoch; by default a day before now, or the first
-            start in this time.
-        until: the end, by default now.
+        since: the beginning, in seconds since the epoch. By default a day before now, or, if no job
+            held processors then, a little before the first job did.
+        until: the end, in seconds since the epoch; by default now.
         by_processor: draw which processors the jobs held.
         title: the line above the picture.
 
@@ -91,7 +91,10 @@ def live_timeline(
 def _jobs(
     link: Connection, ids: Sequence[int], since: float, phases: Sequence[Mapping[str, Any]]
 ) -> dict[int, Mapping[str, Any]]:
-    """Return the jobs with phases and those that wait, by number."""
+    """Return the server's records of jobs by id: the jobs in ``phases``, ``ids``, and waiting ones.
+
+    Waiting jobs are left out if ``ids`` names jobs.
+    """
     found = {}
     if not ids:
         found = _rows(link.request("jobs", all=True, since=since, fields=_FIELDS))
@@ -131,7 +134,7 @@ def _events(link: Connection, since: float, until: float) -> Iterator[Mapping[st
 def _apply_earlier(
     link: Connection, tracks: JobTracks, phases: Sequence[Mapping[str, Any]], since: float
 ) -> None:
-    """Apply earlier events to the jobs that had processors at the time ``since``."""
+    """Apply the events before ``since`` of each job that had processors at that time."""
     for number in sorted({int(p["job"]) for p in phases if p["start"] < since}):
         answer = link.request("history", id=number, until=since, kinds=list(_KINDS))
         for event in answer["events"]:
@@ -142,7 +145,10 @@ def _apply_earlier(
 def _bands(
     tracks: JobTracks, jobs: Mapping[int, Mapping[str, Any]], ids: Sequence[int]
 ) -> list[Band]:
-    """Return the bands of the wanted jobs, including waiting ones."""
+    """Return a band, the shape of a job in the picture, for each wanted job, also for waiting ones.
+
+    An empty list ``ids`` means all jobs.
+    """
     for number in jobs:
         tracks.track(number)
     return [

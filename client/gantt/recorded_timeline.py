@@ -85,10 +85,10 @@ def _moment(option: str, time: tuple[str, float] | None, recording: Recording) -
 
 
 def _events(file: IO[str], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield each event with its place in the file, for messages.
+    """Yield each event with its position in the file, which messages name.
 
     Raises:
-        ClientError: something in the file is not JSON.
+        ClientError: a part of the file is not JSON.
     """
     start = file.read(1)
     file.seek(0)

@@ -172,7 +172,7 @@ def _contract_cells(place: int) -> Callable[[JobBlock, float], list[str]]:
 
 
 def _contract(job: dict[str, Any], now: float) -> tuple[str, str]:
-    """Return a job's deadline, and ``EXPECTED/AGREED`` profit, as texts; ``-`` if it has none."""
+    """Return the deadline of a job and its profit, as in ``EXPECTED/AGREED``; ``-`` for none."""
     if not job.get("contract"):
         return "-", "-"
     profit = with_profit(job, now)["profit_now"]
@@ -184,7 +184,10 @@ def _contract(job: dict[str, Any], now: float) -> tuple[str, str]:
 
 
 def with_profit(job: dict[str, Any], now: float) -> dict[str, Any]:
-    """Return a job with ``profit_now``, the present value of its contract, if it has one."""
+    """Return a copy of a job with ``profit_now``, the profit it earns if it ends as expected.
+
+    A job without a contract (a deadline and a profit) is returned unchanged.
+    """
     if not job.get("contract"):
         return job
     from pliant.core.values.profit_contract import contract_from_record, present_profit
@@ -283,7 +286,10 @@ def parse_format(text: str) -> tuple[Shown, ...]:
 
 
 def usual_columns(names: Sequence[str], *, name_limit: int = 0) -> tuple[Shown, ...]:
-    """Return the columns of a standard table; ``name_limit`` cuts names of jobs (0: no limit)."""
+    """Return the columns with these names, for a standard table.
+
+    Names of jobs are cut to ``name_limit`` characters; 0 means that they are not cut.
+    """
     return tuple(Shown(name, -name_limit if name == "name" else 0) for name in names)
 
 

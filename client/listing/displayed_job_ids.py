@@ -18,7 +18,7 @@ MAX_TASKS_SHOWN = 24
 
 
 def shortened(tasks: str | None) -> str | None:
-    """Return a list of tasks that fits into a table, with its limit of running tasks."""
+    """Cut a list of array tasks to the width of a table; its limit, as in ``%50``, is kept."""
     numbers, percent, limit = (tasks or "").partition("%")
     if len(numbers) <= MAX_TASKS_SHOWN:
         return tasks

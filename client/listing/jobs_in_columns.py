@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class JobBlock:
-    """Some jobs of a list, and their values by field."""
+    """A part of a list of jobs, stored by columns: for each field, the values of all its jobs."""
 
     def __init__(self, count: int, values: dict[str, Sequence[Any]]) -> None:
         """Create a block.
@@ -28,7 +28,7 @@ class JobBlock:
         return repeated(self.values[field], self.count)
 
     def rows(self, *fields: str) -> Iterator[tuple[Any, ...]]:
-        """Yield these values of each job, or those of one job if all have the same."""
+        """Yield these values of each job, or a single row if all jobs have equal values."""
         columns = [self.values[field] for field in fields]
         count = max(map(len, columns))
         return zip(*(repeated(column, count) for column in columns), strict=True)

@@ -25,7 +25,7 @@ _USABLE = ("UP",)
 
 
 class Family(NamedTuple):
-    """A counter or a histogram of the server."""
+    """A metric of the server, a counter or a histogram, with its help and labels."""
 
     name: str
     help: str

@@ -1,7 +1,7 @@
 """Serves one page, ``/metrics``, over HTTP.
 
-A client that sends or reads nothing costs a file descriptor for some seconds, and never the page:
-each connection has a time limit, and if there are too many, the oldest is closed.
+A client that sends or reads nothing cannot block the page: it only uses a file descriptor for some
+seconds. Each connection has a time limit, and if there are too many, the oldest is closed.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def _same_line(one: str, two: str, found: str, tolerance: float) -> bool:
 
 
 def _close(words: Sequence[Sequence[str]], tolerance: float) -> bool:
-    """Return whether a line of the resized run is like the same line of the first run.
+    """Return whether a line of the resized run equals that of the first run, within a tolerance.
 
     Args:
         words: the words of this line in the three runs; those of the second are not compared.
@@ -196,7 +196,7 @@ def _is_first(test: ast.expr, counter: str) -> bool:
 
 
 def _error(run: ProgramRun) -> str:
-    """Return the last lines of the output; if there are none, the server's reason."""
+    """Return the last lines of a run's output; if there is no output, the server's reason."""
     lines = [line for line in run.output.splitlines() if line.strip()][-_SHOWN:]
     lines = lines or [f"no output; {run.reason}" if run.reason else "no output"]
     return "\n".join(f"  | {line}" for line in lines)

@@ -1,4 +1,4 @@
-"""The runs of ``pliant check``: undisturbed ones, and one that is grown and shrunk early."""
+"""Run a program for ``pliant check``: without resizes, and with resizes soon after its start."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ class ProgramRunner:
         return self._ended(job, output, what, refused)
 
     def _resize(self, number: int, target: int, times: int) -> tuple[Job, str]:
-        """Resize the job, and return it afterwards, with an error text that is empty on success.
+        """Resize the job, wait for the outcome, and return the job with an error text.
+
+        The text is empty if the resize succeeded.
 
         Args:
             number: the number of the job.
@@ -115,7 +117,7 @@ class ProgramRunner:
         return number, output
 
     def _until(self, number: int, accept: Callable[[Job], bool]) -> Job:
-        """Wait until ``accept(job)`` is true or the time is up; return the job as last seen."""
+        """Wait until ``accept(job)`` is true or the time limit is over; return the job then."""
         deadline = time.monotonic() + self._timeout_s
         while not accept(job := self._client.job(number)) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
@@ -125,7 +127,7 @@ class ProgramRunner:
         """Return how a run of the program ended; cancel the job if it still runs.
 
         Args:
-            job: the job as last seen.
+            job: the job as the server last reported it.
             output: path of its output file.
             what: a name for the run, for messages.
             refused: why the job could not be resized; empty if it could.

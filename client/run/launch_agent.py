@@ -1,8 +1,8 @@
 """``pliant-launch-agent``: start a command on another host of the job, as ``ssh`` would.
 
 The launchers of MPI libraries start their daemons with a program that they call like ``ssh``. In
-the script of a job, the shim names this program to them. The daemons then start through the
-controllers of the job's nodes, and end with the job.
+the script of a job, an environment variable makes them use this program. The daemons then start
+through the controllers of the job's nodes, and end with the job.
 """
 
 from __future__ import annotations

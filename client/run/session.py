@@ -35,8 +35,8 @@ class Session:
 
         Args:
             folder: an empty folder that only this user can read, and that the nodes share.
-            has_terminal: whether the program gets a terminal; otherwise only an input.
-            is_local: whether all nodes are on this host, so that no port is needed.
+            has_terminal: whether the program gets a terminal. Otherwise it gets only an input.
+            is_local: whether all nodes are on this host; then a unix socket is used and no port.
         """
         self._has_terminal = has_terminal
         #: Whether this process's output was closed, so that nobody sees the program's output.
@@ -67,7 +67,7 @@ class Session:
         threading.Thread(target=self._accept, name="session", daemon=True).start()
 
     def close(self) -> None:
-        """Pass on the last output of the program, and restore the terminal."""
+        """Wait until the last output of the program was passed on, and restore the terminal."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # ends the thread that waits there
         self._listener.close()
@@ -125,9 +125,10 @@ def _listen_to_hosts() -> socket.socket:
 
 
 def _addresses() -> tuple[str, ...]:
-    """Return the addresses of this host; loopback addresses come first.
+    """Return the addresses of this host at which a process of the job tries to connect, in order.
 
-    On another host, nobody listens there, or the certificate is wrong.
+    Loopback addresses come first. On another host they fail: nobody listens there, or the
+    certificate of the listener is wrong.
     """
     import psutil  # imported here, because a cluster on one host does not need it
 

@@ -51,7 +51,8 @@ def run_step(
     The program has the standard input and outputs of this process.
 
     Args:
-        socket_path: the path of the socket of the script's shim.
+        socket_path: the path of the socket on which the shim of the job's script, the process that
+            started the script, receives requests.
         size: number of ranks; 0 for all processors that the job has.
         argv: the program and its arguments.
         umask: the umask of the program.
@@ -107,7 +108,11 @@ def _send_request(link: socket.socket, request: dict[str, Any]) -> None:
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    """Write output of ranks on other nodes."""
+    """Write all of ``data``, output of ranks on other nodes, to a file descriptor.
+
+    Raises:
+        StepFailedError: the output cannot be written.
+    """
     while data:
         try:
             data = data[os.write(descriptor, data) :]

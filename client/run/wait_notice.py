@@ -1,4 +1,4 @@
-"""Tell on stderr that an interactive job waits for processors, and when it has started."""
+"""Report on stderr that an interactive job waits for processors, and when it has started."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class WaitNotice:
 
     @property
     def is_running(self) -> bool:
-        """Return whether the job has not been seen to have started."""
+        """Return whether the thread still waits for the start of the job."""
         return self._thread.is_alive()
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""The same work on many hosts at once; a host that fails does not stop the others."""
+"""Do the same work on many hosts at once; a host that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def on_hosts(
 
     Args:
         hosts: the argument of `work` for each host, by the name of the host.
-        work: the work; may raise HostError.
-        done: called in this thread when a host is done, with the result or the error.
-        at_once: the most hosts at a time.
+        work: the function; may raise HostError.
+        done: called in this thread when a host is done, with its name and the result or error.
+        at_once: the largest number of hosts at the same time.
 
     Returns:
         The results by name, and the errors, both in the order of `hosts`.

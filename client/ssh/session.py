@@ -73,7 +73,7 @@ class SshSession:
     def __init__(
         self, target: SshTarget, client: SSHClient, jumps: Sequence[SSHClient] = ()
     ) -> None:
-        """Use the open connections to the host and its jump hosts, which `connect` has opened."""
+        """Wrap connections that `connect` has opened: to the host, and to each jump host."""
         self.target = target
         self._client, self._jumps = client, tuple(jumps)
 
@@ -98,9 +98,9 @@ class SshSession:
         _close([*self._jumps, self._client])
 
     def route(self) -> tuple[str, str]:
-        """Return this connection's two addresses: of this machine, and of the host.
+        """Return the two addresses of this connection: that of this machine, and that of the host.
 
-        With jump hosts, these are the ends of the connection to the first of them.
+        With jump hosts, these are the addresses of the connection to the first jump host.
         """
         transport = [*self._jumps, self._client][0].get_transport()
         if transport is None:
@@ -126,7 +126,7 @@ class SshSession:
             timeout_s: seconds within which the command must end.
 
         Raises:
-            HostError: the connection broke, or the command did not end in time.
+            HostError: the connection broke, or the command did not end within ``timeout_s``.
         """
         from paramiko import SSHException
 
@@ -155,7 +155,7 @@ class SshSession:
             ) from None
 
     def check(self, command: Sequence[str], *, step: str, remedy: str = "", **more: Any) -> bytes:
-        """Run a command that must end with 0, and return its output.
+        """Run a command that must end with exit code 0, and return its output.
 
         Raises:
             HostError: as `run`, and if the command ended with another code.
@@ -260,7 +260,7 @@ def connect(target: SshTarget, *, timeout_s: float = 10.0) -> SshSession:
 
 
 def _close(clients: Sequence[SSHClient]) -> None:
-    """Close connections, last first, because each one passes through the ones before it."""
+    """Close connections in reverse order, because each one is tunnelled through those before it."""
     for client in reversed(clients):
         client.close()
 
@@ -268,11 +268,11 @@ def _close(clients: Sequence[SSHClient]) -> None:
 def _connect_hop(
     hop: SshTarget, before: Sequence[SshTarget], clients: Sequence[SSHClient], timeout_s: float
 ) -> SSHClient:
-    """Return a connection to the next jump host, or to the host itself after the last one.
+    """Return a connection to the next jump host, or to the host itself after the last jump host.
 
     Args:
-        hop: the host.
-        before: the jump hosts on the way to it.
+        hop: the host to connect to.
+        before: the jump hosts on the way to this host.
         clients: the open connections to these jump hosts.
         timeout_s: seconds within which each part of the login must be done.
     """

@@ -68,8 +68,8 @@ def find_jumps(target: SshTarget, config: str = "~/.ssh/config") -> list[SshTarg
     """Return the jump hosts on the way to a host, in the order of the connections.
 
     As with `ssh`, the first jump host may have jump hosts of its own in the configuration. The
-    file of known hosts that `target` names applies to jump hosts, too, and its key to those for
-    which the configuration names none.
+    file of known hosts that `target` names is used for all jump hosts. The key file that `target`
+    names is used for jump hosts for which the configuration names no key file.
 
     Args:
         target: the host, before its empty fields are filled in.

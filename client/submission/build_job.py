@@ -123,7 +123,10 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
 def _command(
     argv: Sequence[str], type: str | None, environment: dict[str, str]
 ) -> tuple[str, str, list[str]]:
-    """Return the path of a program, the type of its job, and its command line."""
+    """Return the path of a program, the type of its job, and its command line.
+
+    The type is ``script`` for files with the suffix of a script, else ``mpi``, unless one is given.
+    """
     program = find_program(argv[0], environment.get("PATH", os.defpath), os.getcwd())
     kind = type or ("script" if program.endswith(SCRIPT_SUFFIXES) else "mpi")
     words = [*check_program(program, script=kind == "script"), *argv[1:]]
@@ -132,7 +135,7 @@ def _command(
 
 
 def _size(sizes: str, prefer: int | None, components: Sequence[int]) -> dict[str, Any]:
-    """Return the sizes of a job. A job with components has their sum."""
+    """Return the fields of a job about its size. With components, the size is their sum."""
     if components and sizes == "1":
         sizes = str(sum(components))
     check_sizes(sizes, prefer)
@@ -154,5 +157,5 @@ def _files(
 
 
 def _unless_default(**fields: Any) -> dict[str, Any]:
-    """Return the fields that differ from their defaults; older servers do not know all fields."""
+    """Return the fields that are not empty or 0, because older servers do not know all fields."""
     return {name: value for name, value in fields.items() if value}

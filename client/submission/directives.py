@@ -132,12 +132,14 @@ def _check_other_systems(
 ) -> None:
     """Refuse options of other systems in a script without ``#JOB`` lines; warn of useless lines.
 
+    A script with both kinds of lines is not refused, because it is meant for both systems.
+
     Args:
         options: the options from all sources.
         parser: the parser of the command.
         text: the script.
         path: its path, for messages.
-        found: its ``#JOB`` directives. A script with both kinds is meant for both systems.
+        found: its ``#JOB`` directives.
     """
     if "#" not in text and "srun" not in text and "SLURM" not in text:
         return
@@ -189,7 +191,7 @@ class _LineParser(Parser):
 
 
 def _head_of(program: str) -> str:
-    """Return the beginning of a script of the submitter; empty for other programs."""
+    """Return the beginning of a job script; empty if PATH has the program, or it is no script."""
     if "/" not in program and find_in_path(program, os.environ.get("PATH", os.defpath), "."):
         return ""  # not a script of the submitter's
     return read_head(program) if os.path.isfile(program) else ""

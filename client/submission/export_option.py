@@ -1,4 +1,4 @@
-"""The environment of a job: what ``--export`` takes from the submitter's."""
+"""The environment of a job: the variables that ``--export`` selects from the submitter's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Check the program, the directory and the files of a job before the server is asked.
 
-The job runs on nodes that share these files with this host, so an error here would be an error
-there. Found here, it is an answer to the command and not the end of a job.
+The job runs on nodes that share these files with this host, so a file that is wrong here is wrong
+on the nodes. The check turns a job that would fail later into an immediate error of the command.
 """
 
 from __future__ import annotations

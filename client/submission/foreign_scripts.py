@@ -79,7 +79,10 @@ def refuse_other_directives(text: str, path: str, parser: Parser) -> None:
 
 
 def _translation(words: list[str], parser: Parser) -> str:
-    """Return a hint about the first option of a line, in parentheses; empty if there is none."""
+    """Return what to write for the first option of an ``#SBATCH`` line, in parentheses.
+
+    Return an empty text if there is no option, or no replacement is known.
+    """
     from pliant.client.slurm_options import SUBMISSION
 
     if words[0] != "#SBATCH" or len(words) < 2:

@@ -77,12 +77,12 @@ def print_number(number: int, write: Callable[[], None], prog: str) -> None:
 
     Args:
         number: the id.
-        write: prints it.
+        write: the function that prints the id.
         prog: the name of the command.
 
     Raises:
         ClientError: stdout cannot be written.
-        BrokenPipeError: its reader has left.
+        BrokenPipeError: the reader of the pipe has closed it.
     """
     try:
         write()

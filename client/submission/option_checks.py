@@ -78,9 +78,10 @@ def check_resources(texts: Sequence[str]) -> list[str]:
 
 
 def check_policy(text: str) -> str:
-    """Return the policy of ``--when-cut-off`` with its time in seconds.
+    """Return the value of ``--when-cut-off`` as the server expects it, with its time in seconds.
 
-    A time may have units; a bare number is in seconds.
+    The policy says what happens to the job's processes on a node that has lost the server. A time
+    may have units; a bare number is in seconds.
 
     Raises:
         UsageError: the text is no policy.
@@ -215,7 +216,7 @@ def check_contract(
 
 
 def policy_argument(text: str) -> str:
-    """Return a valid ``--when-cut-off``; argparse adds the name of the option to errors."""
+    """Check a ``--when-cut-off`` and return it; argparse adds the name of the option to errors."""
     try:
         return check_policy(text)
     except UsageError as error:
@@ -223,7 +224,7 @@ def policy_argument(text: str) -> str:
 
 
 def speedup_argument(text: str) -> str:
-    """Return a valid ``--speedup``; argparse adds the name of the option to errors."""
+    """Check a ``--speedup`` and return it; argparse adds the name of the option to errors."""
     try:
         return check_speedup(text)
     except UsageError as error:

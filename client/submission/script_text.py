@@ -40,7 +40,8 @@ def program_of(
 ) -> tuple[Sequence[str], str | None, str]:
     """Return the command line, type and name of a job.
 
-    Its program is ``script``, the text of a script, or if this is None the first of ``argv``.
+    The program of the job is the text ``script``. If ``script`` is None, the program is the first
+    element of ``argv``.
 
     Raises:
         UsageError: there is neither a program nor a script.

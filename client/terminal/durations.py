@@ -22,7 +22,7 @@ def parse_duration(text: str) -> float:
     """Return the seconds of a time span; a number without a unit is in minutes.
 
     Raises:
-        ValueError: the text is no span, or the span is 0 or too long.
+        ValueError: the text is no time span, or the span is 0 or too long.
     """
     seconds = parse_span(text)
     if not seconds > 0:

@@ -30,7 +30,10 @@ def history_text(events: Sequence[Event]) -> str:
 
 
 def _what_happened(event: Event) -> tuple[object, str, str]:
-    """Return the job, the kind and the text of an event; equal values are one line of output."""
+    """Return the job, the kind and the text of an event.
+
+    Successive events for which all three are equal are printed as one line.
+    """
     return event.get("job"), event["kind"], event.get("text") or sentence(event)
 
 
@@ -61,7 +64,7 @@ def refusals_text(events: Sequence[Event]) -> str:
 def timeline(
     events: Sequence[Event], names: Mapping[int, str], *, start: float | None = None
 ) -> str:
-    """Return a line for every offer, answer and adaptation, with seconds since the start."""
+    """Return a table of the events of offers, answers and resizes, with seconds since the start."""
     chosen = [event for event in events if str(event["kind"]).startswith(_PREFIXES)]
     if not chosen:
         return "no job was submitted"
@@ -76,7 +79,10 @@ def timeline(
 
 
 def sentence(event: Event) -> str:
-    """Return a phrase for an event, made from its data or, for unknown kinds, its text."""
+    """Return a phrase that describes an event.
+
+    It is made from the data of the event; for a kind that is unknown here, it is the event's text.
+    """
     data: Mapping[str, Any] = event.get("data") or {}
     kind = event["kind"]
     if kind == "job.started":

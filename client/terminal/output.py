@@ -105,7 +105,7 @@ def discard_stdout() -> None:
 
 
 def check_writable(path: str) -> None:
-    """Check that a file can be written, before the work that produces its content.
+    """Check that a file can be written, before its content is computed.
 
     Raises:
         ClientError: the file cannot be written; the text says why, and what to do.
@@ -122,7 +122,7 @@ def check_writable(path: str) -> None:
 
 
 def describe(error: OSError) -> str:
-    """Return a message with the file of an error and its cause."""
+    """Return a message for an error of the file system: the file and the cause."""
     path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "output"
     return f"{path}: {(error.strerror or str(error)).lower()}"
 
@@ -149,10 +149,10 @@ def print_json(value: object) -> None:
 
 
 def print_csv(rows: Iterable[Mapping[str, Any]], fields: Iterable[str]) -> None:
-    """Print these fields of each row as CSV; missing values are empty, lists have spaces.
+    """Print these fields of each row as CSV.
 
-    Unprintable characters of texts are escaped, so that each row is one line that no terminal
-    interprets.
+    A missing value is empty, and the elements of a list are separated by spaces. Unprintable
+    characters are escaped, so that each row is one line that no terminal interprets.
     """
     import csv
 

@@ -1,11 +1,12 @@
-"""Let a command take less time; those that are started thousands of times import this module first.
+"""Reduce the time that a command takes; commands that are started often import this module first.
 
-The imports make so many objects that the garbage collector runs often, and finds nothing: without
-these collections, `jobsub` needs a tenth less processor time. At its end the interpreter collects
-twice more, unless the objects are frozen: another tenth.
+The imports make so many objects that the garbage collector runs often, and finds nothing. Without
+these collections, `jobsub` needs a tenth less processor time. When it ends, the interpreter
+collects twice more, unless the objects are frozen, which saves another tenth.
 
 argparse imports `gettext`, which compiles a large regular expression, to translate its own words.
-Python has no translations of them: argparse gets functions that do not translate, 1.3 ms sooner.
+Python has no translations of them. Therefore argparse gets functions that do not translate, which
+saves 1.3 ms.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 
 def clean(value: object) -> str:
-    """Return a text with every unprintable character escaped.
+    """Return a text with every unprintable character escaped, so that no terminal interprets it.
 
-    A terminal could interpret these: control characters, marks that change the direction of
-    writing, and bytes that are no text.
+    Unprintable are control characters, marks that change the direction of writing, and bytes that
+    are no text.
     """
     text = str(value)
     if text.isprintable():
@@ -23,7 +23,7 @@ def _escape(char: str) -> str:
 
 
 def width(text: str) -> int:
-    """Return the number of terminal cells of a clean text."""
+    """Return the number of terminal cells of a text from `clean`."""
     if text.isascii():
         return len(text)
     return sum(

@@ -1,6 +1,6 @@
-"""Computes the spans of the start of each run of a job from events. No input or output.
+"""Computes the spans of a trace for each start of a job, from events. No input or output.
 
-An event costs the same whatever the number of waiting jobs, and the memory is bounded.
+The cost of an event does not depend on the number of waiting jobs, and the memory is bounded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class JobStart:
-    """The phases of the start of one run of a job, from the queue to the registration."""
+    """The stages of the start of one run of a job, from the queue to the program's registration."""
 
     job: int
     queued: float
@@ -60,7 +60,7 @@ class JobStart:
 
 
 class JobStarts:
-    """The jobs whose start is awaited."""
+    """The jobs that wait or start, each with the events of its start so far."""
 
     def __init__(self, max_jobs: int = MAX_JOBS) -> None:
         self._max_jobs = max_jobs
@@ -72,7 +72,7 @@ class JobStarts:
         return len(self._by_job)
 
     def apply(self, event: Mapping[str, Any]) -> JobStart | None:
-        """Apply an event; return the start of a job that it completes."""
+        """Apply an event; if it completes the start of a job, return this start, else None."""
         kind, job, time = event["kind"], event.get("job"), float(event["time"])
         if job is None:
             return None
@@ -104,7 +104,10 @@ class JobStarts:
         return None
 
     def overdue(self, now: float) -> Iterator[JobStart]:
-        """Yield the starts of jobs whose programs do not register, as they complete."""
+        """Yield the starts of jobs whose programs did not register in time, as complete.
+
+        The time is `REGISTRATION_S` seconds after the job's processes have started.
+        """
         while self._unregistered:
             job, running = next(iter(self._unregistered.items()))
             if running > now - REGISTRATION_S:

@@ -101,7 +101,7 @@ def follow(
     starts: JobStarts,
     export: Callable[[JobStart], None],
 ) -> None:
-    """Follow the events until ``stop`` is set; subscribe again if the server leaves.
+    """Follow the server's events until ``stop`` is set; subscribe again if the connection ends.
 
     Starts that completed before this call are not exported again.
 

@@ -23,7 +23,7 @@ _LEFT = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 
 
 class AllocationError(ClientError):
-    """This process is in no allocation of Slurm that can be used."""
+    """This process is not in an allocation of Slurm, or the allocation cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,12 @@ class Allocation:
 
 
 def read_allocation(env: Mapping[str, str], slots: int | None = None) -> Allocation:
-    """Return the allocation that variables of Slurm describe.
+    """Return the allocation that the environment variables of Slurm describe.
 
     Args:
         env: the environment.
-        slots: the number of slots of each node; None for as many as Slurm allows.
+        slots: the number of slots of each node, which is the most processes that jobs may have
+            there; None for as many as Slurm allows.
 
     Raises:
         AllocationError: the variables are missing or wrong, or this is one of several tasks.
@@ -105,7 +106,7 @@ def parse_repeated(name: str, text: str) -> list[int]:
 
 
 def parse_time_left(text: str) -> float:
-    """Return the seconds that `squeue` names, infinity for a job without a limit.
+    """Return the remaining seconds in an output of `squeue`; infinity for a job without a limit.
 
     Raises:
         ValueError: the text is no time.
@@ -121,7 +122,7 @@ def parse_time_left(text: str) -> float:
 
 
 def require_commands() -> None:
-    """Refuse to start where the commands of Slurm are missing.
+    """Check that the commands of Slurm that are needed are in PATH.
 
     Raises:
         UsageError: one of them is not found.
@@ -150,7 +151,7 @@ def end_of(job: str) -> float | None:
 
 
 def addresses_of(hosts: tuple[Host, ...]) -> list[str]:
-    """Return Slurm's addresses or names of nodes; empty if Slurm does not tell them."""
+    """Return the addresses or names that Slurm has for nodes; empty if Slurm reports none."""
     names = ",".join(host.name for host in hosts)
     text = _query("scontrol", "show", "node", names, "--oneliner")
     return re.findall(r"\bNodeAddr=(\S+)", text)

@@ -41,7 +41,7 @@ class HostAdmission:
         return self._directory.exists()
 
     def ensure_identity(self) -> None:
-        """Make the keys and certificates of the cluster if it has none.
+        """Check the keys and certificates of the cluster, or make them if there are none.
 
         Raises:
             ClientError: the keys and certificates cannot be made, or cannot be read.
@@ -62,12 +62,13 @@ class HostAdmission:
         return digits[:_ID_DIGITS].lower()
 
     def make_token(self, node: str, server: TcpAddress, slots: int) -> str:
-        """Return a single-use token that admits a host as a node.
+        """Return a single-use token with which a host can join the cluster as a node.
 
         Args:
-            node: its name.
+            node: the name of the node.
             server: the address of the server's port for joining hosts.
-            slots: the most slots that the node may offer; 0 for any number.
+            slots: the largest number of slots (places for processes) that the node may offer; 0 for
+                no limit.
         """
         token = TokenStore(self._directory / TOKENS_FILE).create(
             node,
@@ -90,10 +91,10 @@ class HostAdmission:
 
 
 def joining_port(run: str) -> int:
-    """Return the port on which the running server admits hosts.
+    """Return the port on which the running server admits hosts, from a file in its run folder.
 
     Raises:
-        ClientError: no server has written it.
+        ClientError: no server has written the file.
     """
     path = os.path.join(run, ADDRESSES)
     try:

@@ -1,10 +1,11 @@
-"""Runs on a host of a user's own cluster: make it a node, and end the node with all its jobs.
+"""A program on a host of a user's own cluster: makes the host a node, and ends the node.
 
-``start`` is called over SSH and returns when the controller runs. ``serve`` is a task of Slurm,
-which stays until its standard input ends, or Slurm ends it. Both read start messages from standard
-input, because command lines can be seen by other users. Answers are JSON lines on standard output.
-``stub`` runs as a job of another Pliant server, a site of a federation. It reads its start message
-from the environment.
+``start`` is called over SSH and returns when the node controller runs. ``serve`` is a task of
+Slurm, which runs until its standard input ends, or Slurm ends it. Both read start messages from
+standard input, because command lines can be seen by other users. Answers are JSON lines on standard
+output. ``stub`` is the program of a placeholder job: a federation submits it to another Pliant
+server, and the processors of the job become a node of the federation. A stub reads its start
+message from the environment.
 """
 
 from __future__ import annotations
@@ -53,7 +54,11 @@ _PROBE_S = 2.0
 
 
 def main(argv: list[str]) -> int:
-    """Run ``start``, ``stop NODE_DIR CLUSTER_ID NAME``, ``log ...``, ``serve`` or ``stub``."""
+    """Carry out the action that the first word of the command line names; return the exit code.
+
+    The actions are ``start``, ``stop NODE_DIR CLUSTER_ID NAME``, ``log ...``, ``serve`` and
+    ``stub``.
+    """
     action, *words = argv
     try:
         if action == "start":
@@ -78,7 +83,7 @@ def main(argv: list[str]) -> int:
 
 
 class _StepError(Exception):
-    """A step of the start failed. It becomes an answer to the machine of the server."""
+    """A step of starting a node failed. The error is sent to the machine of the server."""
 
     def __init__(self, step: str, message: str) -> None:
         self.step = step
@@ -94,14 +99,17 @@ def _step(name: str) -> Iterator[None]:
 
 
 def _answer(**fields: Any) -> None:
-    """Print an answer; if nobody reads it any more, the work continues."""
+    """Print an answer as a JSON line; continue without it if standard output is closed."""
     with suppress(OSError):
         sys.stdout.write(json.dumps(fields) + "\n")
         sys.stdout.flush()
 
 
 def _local(folder: str) -> LocalCluster:
-    """Return the cluster of a node's state folder, whose server does not run on this host."""
+    """Return a `LocalCluster` for the state folder of a node, to manage the node's controller.
+
+    The server of the node runs on another host.
+    """
     return LocalCluster(folder, os.path.join(folder, "run"), ClusterSpec(nodes=0))
 
 
@@ -208,14 +216,17 @@ def take_down(folder: str, *, keep_jobs: bool = False) -> list[str]:
 
 
 def _ignore(_: str) -> None:
-    """Ignore a text about progress."""
+    """Do nothing: the callback for texts about progress, which nobody reads here."""
 
 
 # ------------------------------------------------------------------ a task of Slurm
 
 
 def _serve() -> int:
-    """Be the node of this task of Slurm until standard input ends; return the exit code."""
+    """Run a node in this Slurm task until standard input or the controller ends, or a signal comes.
+
+    Return the exit code.
+    """
     name = os.environ.get("SLURMD_NODENAME", "")
     wakeup = _SignalPipe(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     process_table.adopt_orphans()
@@ -245,6 +256,13 @@ def _serve() -> int:
 def _wait(name: str, daemon: Daemon, wakeup: _SignalPipe) -> int:
     """Wait until standard input or the controller ends, or `GRACE_S` has passed after a signal.
 
+    Signals of Slurm and the end of the controller are printed as answers.
+
+    Args:
+        name: the name of the node.
+        daemon: the controller.
+        wakeup: receives the signals.
+
     Returns:
         The exit code: 1 if the controller has ended, else 0.
     """
@@ -267,9 +285,10 @@ def _wait(name: str, daemon: Daemon, wakeup: _SignalPipe) -> int:
 
 
 def _be_stub(orphan_s: float) -> int:
-    """Run a node of the grid server; return the exit code.
+    """Run a node of a federation's server inside this job of a site; return the exit code.
 
-    The node ends after a signal, or when the grid server was away for ``orphan_s`` seconds.
+    The node ends after a signal, if its controller ends, or if the federation's server could not
+    be reached for ``orphan_s`` seconds.
     """
     text = os.environ.pop(START_VARIABLE, "")
     for name in list(os.environ):
@@ -296,7 +315,7 @@ def _be_stub(orphan_s: float) -> int:
 def _wait_as_stub(
     message: NodeStartMessage, daemon: Daemon, wakeup: _SignalPipe, orphan_s: float
 ) -> str:
-    """Wait until this stub must end, and return why."""
+    """Wait until the node that runs in this job must end, and return the reason as text."""
     heard = time.monotonic()
     while True:
         if select.select([wakeup.reading], [], [], _PROBE_S)[0]:
@@ -310,7 +329,7 @@ def _wait_as_stub(
 
 
 def _server_address(message: NodeStartMessage) -> str:
-    """Return the address of a node's server; empty if the file with the address is missing."""
+    """Return the address of the server of a node; empty if the file with the address is missing."""
     if not message.address_file:
         return message.server
     try:

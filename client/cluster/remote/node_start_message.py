@@ -48,7 +48,7 @@ def node_folder(node_dir: str, cluster_id: str, name: str) -> str:
 
 
 def encode_start_messages(messages: list[NodeStartMessage]) -> bytes:
-    """Return the line with the start messages of some nodes."""
+    """Return the line with the start messages of one or more nodes."""
     return json.dumps([asdict(each) for each in messages]).encode("ascii") + b"\n"
 
 

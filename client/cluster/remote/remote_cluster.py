@@ -38,7 +38,7 @@ class RemoteCluster(LocalCluster):
         raise NotImplementedError
 
     def check(self, spec: ClusterSpec) -> None:
-        """Create the cluster's identity, then let the server check its options."""
+        """Create the cluster's identity, then start the server once to check its options."""
         self._make_directories()
         self.admission.ensure_identity()
         super().check(spec)
@@ -46,7 +46,7 @@ class RemoteCluster(LocalCluster):
     def reload_spec(self) -> None:
         """Read the specification in the state directory again.
 
-        If the one that was read has no hosts, those of the present specification stay.
+        If the stored specification has no hosts, this object keeps the hosts that it has now.
         """
         saved = load_spec(self.state) or ClusterSpec()
         self.spec = saved if saved.remote else replace(saved, remote=self.remote)
@@ -65,7 +65,7 @@ class RemoteCluster(LocalCluster):
         return True
 
     def _node_options(self) -> tuple[str, ...]:
-        """Return the options of all controllers."""
+        """Return the command-line options that all node controllers get."""
         options: list[str] = []
         if self.remote.interface:
             options += ["--interface", self.remote.interface]
@@ -77,13 +77,12 @@ class RemoteCluster(LocalCluster):
 
 
 def listen_address(chosen: str, own: set[str]) -> str:
-    """Return the HOST:PORT at which the server is to listen; with port 0, it chooses a port.
+    """Return the HOST:PORT at which the server is to listen; port 0 lets the server choose one.
 
     Args:
-        chosen: HOST or HOST:PORT of the user, of which only the port is used; empty if there is
-            none.
-        own: the addresses of this machine from which it reaches the hosts. The server listens on
-            the only one, or else on all interfaces.
+        chosen: HOST or HOST:PORT that the user has chosen, or an empty text. Only its port is used.
+        own: the addresses of this machine from which it reaches the hosts. If there is only one,
+            the server listens on it, otherwise on all interfaces.
     """
     port = chosen.removeprefix(f"[{host_of(chosen)}]").removeprefix(host_of(chosen)).lstrip(":")
     host = min(own) if len(own) == 1 else _ALL_INTERFACES
@@ -91,7 +90,7 @@ def listen_address(chosen: str, own: set[str]) -> str:
 
 
 def host_of(chosen: str) -> str:
-    """Return HOST of HOST, HOST:PORT, or an IPv6 address in brackets."""
+    """Return the HOST of a text that is HOST, HOST:PORT, or an IPv6 address in brackets."""
     host = chosen.partition("]")[0] if chosen.startswith("[") else chosen.partition(":")[0]
     return host.strip("[]")
 

@@ -17,7 +17,7 @@ _HOLDS_PROCESSORS = {"STARTING", "RUNNING", "ADAPTING", "COMPLETING"}
 
 @dataclass
 class SavedJobs:
-    """The jobs that ran when the cluster was saved, by result."""
+    """The jobs that were saved before their nodes went away, and those that had to be cancelled."""
 
     #: They wait in the queue, and continue from a checkpoint.
     saved: list[int] = field(default_factory=list)
@@ -88,7 +88,7 @@ def _active(link: Connection) -> list[int]:
 
 
 def _try(link: Connection, op: str, **fields: Any) -> bool:
-    """Send a request; return whether the server carried it out, False if it refused."""
+    """Send a request; return True if the server carried it out, False if it refused."""
     try:
         link.request(op, **fields)
     except NoServerError:

@@ -108,7 +108,10 @@ class SlurmCluster(RemoteCluster):
         return warnings
 
     def end_reason(self) -> str:
-        """Return why the daemon of the allocation has ended the cluster; empty if it has not."""
+        """Return why the daemon of the allocation has ended the cluster; empty if it has not.
+
+        The daemon is `slurm_nodes`.
+        """
         return str(self.status().get("ended", ""))
 
     def lost_nodes_reason(self) -> str:
@@ -127,7 +130,7 @@ class SlurmCluster(RemoteCluster):
         return dict(self.status().get("errors", {}))
 
     def status(self) -> dict[str, Any]:
-        """Return the status that the daemon of the allocation has written; empty if none."""
+        """Return the content of the allocation daemon's status file; empty if there is no file."""
         try:
             path = os.path.join(self.state, slurm_nodes.STATUS_FILE)
             with open(path, encoding="utf-8") as file:
@@ -136,7 +139,7 @@ class SlurmCluster(RemoteCluster):
             return {}
 
     def stop_nodes(self, report: Report, *, keep_jobs: bool) -> list[str]:
-        """Order the daemon of the allocation to end the nodes, and wait for their end.
+        """Make the daemon of the allocation end the nodes, and wait until it has ended.
 
         Returns:
             An empty list, because failures are not reported one by one.

@@ -1,8 +1,8 @@
-"""The daemon of a cluster in an allocation of Slurm: it runs ``srun``, and ends in time.
+"""The daemon of a cluster in a Slurm allocation: starts nodes, and saves jobs before the end.
 
-``srun`` starts `node_agent` on each node. Some time before the allocation ends, this daemon saves
-the jobs and takes the cluster down. It does the same when Slurm signals the nodes, when ``srun``
-has ended, and on SIGTERM.
+The daemon runs ``srun``, which starts `node_agent` on each node. A configured number of seconds
+before the allocation ends, the daemon saves the jobs and takes the cluster down. It does the same
+when Slurm signals the nodes, when ``srun`` has ended, and on SIGTERM.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _LIMITS = (
 
 @dataclass(frozen=True)
 class SlurmOrder:
-    """The order on this daemon's command line, which holds no secrets."""
+    """The settings of this daemon, passed as JSON on its command line. They contain no secrets."""
 
     job: str
     hosts: tuple[Host, ...]
@@ -68,12 +68,12 @@ class SlurmOrder:
     save_before_s: float
 
     def encode(self) -> str:
-        """Return the order as JSON."""
+        """Return the settings as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def decode(cls, text: str) -> SlurmOrder:
-        """Return the order in a JSON text."""
+        """Return the settings in a JSON text."""
         data = json.loads(text)
         hosts = tuple(Host(**each) for each in data.pop("hosts"))
         return cls(**{**data, "hosts": hosts, "options": tuple(data.pop("options"))})
@@ -107,10 +107,10 @@ class SlurmNodes:
         self._end = math.inf
 
     def run(self) -> int:
-        """Start the nodes, and end the cluster in time; return the exit code.
+        """Start the nodes, and end the cluster before the allocation ends; return the exit code.
 
-        This waits until the allocation is about to end, Slurm signals the nodes, no node is left or
-        this process gets a signal. Then it saves the jobs and ends the server and the nodes.
+        This waits until the allocation is about to end, Slurm signals the nodes, no node is left,
+        or this process gets a signal. Then it saves the jobs and ends the server and the nodes.
         """
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, _: self._events.put({"stop": f"signal {number}"}))
@@ -127,7 +127,7 @@ class SlurmNodes:
     # -- start
 
     def _wait_for_server(self) -> bool:
-        """Wait until the server answers; return False if this process is told to end before."""
+        """Wait until the server answers; return False if this process is told to stop earlier."""
         deadline = time.monotonic() + _SERVER_TIMEOUT_S
         while True:
             try:
@@ -201,7 +201,7 @@ class SlurmNodes:
     # -- until the end
 
     def _watch_end(self) -> None:
-        """Ask Slurm from time to time when the allocation ends: its limit may be changed."""
+        """Ask Slurm repeatedly when the allocation ends, because its time limit may be changed."""
         while True:
             end = allocation.end_of(self._order.job)
             if end is not None and end != self._end:
@@ -261,7 +261,7 @@ class SlurmNodes:
             self._write_status(reason)
 
     def _end_srun(self) -> None:
-        """End the nodes: each ends its jobs when its standard input ends."""
+        """End the nodes by closing their standard input, at which each node ends its jobs."""
         srun = self._srun
         if srun is None:
             return

@@ -46,7 +46,11 @@ class SshNodes:
     def find_routes(
         self, hosts: Sequence[Host], done: Done
     ) -> tuple[dict[str, str], list[HostError]]:
-        """Return this machine's address on the route to each host, and errors of other hosts."""
+        """Find the address from which this machine reaches each host.
+
+        Returns:
+            The addresses by host, and an error for each host that cannot be reached.
+        """
 
         def route(host: Host) -> str:
             with self._connect(host) as session:
@@ -118,7 +122,7 @@ class SshNodes:
         return on_hosts({host.name: host for host in hosts}, explain)[1]
 
     def _place(self, host: Host) -> list[str]:
-        """Return the arguments that name a node to its agent: folder of nodes, cluster, name."""
+        """Return the arguments that name a node to `node_agent`: folder of nodes, cluster, node."""
         return [self._spec.node_dir, self._cluster_id, host.name]
 
     def _connect(self, host: Host) -> SshSession:
@@ -130,7 +134,7 @@ class SshNodes:
     def _call(
         self, session: SshSession, host: Host, action: str, *words: str, **more: Any
     ) -> dict[str, Any]:
-        """Call the agent on a host, and return its answer.
+        """Run `node_agent` on a host with an action and its arguments, and return its answer.
 
         Raises:
             HostError: the agent could not be started, or it failed.
