@@ -31,7 +31,7 @@ class Segment:
     processors: frozenset[int]
 
     def to_row(self) -> list[Any]:
-        """Return start, end, size and processors, as the live page gets them."""
+        """Return start, end, number and list of the processors, as the live page expects them."""
         return [
             self.start,
             self.end,
@@ -42,7 +42,10 @@ class Segment:
 
 @dataclass(slots=True)
 class JobTrack:
-    """The processors and marks of one job over time, as the history tells them."""
+    """The processors that one job held over time, and its marks, collected from history events.
+
+    A mark is the time of a counter-offer, a refusal or a withdrawal.
+    """
 
     id: int
     name: str = ""
@@ -86,7 +89,7 @@ class JobTrack:
 
 
 class JobTracks:
-    """The tracks of all jobs. Apply events in the order of the history."""
+    """The processors that each job held over time. Apply events in the order of the history."""
 
     def __init__(self) -> None:
         self.by_job: dict[int, JobTrack] = {}
@@ -106,16 +109,16 @@ class JobTracks:
         return track.id
 
     def track(self, number: int) -> JobTrack:
-        """Return the track of a job, a new one if it is unknown."""
+        """Return the track of a job; make a new one if the job is unknown."""
         found = self.by_job.get(number)
         if found is None:
             found = self.by_job[number] = JobTrack(number)
         return found
 
     def adopt(self, row: Mapping[str, Any]) -> None:
-        """Update a job's track from its row in the list of jobs.
+        """Update a job's track from its row in the server's list of jobs.
 
-        The row has values that the history in this window of time may lack.
+        The row has values, such as the start, that may be missing in the events that were applied.
         """
         track = self.track(int(row["id"]))
         had = bool(track.held)
@@ -143,7 +146,7 @@ class JobTracks:
         return old
 
     def _count(self, track: JobTrack, had: bool) -> None:
-        """Count the jobs of each colour, and give a job that starts the least used one.
+        """Update how many running jobs have each colour; a job that starts gets the rarest colour.
 
         ``had`` says whether the job held processors before the change to its track.
         """

@@ -53,7 +53,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class TimeAxis:
-    """Times with their labels, and the title of the axis."""
+    """The ticks of a time axis, each a time with its label, and the title of the axis."""
 
     ticks: list[tuple[float, str]]
     title: str

@@ -41,7 +41,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text; ``y`` is its middle."""
+    """A text; ``y`` is the vertical middle of its letters."""
 
     x: float
     y: float
@@ -65,7 +65,10 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class Drawing:
-    """A picture with its size in pixels. Shapes in `inside` are cut at the edges of the panel."""
+    """A picture: its size in pixels, its title, and shapes in three layers.
+
+    Shapes in `inside` are cut off at the edges of the panel, the area between the axes.
+    """
 
     width: float
     height: float
@@ -97,7 +100,7 @@ _BOLD_LETTER = 0.6
 
 
 def fitting(words: str, width: float, size: float, *, bold: bool = False) -> str:
-    """Return the part of a text that fits into a width; empty if it is below three letters."""
+    """Return a text, cut to a width in pixels; empty if less than three letters would remain."""
     letters = int(width / (size * (_BOLD_LETTER if bold else _LETTER)))
     if len(words) <= letters:
         return words

@@ -59,7 +59,7 @@ class Recording:
 
     @property
     def first(self) -> float:
-        """Return the time of the first event of a job, 0 if there is none."""
+        """Return the time of the first event of a job; 0 if no event belongs to a job."""
         return self._first or 0.0
 
     @property
@@ -68,7 +68,7 @@ class Recording:
         return self._last >= _EPOCH_TIMES_S
 
     def bands(self) -> list[Band]:
-        """Return the jobs of the recording."""
+        """Return a band (the shape of a job in the picture) for each job of the recording."""
         return [band_of(track) for track in self._tracks.by_job.values()]
 
     def timeline(
@@ -108,10 +108,12 @@ class Recording:
 
 
 def _check_processors(data: Mapping[str, Any]) -> None:
-    """Check the slots and processors of an event.
+    """Check that the slots and processor numbers of an event are in range.
+
+    A number that is too large would make sets that do not fit into memory.
 
     Raises:
-        RecordingError: a number is out of range. It would take the memory of a set with this size.
+        RecordingError: a number is out of range.
     """
     for name in ("slots", "first"):
         if data.get(name) is not None:
@@ -128,7 +130,10 @@ def _check_range(name: str, value: float, largest: float) -> None:
 
 
 def node_rows(nodes: Iterable[Mapping[str, Any]]) -> list[Node]:
-    """Return the rows of each node; one without a known first processor follows the one before."""
+    """Return the first processor and the number of processors of each node, as rows of the picture.
+
+    If the first processor of a node is not known, it follows the last one of the node before.
+    """
     rows, following = [], 0
     for node in nodes:
         first = int(node["first"]) if node.get("first") is not None else following
@@ -138,9 +143,9 @@ def node_rows(nodes: Iterable[Mapping[str, Any]]) -> list[Node]:
 
 
 def with_unknown(rows: Sequence[Node], used: Iterable[int]) -> list[Node]:
-    """Return the rows, with additional rows for the ``used`` processors of unknown nodes.
+    """Return the rows, with additional rows for those ``used`` processors that belong to no node.
 
-    Their node may have left the cluster.
+    The node of such a processor may have left the cluster.
     """
     ordered = sorted(rows, key=lambda row: row.first)
     firsts = [row.first for row in ordered]

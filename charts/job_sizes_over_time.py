@@ -9,7 +9,7 @@ from pliant.charts.allocations_from_history import JobTrack
 
 
 class Hold(NamedTuple):
-    """A period in which a job held ``size`` processors; ``end`` is None if it still does."""
+    """A period in which a job held ``size`` processors; ``end`` is None if it continues."""
 
     #: Seconds, as ``end``.
     start: float
@@ -29,7 +29,10 @@ class Mark(NamedTuple):
 
 
 class Band(NamedTuple):
-    """The band of a job in a picture, or of many short jobs together."""
+    """The shape of a job in a picture: when it held how many processors.
+
+    One band may also stand for many short jobs together.
+    """
 
     #: The number of the job; None if it stands for several jobs.
     id: int | None
@@ -51,7 +54,7 @@ SHOWN_MARKS = frozenset({"refused", "counter"})
 
 
 def band_of(track: JobTrack) -> Band:
-    """Return the band of a job whose life is known from the history."""
+    """Return the band of a job, made from its track, which was collected from the history."""
     holds = [Hold(s.start, s.end, len(s.processors), s.processors) for s in track.segments]
     marks = [Mark(time, kind) for time, kind in track.marks if kind in SHOWN_MARKS]
     hue = track.hue if track.hue is not None else 0

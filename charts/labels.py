@@ -35,7 +35,12 @@ def place_label(band: Band, pieces: Sequence[Piece], scale: Scale) -> Iterator[T
 def _room(
     pieces: Sequence[Piece], first: int, scale: Scale
 ) -> tuple[float, float, float, float] | None:
-    """Return the largest rectangle inside a band that begins with a piece.
+    """Return the largest rectangle inside a band that begins at the left edge of a piece.
+
+    Args:
+        pieces: the parts of the band, each of constant height.
+        first: the index of the piece at which the rectangle begins.
+        scale: converts times and processors to pixels.
 
     Returns:
         A score (higher is better), and width, left side and vertical middle in pixels; None if

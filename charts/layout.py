@@ -1,4 +1,4 @@
-"""Where bands lie in a picture. Pure geometry: times in seconds, heights in processors.
+"""Compute where the bands of jobs lie in a picture: times in seconds, heights in processors.
 
 The rules of the live page, ``client/dashboard/static/js/layout.js``, are the same. A test lets both
 arrange the same jobs and compares the results.
@@ -46,7 +46,7 @@ class Window(NamedTuple):
 
 @dataclass(slots=True)
 class Piece:
-    """From time ``a`` to ``b``, a band covers ``n`` processors above ``lo``."""
+    """A rectangle of a band: from time ``a`` to ``b``, ``n`` processors above height ``lo``."""
 
     a: float
     b: float
@@ -55,7 +55,10 @@ class Piece:
 
 
 class Area(NamedTuple):
-    """The processors that the jobs of a user hold, as a mean for each column of the window."""
+    """The mean number of processors that the jobs of a user hold, for each column of the window.
+
+    A column is one of the equal parts into which the time of the picture is divided.
+    """
 
     user: str
     #: The number of users; more than 1 for the last area, which stands for the others.
@@ -64,7 +67,7 @@ class Area(NamedTuple):
 
 
 def bands_between(bands: Iterable[Band], window: Window) -> list[Band]:
-    """Return the jobs that hold processors in the window, in order of their first start."""
+    """Return the bands that hold processors in the window, in order of their first start."""
     found = []
     for band in bands:
         if not band.holds:
@@ -95,16 +98,16 @@ def concurrency(bands: Iterable[Band], window: Window) -> int:
 
 
 def clipped(hold: Hold, window: Window) -> tuple[float, float]:
-    """Return the part of a hold that lies in the window; it is empty if start >= end."""
+    """Return begin and end of the part of a hold in the window; begin >= end if there is none."""
     end = window.now if hold.end is None else hold.end
     return max(window.start, hold.start), min(window.end, end)
 
 
 def merge_short(bands: Sequence[Band], window: Window, column_s: float) -> list[Band]:
-    """Return the bands with one on top that replaces all jobs narrower than a column.
+    """Return the bands, with one band on top that replaces all jobs shorter than a column.
 
     The band of the short jobs has their mean size in each column, so that processors in use never
-    look idle. Jobs that still hold processors stay.
+    look idle. Jobs that still hold processors are not replaced.
 
     Args:
         bands: in the order in which they are stacked.
@@ -138,12 +141,12 @@ def merge_short(bands: Sequence[Band], window: Window, column_s: float) -> list[
 
 
 def stack(bands: Sequence[Band], window: Window, step_s: float) -> list[list[Piece]]:
-    """Stack bands on each other; return the pieces of each of them.
+    """Stack bands on each other; return, for each band, the rectangles of which it consists.
 
     Args:
         bands: in the order in which they are stacked, the first one at the bottom.
         window: the time that is shown.
-        step_s: changes that are closer together than these seconds become one.
+        step_s: changes of size less than these seconds apart are drawn as one change.
     """
     changes = sorted(_changes(bands, window), key=lambda change: change[0])
     finish = min(window.end, window.now)
@@ -196,7 +199,10 @@ def _changes(bands: Sequence[Band], window: Window) -> Iterable[tuple[float, int
 
 
 def by_user(bands: Iterable[Band], window: Window, columns: int) -> list[Area]:
-    """Return an area for each user, the largest first, and one for all users beyond the limit."""
+    """Return an area for each user, the largest first.
+
+    Users after the first `MAX_USERS` share one area.
+    """
     levels: dict[str, list[float]] = {}
     for band in bands:
         level = levels.setdefault(band.user, [0.0] * (columns + 1))
@@ -211,16 +217,17 @@ def by_user(bands: Iterable[Band], window: Window, columns: int) -> list[Area]:
 
 
 def mean_use(bands: Iterable[Band], window: Window) -> float:
-    """Return how many processors were held on average, up to now."""
+    """Return the mean number of processors held in the window, up to the present time."""
     spans = ((*clipped(hold, window), hold.size) for band in bands for hold in band.holds)
     held = sum(max(0.0, end - start) * size for start, end, size in spans)
     return held / max(1e-9, min(window.end, window.now) - window.start)
 
 
 def add_means(level: list[float], holds: Iterable[Hold], window: Window, columns: int) -> None:
-    """Add held processors to ``level``, whose running sums are the mean sizes of the columns.
+    """Add the processors of holds to ``level``, in the form of changes from column to column.
 
-    A hold that begins or ends inside a column counts with the part of the column that it covers.
+    `running_sums` of the result are the mean numbers of processors in the columns. A hold that
+    begins or ends inside a column counts with the part of the column that it covers.
     """
     per = columns / max(1e-9, window.end - window.start)
     for hold in holds:
@@ -237,7 +244,7 @@ def add_means(level: list[float], holds: Iterable[Hold], window: Window, columns
 
 
 def running_sums(level: Sequence[float]) -> list[float]:
-    """Return the sums up to each place, without the remainders of rounding."""
+    """Return the cumulative sums of ``level``; sums that rounding keeps from being 0 are 0."""
     total, found = 0.0, []
     for value in level:
         total += value
@@ -246,7 +253,7 @@ def running_sums(level: Sequence[float]) -> list[float]:
 
 
 def waiting(bands: Iterable[Band], window: Window, columns: int) -> list[float]:
-    """Return how many jobs wait in each column, as a mean.
+    """Return the mean number of waiting jobs in each column of the window.
 
     A job waits before its first start and between two runs. A band without a time of submission
     does not count.
@@ -268,7 +275,13 @@ def waiting(bands: Iterable[Band], window: Window, columns: int) -> list[float]:
 
 
 def is_outlined(pieces: Sequence[Piece], per_second: float, per_processor: float) -> bool:
-    """Return whether a band is large enough for an outline; scales are in pixels."""
+    """Return whether a band is wide and high enough to be drawn with an outline.
+
+    Args:
+        pieces: the rectangles of the band.
+        per_second: pixels per second.
+        per_processor: pixels per processor.
+    """
     width = area = 0.0
     for piece in pieces:  # in the order of the page, because equal sums decide
         width += (piece.b - piece.a) * per_second
@@ -280,12 +293,12 @@ def is_outlined(pieces: Sequence[Piece], per_second: float, per_processor: float
 def choose_marks(
     places: Iterable[tuple[float, float, str]],
 ) -> list[tuple[float, float, str]] | None:
-    """Return the marks that do not cover each other, None if there are too many.
+    """Return marks that do not cover each other; None if these are more than `MAX_MARKS`.
 
-    Refusals go before counter-offers.
+    If a refusal and a counter-offer would cover each other, the refusal is kept.
 
     Args:
-        places: for each mark its place in pixels, and its kind.
+        places: for each mark its horizontal and vertical place in pixels, and its kind.
     """
     found: list[tuple[float, float, str]] = []
     for x, y, kind in sorted(places, key=lambda place: (place[2] != "refused", place[:2])):

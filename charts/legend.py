@@ -13,7 +13,7 @@ _ROW, _SWATCH, _GAP = 20.0, 11.0, 18.0
 def draw_legend(
     drawing: Drawing, keys: Sequence[Key], left: float, top: float, right: float
 ) -> float:
-    """Draw entries in rows below ``top``; return the height of the picture with them."""
+    """Draw entries in rows below ``top``; return the height that the picture needs with them."""
     x, y = left, top + 6
     for key in keys:
         words = fitting(key.words, right - left - _SWATCH, 12)

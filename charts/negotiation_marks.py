@@ -1,6 +1,6 @@
-"""Draw marks where an offer was refused, rolled back or answered by a counter-offer.
+"""Draw marks where a resize offer was refused, rolled back or answered by a counter-offer.
 
-Accepted offers have no mark: they show as the step of the band.
+Accepted offers have no mark, because the height of the band changes there.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ _TICK = 6.0
 def draw_marks(
     drawing: Drawing, bands: Sequence[Band], pieces: Sequence[Sequence[Piece]], scale: Scale
 ) -> list[Key]:
-    """Draw the marks of bands; return their entries in the legend, with their numbers.
+    """Draw the marks of bands; return their entries in the legend, with the number of each kind.
 
-    If there are too many, or the picture shows users (``pieces`` is empty), each column with a
-    refusal or a counter-offer has a tick below the panel instead.
+    If more than `layout.MAX_MARKS` would be drawn, or the picture shows users (``pieces`` is
+    empty), ticks below the panel replace them: one for each column with a refusal or a
+    counter-offer.
     """
     window = scale.window
     inside = [

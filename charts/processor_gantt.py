@@ -25,7 +25,7 @@ class Node(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """The nodes of the picture, in order."""
+    """The nodes of the picture, in the order in which their rows are drawn."""
 
     nodes: Sequence[Node]
 
@@ -36,7 +36,7 @@ class Lanes(NamedTuple):
 
     @property
     def row_height(self) -> float:
-        """Return the height of a processor in pixels."""
+        """Return the height of a row, which is one processor, in pixels."""
         return min(_LARGEST, max(_SMALLEST, _WANTED / max(1, self.rows)))
 
     @property
@@ -46,7 +46,7 @@ class Lanes(NamedTuple):
 
 
 def draw_lanes(drawing: Drawing, lanes: Lanes, bands: Sequence[Band], scale: Scale) -> list[Key]:
-    """Draw a rectangle for each time in which a job held neighbouring processors of a node.
+    """Draw a rectangle for each period in which a job held a block of neighbouring processors.
 
     Return the entries of the legend.
     """
@@ -77,9 +77,9 @@ def _rectangles(
     scale: Scale,
     height: float,
 ) -> Iterator[tuple[tuple[str, str], list[list[tuple[float, float]]]]]:
-    """Yield the rectangles of each colour and outline.
+    """Yield, for each pair of fill colour and outline colour, the rectangles that have it.
 
-    Of jobs that are narrower than half a pixel, one in each place is drawn.
+    Of the jobs at the same place that are narrower than half a pixel, only one is drawn.
     """
     groups: dict[tuple[str, str], list[list[tuple[float, float]]]] = {}
     seen: set[tuple[int, int, int]] = set()

@@ -140,7 +140,10 @@ def _draw_bands(drawing: Drawing, bands: Sequence[Band], scale: Scale) -> list[K
 
 
 def _stacked(bands: Sequence[Band], scale: Scale) -> list[list[Piece]]:
-    """Return the pieces of stacked bands, with as much detail as keeps the file small."""
+    """Return the rectangles of stacked bands, at most `_MAX_PIECES`, so that files stay small.
+
+    If there would be more, changes of size that are close together are drawn as one.
+    """
     step_s = layout.MERGED / scale.per_second
     while True:
         pieces = layout.stack(bands, scale.window, step_s)
@@ -152,7 +155,7 @@ def _stacked(bands: Sequence[Band], scale: Scale) -> list[list[Piece]]:
 def _one_by_one(
     bands: Sequence[Band], pieces: Sequence[Sequence[Piece]], scale: Scale
 ) -> Iterator[Shape]:
-    """Yield a shape for each job, with its name for readers who point at it."""
+    """Yield a shape for each job, with a title that is shown when the mouse points at the shape."""
     for band, own in zip(bands, pieces, strict=True):
         if not own:
             continue
@@ -172,7 +175,7 @@ def _one_by_one(
 def _by_colour(
     bands: Sequence[Band], pieces: Sequence[Sequence[Piece]], scale: Scale
 ) -> Iterator[Shape]:
-    """Yield a shape for all bands of one colour with the same outline."""
+    """Yield one shape for all bands that have the same colour and the same outline."""
     groups: dict[tuple[str, str], list[list[tuple[float, float]]]] = {}
     for band, own in zip(bands, pieces, strict=True):
         colour = f"c{band.hue}" if band.id is not None else "line2"
@@ -187,7 +190,7 @@ def _outline(pieces: Sequence[Piece], scale: Scale) -> str:
 
 
 def _outlines(pieces: Sequence[Piece], scale: Scale) -> Iterator[list[tuple[float, float]]]:
-    """Yield a polygon for each unbroken run of pieces."""
+    """Yield a polygon around each sequence of rectangles that follow each other without a gap."""
     run: list[Piece] = []
     for piece in pieces:
         if run and run[-1].b != piece.a:
@@ -283,7 +286,7 @@ def _draw_queue(
 
 
 def _part(scale: Scale, last: int, columns: int) -> Scale:
-    """Return a scale that ends after some of the columns."""
+    """Return a scale for the first ``last`` of the ``columns`` into which the width is divided."""
     right = scale.left + (scale.right - scale.left) * last / columns
     return Scale(scale.window, scale.left, right, scale.top, scale.bottom, scale.most)
 

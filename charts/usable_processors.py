@@ -16,7 +16,7 @@ MAX_STEPS = 500
 
 
 class UsableProcessors:
-    """The steps of the number of usable processors."""
+    """How many processors were usable, and when, collected from events of nodes."""
 
     def __init__(self) -> None:
         #: By node, times and whether it was usable from then on.

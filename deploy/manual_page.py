@@ -38,7 +38,7 @@ def make_plain_page(name: str, version: str, summary: str, body: list[str]) -> s
 
 
 def escape(text: str) -> str:
-    """Return a text that roff prints as it is."""
+    """Return a text in which the characters that are special in roff are escaped."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-")
     # A dot or quote at the start of a line would be a request of roff.
     return re.sub(r"(?m)^(?=[.'])", r"\\&", escaped)

@@ -73,7 +73,7 @@ def make_files(roles: Collection[str], installation: Installation) -> list[Insta
 def fill_in(text: str, installation: Installation) -> str:
     """Return a template with the values of an installation filled in.
 
-    A line is left out if only an empty value was in it.
+    A line of the template that becomes empty, because its value is empty, is left out.
     """
     listen = installation.listen
     values = {
@@ -93,7 +93,7 @@ def fill_in(text: str, installation: Installation) -> str:
 
 
 def _quote(path: str) -> str:
-    """Return a path in the form for a unit file, where percent signs and dollars are special."""
+    """Return a path as a systemd unit file needs it, with percent signs and dollars escaped."""
     escaped = path.replace("\\", "\\\\").replace("%", "%%").replace("$", "$$").replace('"', '\\"')
     return f'"{escaped}"' if any(char.isspace() for char in path) else escaped
 

@@ -64,7 +64,7 @@ def _is_metadata(name: str) -> bool:
 
 
 def _needs(metadata: str) -> Iterator[str]:
-    """Yield the distributions that a wheel needs on every host.
+    """Yield the distributions that a wheel requires on every host, from the wheel's metadata.
 
     Requirements with a condition are left out.
     """

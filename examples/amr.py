@@ -69,7 +69,7 @@ def pulse(rank: int, size: int) -> Blocks:
 
 
 def edges_around(blocks: Blocks, where: Where, comm: MPI.Intracomm) -> Edges:
-    """Return the outermost cells of all local blocks and their neighbours, by key, axis, side."""
+    """Return the outermost cells of local blocks and their neighbours, by block, axis and side."""
     here: Edges = {}
     outboxes: list[Edges] = [{} for _ in range(comm.size)]
     for key, u in zip(keys(blocks), blocks["u"], strict=True):
@@ -84,9 +84,9 @@ def edges_around(blocks: Blocks, where: Where, comm: MPI.Intracomm) -> Edges:
 
 
 def outside(key: Key, axis: int, step: int, where: Where, edges: Edges) -> Numbers:
-    """Return the neighbours' cells at a side of a block: 2 N values, twice as fine as the block.
+    """Return the neighbours' cells along a side of a block: 2 N values, twice as fine as the block.
 
-    Values of blocks at the same or a coarser level are repeated.
+    Values of neighbours at the same or a coarser level are repeated.
     """
     found = [edges[other, axis, -step] for other in across(key, axis, step, where)]
     if len(found) == 2:
@@ -147,7 +147,13 @@ def integral(blocks: Blocks, comm: MPI.Intracomm) -> float:
 
 
 def adjust(job: Job, blocks: int, wanted: int) -> None:
-    """Ask for processors or give some back after the mesh has changed."""
+    """Ask for processors, or give some back, after the mesh has changed.
+
+    Args:
+        job: the job.
+        blocks: the present number of blocks, for the reason that the server shows.
+        wanted: the number of processes that these blocks need.
+    """
     if wanted > job.comm.size:
         job.request(f"{job.comm.size + 1}-{wanted}", why=f"{blocks} blocks")
     elif wanted < job.comm.size:

@@ -46,7 +46,7 @@ def digest(comm: MPI.Intracomm, part: NDArray[Any]) -> str:
 
 
 def tell_resizes(job: Job) -> None:
-    """Print a line after each resize."""
+    """Make the job print a line after each resize."""
 
     @job.after_resize
     def tell(change: ResizeInfo) -> None:
@@ -76,12 +76,12 @@ def options(description: str | None, steps: int, every: int = 1) -> argparse.Arg
 
 
 def positive(text: str) -> int:
-    """Read a whole number of at least 1."""
+    """Convert an option to a whole number of at least 1, for argparse."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from 1 on")
     return int(text)
 
 
 def pause(seconds: float) -> None:
-    """Sleep, to make a demonstration slow enough to watch."""
+    """Sleep for ``seconds``, so that a demonstration is slow enough to watch."""
     time.sleep(seconds)

@@ -71,8 +71,8 @@ def transpose(field: Field, comm: MPI.Intracomm, axis: int) -> Field:
 def initial(size: int, planes: slice, comm: MPI.Intracomm) -> Field:
     """Return this process's slab of the spectrum of a random field.
 
-    Each of its planes has its own random generator, so the field does not depend on the number of
-    processes.
+    Each plane of the slab has its own random generator, so the field does not depend on the number
+    of processes.
     """
     field = np.empty((planes.stop - planes.start, size, size), np.complex128)
     for place, plane in enumerate(range(planes.start, planes.stop)):

@@ -90,7 +90,7 @@ class Box:
         return cell * size // self.cells**3
 
     def _needed(self, size: int) -> NDArray[np.bool_]:
-        """Return, for each rank and cell, whether the rank needs copies of its atoms."""
+        """Return an array (rank, cell): whether the rank needs copies of the atoms in the cell."""
         needed = np.zeros((size, self.cells**3), bool)
         cells = np.arange(self.cells**3)
         needed[self.owner(cells, size)[:, None], self.around] = True
@@ -139,7 +139,7 @@ def attract(atoms: Atoms, box: Box, comm: MPI.Intracomm) -> Numbers:
 
 
 def attract_some(atoms: Atoms, places: Numbers, first: Whole, box: Box) -> Numbers:
-    """Set the forces on some atoms, and return their potentials.
+    """Set the forces on a part of the local atoms, and return the potentials of these atoms.
 
     ``places`` are the positions of all atoms near them, and ``first`` has for each cell the index
     of its first atom in ``places``.

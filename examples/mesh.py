@@ -58,7 +58,7 @@ def around(key: Key, where: Where) -> list[Key]:
 def to_split(jumps: dict[Key, float], where: Where, levels: int) -> set[Key]:
     """Return the blocks to split: steep ones, their neighbours, and blocks that become too coarse.
 
-    A block is too coarse if a neighbour is split that is already finer.
+    A block becomes too coarse if a neighbour that is already finer than the block is split.
     """
     split = {
         key

@@ -11,17 +11,20 @@ NEEDS_MATPLOTLIB = "PNG needs matplotlib; install pliant[plots], or name a file 
 
 
 def is_png(path: str) -> bool:
-    """Return whether the name of a file asks for PNG."""
+    """Return whether the name of a file ends like that of a PNG."""
     return path.lower().endswith(".png")
 
 
 def missing_for(path: str) -> str | None:
-    """Return why a file of this name cannot be drawn here, None if it can."""
+    """Return why a picture cannot be written into a file of this name here; None if it can."""
     return NEEDS_MATPLOTLIB if is_png(path) and not can_write_png() else None
 
 
 def encoded(drawing: Drawing, path: str, theme: SvgTheme = "auto") -> bytes:
-    """Return a drawing as the contents of a file of this name. A PNG is light by default."""
+    """Return a drawing as the contents of a file of this name.
+
+    A PNG gets the light colours if the theme is ``auto``.
+    """
     if is_png(path):
         return to_png(drawing, "dark" if theme == "dark" else "light")
     return to_svg(drawing, theme).encode()

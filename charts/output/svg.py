@@ -106,7 +106,7 @@ def _words(text: Text) -> str:
 
 
 def _path(polygons: Polygons) -> str:
-    """Return polygons as path data with relative steps, which are the shortest."""
+    """Return polygons as SVG path data with relative coordinates, which are the shortest."""
     parts = []
     for polygon in polygons:
         places = [(round(x * _SCALE), round(y * _SCALE)) for x, y in polygon]
@@ -117,7 +117,7 @@ def _path(polygons: Polygons) -> str:
 
 
 def _steps(places: Sequence[tuple[int, int]]) -> Iterator[str]:
-    """Yield the steps of a polygon; steps in the same direction become one."""
+    """Yield the path commands of a polygon; successive horizontal or vertical lines become one."""
     x, y = places[0]
     pending = ("", 0)
     for right, down in places[1:]:

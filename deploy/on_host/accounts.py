@@ -64,7 +64,7 @@ def find_user(account: str) -> pwd.struct_passwd:
 
 
 def run_as(account: str) -> dict[str, Any]:
-    """Return arguments of `subprocess` that make a child run as an account.
+    """Return the keyword arguments of `subprocess.Popen` that make a child run as an account.
 
     The result is empty if this process runs as the account already.
     """
@@ -87,11 +87,11 @@ def environment(arguments: dict[str, Any]) -> dict[str, str]:
 
 
 def run_command(arguments: dict[str, Any], payload: BinaryIO) -> dict[str, Any]:
-    """Run a command as an account, with the payload as its input.
+    """Run a command as an account, with the payload as its standard input.
 
     Args:
-        arguments: ``argv``, ``account``, ``state`` and ``run``; optionally ``as_root``, ``retry_s``
-            (seconds during which a command that fails is tried again) and ``may_fail``.
+        arguments: ``argv``, ``account``, ``state`` and ``run`` (folders); optionally ``as_root``,
+            ``retry_s`` (seconds during which a command that fails is tried again) and ``may_fail``.
         payload: the input of the command.
 
     Returns:
@@ -140,7 +140,7 @@ def check(argv: list[str]) -> None:
 
 
 def _end_of(output: bytes) -> str:
-    """Return the end of an output as text, because errors are usually printed last."""
+    """Return the last part of an output as text, because errors are usually printed last."""
     return output[-_MAX_SHOWN_BYTES:].decode("utf-8", "replace").strip()
 
 

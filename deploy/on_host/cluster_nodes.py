@@ -18,10 +18,10 @@ _ABSENT = {"LOST", "UNKNOWN"}
 
 
 def run_server_command(arguments: dict[str, Any], payload: BinaryIO) -> dict[str, Any]:
-    """Run a command of the server's release as the server's account; return its result.
+    """Run a command of Pliant on the server's host as the server's account; return its result.
 
     Args:
-        arguments: ``words``, of which the first is the name of the command, and those of
+        arguments: ``words``, of which the first is the name of the command, and the arguments of
             `run_command`.
         payload: the input of the command.
     """
@@ -34,9 +34,9 @@ def run_server_command(arguments: dict[str, Any], payload: BinaryIO) -> dict[str
 
 
 def list_nodes(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Return ``nodes``, which has state and used slots of each node by name.
+    """Return a record with the entry ``nodes``: the state and the used slots of each node by name.
 
-    It is empty if the server does not answer.
+    The entry is empty if the server does not answer.
     """
     words = ["nodestat", "--json"]
     done = run_server_command({**arguments, "words": words, "may_fail": True}, io.BytesIO())
@@ -47,10 +47,10 @@ def list_nodes(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
 
 
 def wait_node(arguments: dict[str, Any], payload: BinaryIO) -> dict[str, Any]:
-    """Wait until the server lists a node as present, and return its ``state``.
+    """Wait until the server lists a node as connected, and return its ``state``.
 
     Raises:
-        HostError: the node is unknown or lost after ``timeout_s``.
+        HostError: the node is still unknown or lost after ``timeout_s``.
     """
     name, deadline = arguments["node"], time.monotonic() + arguments["timeout_s"]
     while True:

@@ -49,7 +49,10 @@ def start_daemon(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any
 
 
 def _note_started(arguments: dict[str, Any]) -> None:
-    """Record that a daemon has read its present files and need not be restarted."""
+    """Remove a daemon from the list of those to restart, in the record of this host's deployment.
+
+    It has been started and has read its new files.
+    """
     with changed_manifest(arguments["prefix"]) as record:
         if arguments["daemon"] in record["to_restart"]:
             record["to_restart"].remove(arguments["daemon"])
@@ -91,7 +94,7 @@ def _wait_until_ready(
 
 
 def wait_connected(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Wait until a daemon has a connection to the port of the server.
+    """Wait until a daemon has a TCP connection to the port of the server.
 
     Raises:
         HostError: the daemon has no connection after ``timeout_s``.
@@ -151,7 +154,7 @@ def stop_daemon(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]
 
 
 def use_systemd(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Make the accounts and folders that files of systemd describe, and load new units."""
+    """Create the accounts and folders for which systemd has files, and make it load new units."""
     with changed_manifest(arguments["prefix"]) as record:
         if not has_account(arguments["account"]):
             check(["systemd-sysusers"])

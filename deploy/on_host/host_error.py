@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class HostError(Exception):
-    """An operation of the agent failed on this host; the text says why."""
+    """An operation that ``pliant deploy`` runs on this host failed; the text says why."""
 
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message)

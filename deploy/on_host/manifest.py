@@ -1,6 +1,6 @@
-"""The record of what was deployed on this host: `deployment.json` in the folder of environments.
+"""The record of what was deployed on this host: `deployment.json` in the folder of installations.
 
-Every operation that changes the host saves it, so that a removal finds everything, also after a
+Every operation that changes the host saves the record. So a removal finds everything, also after a
 deployment that failed half-way.
 """
 
@@ -68,13 +68,13 @@ def read_manifest(prefix: str) -> dict[str, Any] | None:
 
 @contextmanager
 def locked(prefix: str) -> Iterator[None]:
-    """Within this context, keep out operations of other administrators on this host.
+    """Within this context, make operations of other administrators on this host wait.
 
     The lock is a file below ``prefix``. The very first operation has no lock, because this folder
     does not exist yet.
 
     Raises:
-        HostError: another operation did not end in time.
+        HostError: another operation kept the lock for longer than the limit.
     """
     if not os.path.isdir(prefix):
         yield

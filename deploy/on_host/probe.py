@@ -118,7 +118,7 @@ def _digest(path: str) -> str | None:
 
 
 def _environments(prefix: str) -> list[str]:
-    """Return the names of the complete environments."""
+    """Return the names of the completely installed Python environments, one for each release."""
     try:
         names = sorted(os.listdir(prefix))
     except OSError:

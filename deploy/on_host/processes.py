@@ -21,7 +21,7 @@ _POLL_S = 0.05
 
 
 class Process(NamedTuple):
-    """A process that runs from an environment of Pliant."""
+    """A process whose program is in the Python environment of a release of Pliant."""
 
     pid: int
     parent: int
@@ -32,12 +32,12 @@ class Process(NamedTuple):
 
 
 def is_environment(name: str) -> bool:
-    """Return whether a folder has the name of an environment of a release."""
+    """Return whether a folder's name is that of a Python environment of a release."""
     return _ENVIRONMENT.fullmatch(name) is not None
 
 
 def find_processes(prefix: str) -> list[Process]:
-    """Return the processes that run from environments below a folder."""
+    """Return the processes whose programs are in Python environments below ``prefix``."""
     start = os.path.join(prefix, "")
     found = []
     for name in os.listdir("/proc"):
@@ -58,9 +58,9 @@ def find_processes(prefix: str) -> list[Process]:
 
 
 def find_daemons(prefix: str) -> dict[str, Process]:
-    """Return the daemons by name.
+    """Return the running daemons by name.
 
-    A fork of a daemon has the same name, because it has the same command line. It is left out.
+    A forked child of a daemon has the same command line and so the same name; it is left out.
     """
     found = [each for each in find_processes(prefix) if each.daemon not in ("", LAUNCHER)]
     pids = {each.pid: each.daemon for each in found}

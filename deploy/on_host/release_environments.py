@@ -1,4 +1,4 @@
-"""The isolated environments on this host: one folder for each release, and a link to one of them.
+"""The Python environments on this host: a folder for each release, and a link to one of them.
 
 Daemons run from the folder of their release, not through the link. So what they load later belongs
 to the same release, even if the link has been changed meanwhile.
@@ -30,7 +30,7 @@ COMPILED = "compiled.zip"
 
 
 def install_environment(arguments: dict[str, Any], payload: BinaryIO) -> dict[str, Any]:
-    """Make the environment of a release from wheels, which are a tar archive in the payload.
+    """Make the Python environment of a release from wheels, which are a tar archive in the payload.
 
     Args:
         arguments: ``prefix``, the name of the ``environment``, and ``wheels``: the SHA-256 of each
@@ -86,9 +86,9 @@ def _make(folder: str, wheels: dict[str, str], payload: BinaryIO) -> None:
 
 
 def _write_compiled(site: str, content: bytes) -> None:
-    """Write the compiled modules of a zip archive next to their sources in a folder of packages.
+    """Write the compiled modules (.pyc) of a zip archive next to their sources in ``site``.
 
-    They must have been compiled for this version of Python.
+    They are used only if they were compiled for this version of Python.
     """
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for name in archive.namelist():
@@ -101,7 +101,7 @@ def _write_compiled(site: str, content: bytes) -> None:
 
 
 def switch_environment(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Point the link `current` to an environment, and remember the previous one for a rollback.
+    """Point the link `current` to a Python environment, and record the previous one for a rollback.
 
     All other environments are removed, except those from which a process runs.
     """

@@ -1,4 +1,4 @@
-"""Find out whether folders are the same on all hosts, by a file that one host makes."""
+"""Find out whether folders are the same on all hosts: one host makes a marker file in each."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def find_marker(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]
 
 
 def remove_marker(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Remove the marker from each folder."""
+    """Remove the marker file from each folder."""
     for folder in arguments["shared"]:
         try:
             os.unlink(os.path.join(folder, arguments["marker"]))

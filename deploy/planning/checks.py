@@ -42,9 +42,9 @@ def find_problems(
         cluster: the hosts file.
         host: one of its hosts.
         facts: the facts of this host.
-        server: facts of the server's host, with which clock and accounts are compared; None if it
-            could not be reached.
-        release: the release to be installed; None if none is.
+        server: facts of the server's host, with which clock and accounts are compared; None if the
+            server's host could not be reached.
+        release: the release to be installed; None if nothing is installed.
     """
     found = [
         *_python(facts),
@@ -98,7 +98,10 @@ def uses_systemd(cluster: Cluster, facts: HostFacts) -> bool:
 
 
 def _units(cluster: Cluster, host: Host, facts: HostFacts) -> Iterator[Problem]:
-    """Yield a problem if the hosts file has folders or an account other than the systemd units."""
+    """Yield a problem if systemd is used, but the hosts file has other folders or another account.
+
+    The systemd units have a fixed account and fixed folders.
+    """
     if not uses_systemd(cluster, facts):
         return
     default = Folders(prefix=host.folders.prefix)

@@ -22,7 +22,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """The folders of Pliant on a host."""
+    """The folders of Pliant on a host, for programs, state, sockets and settings."""
 
     #: Environments: one folder for each release.
     prefix: str = "/opt/pliant"
@@ -34,7 +34,7 @@ class Folders:
     config: str = "/etc/pliant"
 
     def environment(self, name: str) -> str:
-        """Return the folder of an environment."""
+        """Return the folder of the Python environment ``name``, which contains one release."""
         return os.path.join(self.prefix, name)
 
 
@@ -92,7 +92,7 @@ class Cluster:
 
     @property
     def server(self) -> Host:
-        """Return the host of the server."""
+        """Return the host on which the server runs."""
         return next(host for host in self.hosts if Role.SERVER in host.roles)
 
     @property

@@ -83,10 +83,10 @@ def parse_facts(
     """Return the facts of a host.
 
     Args:
-        record: the result of its probe.
-        clock_offset_s: seconds by which its clock is ahead of this machine's.
+        record: the result of the probe on this host.
+        clock_offset_s: seconds by which the host's clock is ahead of this machine's.
         clock_error_s: the largest error of this offset.
-        not_shared: folders that are not those of the server's host, each with the reason.
+        not_shared: folders that are not shared with the server's host, each with the reason.
 
     Raises:
         ValueError: the record does not have the form that this version of Pliant expects.

@@ -37,7 +37,7 @@ class _Folders(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class _HostKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The keys of hosts; at the top of the file they are defaults for all hosts."""
+    """The keys that a host may have. At the top of the file, they set defaults for all hosts."""
 
     user: str = ""
     port: int | None = None
@@ -247,7 +247,7 @@ class _Reader:
 
 
 def _located(message: str) -> tuple[list[str], str]:
-    """Return path and text of a message such as "Expected `int`, got `str` - at `$.port`"."""
+    """Split a message such as "Expected `int`, got `str` - at `$.port`" into key path and text."""
     text, _, place = message.partition(" - at ")
     key = [word for word in re.split(r"[.\[\]]+", place.strip("`").removeprefix("$")) if word]
     text = text.replace("`", "")
@@ -261,7 +261,10 @@ def _located(message: str) -> tuple[list[str], str]:
 
 
 def _line_of(path: str, place: Sequence[str]) -> int:
-    """Return the line of a key, or of its innermost enclosing key in the file; 0 if none."""
+    """Return the number of the line with a key, or with the innermost enclosing key in the file.
+
+    0 if there is neither.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             node = yaml.compose(file, Loader=yaml.SafeLoader)

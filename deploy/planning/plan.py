@@ -88,7 +88,7 @@ def plan_rollback(cluster: Cluster, host: Host, facts: HostFacts) -> Plan:
 
 
 def _is_half_upgraded(cluster: Cluster, host: Host, facts: HostFacts, recorded: str) -> bool:
-    """Return whether a daemon is stopped or runs from another environment than the recorded one.
+    """Return whether a daemon is stopped, or runs another release than the recorded one.
 
     This happens if an upgrade has failed half-way.
     """
@@ -145,7 +145,7 @@ class _Planner:
     def _folders(self) -> Iterator[Step]:
         """Yield the step that makes folders.
 
-        With systemd, units and tmpfiles make the folders of the daemons.
+        With systemd, its units and tmpfiles make the folders of the daemons, so they are left out.
         """
         wanted = _wanted_folders(self._cluster, self._host, self._facts.user)
         if self._systemd:
@@ -269,5 +269,5 @@ def _wanted_folders(cluster: Cluster, host: Host, owner: str) -> list[tuple[str,
 
 
 def describe(steps: Sequence[Step]) -> list[str]:
-    """Return a line for each step."""
+    """Return a line of text for each step."""
     return [f"{number}. {step.text}" for number, step in enumerate(steps, 1)]

@@ -1,4 +1,4 @@
-"""A release: the wheels that make the environment of a host."""
+"""A release: the wheels from which the Python environment of a host is made."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ReleaseError(PliantError):
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """The values of a host on which the choice of wheels depends."""
+    """The values of a host that decide which wheels fit: Python and glibc version, and machine."""
 
     python: tuple[int, int]
     machine: str
@@ -32,7 +32,7 @@ class Platform:
 
     @classmethod
     def of(cls, python: tuple[int, int, int], machine: str, glibc: str) -> Platform:
-        """Return the platform with the values of a probe."""
+        """Return the platform of a host from values that were probed there."""
         words = glibc.split(".")
         version = (int(words[0]), int(words[1])) if len(words) > 1 else (0, 0)
         return cls(python[:2], machine, version)
@@ -43,7 +43,7 @@ class Platform:
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """A wheel file in the wheelhouse, with its distribution, version and tags."""
+    """A wheel file in the folder of wheels, with its distribution, version and tags."""
 
     #: Name of the file.
     file: str

@@ -20,7 +20,7 @@ from pliant.deploy.planning.steps import Phase, Plan, Step
 
 
 class NodeUse(NamedTuple):
-    """A node as the server lists it."""
+    """The state of a node and the number of its used slots, as the server lists them."""
 
     state: str
     #: Slots that jobs use.
@@ -46,10 +46,10 @@ def plan_removal(
         cluster: the hosts file.
         host: one of its hosts.
         facts: the facts of this host.
-        nodes: the nodes that the server lists, by name; empty if it cannot be asked.
+        nodes: the nodes that the server lists, by name; empty if the server does not answer.
         removed: names of the hosts from which Pliant is removed.
         end_jobs: whether to end jobs that run on the hosts.
-        with_server: whether the server is removed, too, so that it need not be told.
+        with_server: whether the server is removed, too. Then the node is not removed from its list.
 
     Raises:
         PlanError: jobs run on the host, nodes would lose their server, or the host belongs to
@@ -153,7 +153,7 @@ def _helper_folders(cluster: Cluster) -> list[str]:
 
 
 def _withdrawal(cluster: Cluster, host: Host) -> Iterator[Step]:
-    """Yield the steps that make the server forget the host."""
+    """Yield the steps that revoke the certificate of a host and remove its node from the server."""
     server = cluster.server
     is_node = Role.NODE in host.roles
     revoke = ["pliant", "cluster", "revoke", host.name, *([] if is_node else ["--login-agents"])]

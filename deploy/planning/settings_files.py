@@ -1,4 +1,4 @@
-"""The files of settings and of systemd that a host gets."""
+"""The settings files and systemd files that a host gets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEAD = "# Written by `pliant deploy` from the hosts file. A file that is edited
 
 @dataclass(frozen=True, slots=True)
 class ExpectedFile:
-    """A file as it should be on a host."""
+    """A file that the deployment writes to a host: path, text, and the daemons that read it."""
 
     path: str
     text: str
@@ -38,7 +38,7 @@ def settings_path(host: Host, name: str) -> str:
 
 
 def settings_files(cluster: Cluster, host: Host) -> Iterator[ExpectedFile]:
-    """Yield the files of settings of a host's daemons."""
+    """Yield the settings files of a host's daemons."""
     if Role.SERVER in host.roles:
         text = _dump(_server_settings(cluster))
         yield ExpectedFile(settings_path(host, "server.yaml"), text, ("server",), True)
@@ -51,7 +51,7 @@ def settings_files(cluster: Cluster, host: Host) -> Iterator[ExpectedFile]:
 
 
 def unit_files(cluster: Cluster, host: Host, environment: str) -> Iterator[ExpectedFile]:
-    """Yield the files of systemd of a host, whose daemons run from an environment."""
+    """Yield the systemd files of a host, whose units start programs of a Python environment."""
     programs = os.path.join(environment, "bin")
     installation = Installation(
         pliant=os.path.join(programs, "pliant"),

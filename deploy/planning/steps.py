@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Payload(StrEnum):
-    """What a step sends to the host in addition to its arguments."""
+    """The kind of data that a step sends to the host in addition to its arguments."""
 
     NONE = ""
     #: The wheels of the release.
@@ -19,7 +19,7 @@ class Payload(StrEnum):
 
 
 class Phase(StrEnum):
-    """When a step is carried out, relative to the steps of other hosts."""
+    """The time at which a step is carried out, relative to the steps of other hosts."""
 
     #: At any time, on all hosts side by side.
     PREPARE = "prepare"
@@ -29,7 +29,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a host's plan: an operation of the agent with its arguments."""
+    """One step of a host's plan: an operation of `on_host.agent` with its arguments."""
 
     #: What administrators read in plans, progress and errors.
     text: str
@@ -53,7 +53,7 @@ class Plan:
     notes: tuple[str, ...] = ()
 
     def of(self, phase: Phase) -> tuple[Step, ...]:
-        """Return the steps of a phase."""
+        """Return the steps of the plan that belong to a phase."""
         return tuple(step for step in self.steps if step.phase is phase)
 
     @property

@@ -54,7 +54,7 @@ class AgentSession:
         """Connect to the host, whose key must be known.
 
         Raises:
-            HostError: the host cannot be reached, or one side does not accept the other.
+            HostError: the host cannot be reached, its key is not accepted, or the login is refused.
         """
         self._session = connect(self._target, timeout_s=CONNECT_TIMEOUT_S)
 

@@ -1,7 +1,7 @@
 """Carry out a command on all hosts: probe, check, plan, and do the steps in their order.
 
 Hosts are independent of each other, with two exceptions. The server comes first, because nodes join
-it. Hosts on which a daemon restarts take turns, so that never more than one of them is away.
+it. Daemons are restarted on one host after the other, so that at most one host is away at a time.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Deployment:
         return self.runs[0]
 
     def run(self) -> None:
-        """Run the action on all hosts; failures are recorded in the runs of the hosts."""
+        """Carry out the command on all hosts; failures are recorded for each host."""
         try:
             self._each(self.runs, self._probe)
             self._check_shared_folders()
@@ -182,7 +182,7 @@ class Deployment:
         return Plan(())
 
     def _nodes(self) -> dict[str, NodeUse]:
-        """Return the nodes that the server lists, by name; empty if it cannot be asked."""
+        """Return the nodes that the server lists, by name; empty if the server does not answer."""
         server = self._server
         if server.facts is None or "server" not in server.facts.daemons:
             return {}
@@ -282,7 +282,7 @@ class Deployment:
             self._note_step(run)
 
     def _note_step(self, run: HostRun) -> None:
-        """Tell the view whether the present step of a host succeeded."""
+        """Report to the progress view whether the present step of a host succeeded."""
         if run.has_failed:
             self._view.fail(run.name, run.problems[-1].check)
         else:
@@ -308,10 +308,10 @@ class Deployment:
         return b""
 
     def _archive(self, wheels: dict[str, str], magic: str) -> bytes:
-        """Return an archive of wheels for a host.
+        """Return an archive of wheels for a host, in tar format.
 
-        It has compiled modules, too, if ``magic``, the version of the host's compiled modules, is
-        that of this Python.
+        The archive has compiled modules, too, if ``magic``, the bytecode version of the host's
+        Python, is that of this Python.
         """
         compiled = magic == MAGIC_NUMBER.hex()
         key = (compiled, *wheels)

@@ -1,4 +1,4 @@
-"""One run on one host: connect, probe, check, and carry out steps."""
+"""The part of a deployment command on one host: connect, probe, check, and carry out steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pliant.deploy.rollout.agent_session import AgentSession
 
 @dataclass
 class HostRun:
-    """One host in one run of the command."""
+    """The state of one host during a command of ``pliant deploy``."""
 
     host: Host
     session: AgentSession

@@ -17,7 +17,7 @@ _TERMINALS_WITHOUT_CURSOR = ("dumb", "unknown")
 
 
 class ProgressView(Protocol):
-    """Receives the progress of hosts, from any thread."""
+    """The interface of progress displays; the deployment calls the methods from any thread."""
 
     def begin(self, host: str, steps: int) -> None:
         """Record that a host begins to carry out its plan."""
@@ -26,13 +26,13 @@ class ProgressView(Protocol):
         """Record that a step begins."""
 
     def wait(self, host: str) -> None:
-        """Record that the host has ended its step, and waits for other hosts."""
+        """Record that the host has finished its step, and waits for other hosts."""
 
     def fail(self, host: str, text: str) -> None:
         """Record the step or check that failed."""
 
     def end(self, host: str, text: str) -> None:
-        """Record the end of the plan with its result."""
+        """Record the end of the host's plan, with a text about the result."""
 
 
 class QuietView:
@@ -55,7 +55,7 @@ class QuietView:
 
 
 class LineView(QuietView):
-    """Prints a line for each step and for each end; failures are printed with their causes."""
+    """Prints a line for each step and for each result; failures are printed with their causes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -73,7 +73,10 @@ class LineView(QuietView):
 
 @contextmanager
 def progress_view(hosts: Sequence[str], *, quiet: bool = False) -> Iterator[ProgressView]:
-    """Show the progress of hosts, as a context: live on a terminal, else in lines, or never."""
+    """Within this context, show the progress of hosts.
+
+    A terminal gets a table that is redrawn, other outputs get lines, and ``quiet`` shows nothing.
+    """
     if quiet:
         yield QuietView()
         return

@@ -25,7 +25,7 @@ _MAX_NAME_WIDTH = 32
 
 
 class _State(IntEnum):
-    """The state of a host; if the terminal has too few lines, the first states are shown."""
+    """The state of a host. If the terminal has too few lines, lower states are shown first."""
 
     WORKING = 0
     FAILED = 1
@@ -87,7 +87,7 @@ class TerminalView:
             row.state, row.text, row.ended = _State.FAILED, text, self._clock()
 
     def end(self, host: str, text: str) -> None:
-        """Show how the host ended; a failed host keeps the name of its step."""
+        """Show the result of the host; a failed host keeps the name of the step that failed."""
         with self._lock:
             row = self._row(host)
             if row.state is not _State.FAILED:
@@ -114,7 +114,10 @@ class TerminalView:
             return table
 
     def _row(self, host: str) -> _Row:
-        """Return the row of a host; the server's host may be none of the selected hosts."""
+        """Return the row of a host, made if it is missing.
+
+        The server's host gets steps even if it is none of the selected hosts.
+        """
         return self._rows.setdefault(host, _Row(host))
 
     def _cells(self, row: _Row) -> tuple[RenderableType, ...]:

@@ -1,1 +1,4 @@
-"""The published experiments with real jobs: ``python -m`` this package, see docs/experiments.md."""
+"""Experiments of published papers, repeated with real jobs: ``python -m`` this package.
+
+See docs/experiments.md.
+"""

@@ -1,4 +1,4 @@
-"""Run the published experiments with real jobs: see docs/experiments.md."""
+"""Repeat experiments of published papers with real jobs: see docs/experiments.md."""
 
 from __future__ import annotations
 

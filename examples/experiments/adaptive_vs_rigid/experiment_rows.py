@@ -1,4 +1,7 @@
-"""The rows of the real experiments: those of the simulated definitions, with the same jobs."""
+"""The rows of the experiments with real jobs: those of the simulations, with the same jobs.
+
+A row is one run with a workload and a strategy, whose metrics become a row of a table.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ FORM = 1
 
 @dataclass(frozen=True)
 class Row:
-    """One row: a workload, a strategy, and the printed values."""
+    """One run, which becomes a row of a table: a workload, a strategy, and the paper's values."""
 
     experiment: str
     setup: Mapping[str, Any]
@@ -63,13 +66,13 @@ class Row:
 
 
 def simulate_without_costs(spec: Mapping[str, Any], seed: int) -> dict[str, float]:
-    """Simulate a row without any costs (only computing takes time), and return its metrics."""
+    """Simulate a row as if only computing took time, not starts and resizes; return its metrics."""
     without = {key: value for key, value in spec.items() if key != "settings"}
     return run_task({**without, "processors": PROCESSORS}, seed)
 
 
 def slug(text: str) -> str:
-    """Return a text as a part of the name of a file."""
+    """Convert a text so that it can be a part of a file name."""
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-")
 
 

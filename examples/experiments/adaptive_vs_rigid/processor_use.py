@@ -21,7 +21,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class Sample:
-    """The processor time of all ranks, and the places where ranks live, at one moment."""
+    """The processor time of all ranks until one moment, and on which processors ranks are alive."""
 
     #: In seconds since the epoch.
     at: float
@@ -32,7 +32,7 @@ class Sample:
 
 
 class ProcessorUse:
-    """Samples the ranks of all jobs of a cluster in a thread, within its context."""
+    """Within its context, samples the processor time of the ranks of all jobs, in a thread."""
 
     def __init__(self, state: Path) -> None:
         """Sample the cluster with this state directory."""
@@ -84,7 +84,7 @@ class ProcessorUse:
 
 
 def _spent_s(pid: int) -> float | None:
-    """Return the processor seconds of a process; None if it has ended."""
+    """Return the processor time that a process has used, in seconds; None if it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

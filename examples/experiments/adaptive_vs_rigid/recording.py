@@ -63,7 +63,7 @@ def job_record(client: Client, number: int, job: SimJob, begin: float, output: P
 
 
 def _printed(output: Path) -> Tree:
-    """Return the JSON line in the output of a job; empty if there is none."""
+    """Return the JSON line in the output of a job as data; empty if there is none."""
     try:
         lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -109,7 +109,7 @@ def resizes(history: Sequence[Event], begin: float) -> list[Tree]:
 
 
 def refusals(jobs: Sequence[Tree]) -> list[Tree]:
-    """Return the offers that changed nothing, with the reason of each."""
+    """Return the offers that led to no resize, with the reason of each."""
     return [
         {
             "job": job["id"],
@@ -161,10 +161,10 @@ def metrics(jobs: Sequence[Tree], processors: int, scale: float) -> dict[str, fl
 
 
 def read_results(folder: Path) -> list[Tree]:
-    """Return the results in a folder, in order of their names.
+    """Return the results of all files in a folder, in order of the files' names.
 
     Raises:
-        ValueError: there is none, or a file is not the result of a real run.
+        ValueError: there is no result, or a file is not the result of a real run.
     """
     found = []
     for path in sorted(folder.glob("*/*.json")):

@@ -1,4 +1,4 @@
-"""What shrinking and expanding costs, measured with the molecular dynamics example (Kumar 2.4).
+"""Measure what shrinking and expanding cost with the molecular dynamics example (Kumar 2.4).
 
 Job 1, the program ``md``, is resized between all processors and half of them several times. Then
 job 2 arrives, which needs half of the processors: the strategy shrinks job 1, starts job 2, and
@@ -32,7 +32,7 @@ _STEADY_S = 5.0
 
 
 def measure_cost(folder: Path, *, processors: int, edge: int, repeats: int) -> Tree:
-    """Run both jobs on a cluster of one node and return what was measured, for JSON.
+    """Run both jobs on a cluster of one node and return the measurements as data for JSON.
 
     Args:
         folder: the folder of results, in which the cluster keeps its files.
@@ -41,7 +41,7 @@ def measure_cost(folder: Path, *, processors: int, edge: int, repeats: int) -> T
         repeats: the number of times that job 1 is shrunk and expanded.
 
     Raises:
-        ExperimentError: a job did not do what was expected of it in time.
+        ExperimentError: a job did not start, change its size or end within its time limit.
     """
     half = processors // 2
     with (
@@ -118,7 +118,7 @@ def _wait(condition: Callable[[], bool], what: str) -> None:
 
 
 def _resize(client: Client, number: int, size: int) -> None:
-    """Resize a job; ask again if it is busy, as at the end of an earlier resize."""
+    """Resize a job; repeat the request if the job is busy, as at the end of an earlier resize."""
     _say(f"job 1: {size} processors")
     deadline = time.monotonic() + _PATIENCE_S
     while client.job(number).processors != size:
@@ -177,7 +177,7 @@ def resizes_of(history: Sequence[Event]) -> list[Tree]:
 
 
 def _use(samples: Sequence[Sample], jobs: dict[int, int], begin: float) -> list[Tree]:
-    """Return how many processors' time each job used between two samples."""
+    """Return, for each interval between samples, how many processors each job used on average."""
     found = []
     for before, after in pairwise(samples):
         entry: Tree = {"at_s": after.at - begin}
@@ -193,7 +193,10 @@ def _use(samples: Sequence[Sample], jobs: dict[int, int], begin: float) -> list[
 
 
 def _vacated(samples: Sequence[Sample], job: int, half: int, begin: float) -> list[Tree]:
-    """Return the load of a job on the upper half of the processors, and its ranks there."""
+    """Return, for each interval between samples, a job's load on the upper half of the processors.
+
+    The number of its ranks there is returned, too.
+    """
     found = []
     for before, after in pairwise(samples):
         spent = sum(

@@ -1,4 +1,7 @@
-"""Run rows with real jobs, one after the other; rows that have a result are not run again."""
+"""Run rows (workload and strategy) with real jobs, one row after the other.
+
+Rows that have a stored result are not run again.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ _PATIENCE, _MARGIN_S = 10.0, 900.0
 
 
 def run_rows(rows: Sequence[Row], folder: Path) -> list[Tree]:
-    """Return the results of rows; run and store the rows that have no result yet.
+    """Return the results of rows; run and store the rows that have no stored result.
 
     Raises:
         ExperimentError: the cluster or a job failed.
@@ -73,7 +76,7 @@ def _say(text: str) -> None:
 
 
 def _report_others(path: Path, row: Row) -> None:
-    """Print which results of the same row belong to another definition or scale."""
+    """Print which stored results of the same row were made with another definition or scale."""
     stem = path.name.rpartition("-")[0]
     for other in sorted(path.parent.glob(f"{stem}-????????.json")):
         _say(f"not used: {other}: its workload, number of jobs or scale is not that of {row.label}")
@@ -134,7 +137,7 @@ def _submit(client: Client, job: SimJob, scale: float, outputs: Path) -> int:
 
 
 def _check(row: Row, records: Sequence[Tree], outputs: Path) -> None:
-    """Refuse a run in which a job failed, because its metrics would mean nothing."""
+    """Raise an error if a job of a run failed, because the metrics would mean nothing."""
     for record in records:
         if record["state"] != "COMPLETED":
             errors = outputs / f"{record['id']}.err"

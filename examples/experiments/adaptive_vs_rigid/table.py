@@ -1,4 +1,4 @@
-"""The results of real runs as a table, next to the simulation and the printed values."""
+"""The results of real runs as a table, next to the simulation and the values in the papers."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def results_table(rows: Sequence[Row], results: Sequence[Mapping[str, Any]]) -> 
 
 
 def number(value: float) -> str:
-    """Return a number with four digits."""
+    """Return a number as text, with four digits."""
     return f"{value:.4f}" if abs(value) < 10 else f"{value:.1f}"

@@ -1,4 +1,4 @@
-"""Give recorded real runs to the simulator, and compare job by job (Ghafoor 2007, chapter 5).
+"""Simulate recorded real runs, and compare the results job by job (Ghafoor 2007, chapter 5).
 
 The simulator gets the real times of submission and the costs that were measured in the run: for
 each job the start and the end of its processes, for each malleable job its negotiations and the
@@ -118,7 +118,7 @@ def validate(result: Mapping[str, Any]) -> Validation:
 
 
 def _mean_costs(records: Sequence[Tree]) -> dict[str, float]:
-    """Return the mean costs of a run, in seconds; 0 if there was none of a kind."""
+    """Return the mean of each kind of cost in a run, in seconds; 0 if a kind did not occur."""
     resizes = [entry for job in records for entry in job["resizes"] if _is_complete(entry)]
     changed = sum(abs(entry["to"] - entry["from"]) for entry in resizes)
 
@@ -147,7 +147,7 @@ def _is_complete(entry: Tree) -> bool:
 def _as_measured(
     job: SimJob, record: Tree, begin: float, scale: float, costs: Mapping[str, float]
 ) -> SimJob:
-    """Return a job as the real run had it: with its time of submission and its costs."""
+    """Return a simulated job with the submission time and the costs that the real run recorded."""
     phases = record["phases"]
     speed = job.speedup
     start_s = record["first_iteration_s"] - record["start_s"]

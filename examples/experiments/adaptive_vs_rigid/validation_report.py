@@ -33,7 +33,7 @@ _COSTS = {
 
 
 def write_validation(folder: Path, found: Sequence[Validation]) -> list[Path]:
-    """Write a report with plots, if matplotlib is installed, and return the paths of its files.
+    """Write a report, with plots if matplotlib is installed, and return the paths of its files.
 
     Raises:
         OSError: a file cannot be written.

@@ -1,4 +1,4 @@
-"""Tests of a strategy without a cluster: a view in, a plan out; then a simulated workload."""
+"""Tests of a strategy without a cluster: its plans for given views, then a simulated workload."""
 
 import pytest
 

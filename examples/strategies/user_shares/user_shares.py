@@ -62,12 +62,12 @@ class UserShares(Strategy):
         return replace(placer.plan(reasons), rejects=rejects)
 
     def _room(self, user: str, held: Counter[str], free: int) -> int:
-        """Return how many of the ``free`` processors a user may get."""
+        """Return how many of the ``free`` processors a user may get within the limit per user."""
         return free if self._most is None else max(0, min(free, self._most - held[user]))
 
 
 def holdings(view: View) -> Counter[str]:
-    """Return the processors that each user holds, including those of open resizes."""
+    """Return how many processors each user holds, including those of unfinished resizes."""
     held: Counter[str] = Counter()
     for job in view.running:
         held[job.user] += count(job.held)
