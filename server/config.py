@@ -215,7 +215,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return parse_user_limits(self.user_limits)
 
     def notify_rules(self) -> NotifyRules:
-        """Return whom the server may tell about events of jobs."""
+        """Return the rules on which receivers the server may send messages about jobs to."""
         return parse_notify_rules(self.notify)
 
     def replaced(self, values: Mapping[str, object]) -> Config:
@@ -223,7 +223,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **values)
 
     def limits(self) -> Timeouts:
-        """Return the settings for the timeouts of the core."""
+        """Return the timeouts of the core, each from the configuration key of the same name."""
         return Timeouts(**{name: getattr(self, name) for name in Timeouts.__dataclass_fields__})
 
 
@@ -459,7 +459,12 @@ def _is_loopback(key: str, host: str) -> bool:
 
 
 def _check_ports(config: Config) -> None:
-    """Check that the addresses for applications and joining hosts can be used together."""
+    """Check the addresses for applications, joining hosts and login hosts.
+
+    Raises:
+        ConfigError: one of them is set although TLS is not used, equals another address, or has a
+            port that is too high.
+    """
     for key in ("listen_applications", "listen_joining", "listen_users"):
         if getattr(config, key) and not config.uses_tls:
             missing = "listen" if not config.listen else "an identity (`pliant cluster init`)"

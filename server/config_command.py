@@ -24,7 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Show, check and compare configurations of the server and of node controllers.
 
     Returns:
-        0 if all files are right and, with ``diff``, equal; 1 if files differ; 2 for a wrong file.
+        0 if all files are valid and, for the action ``diff``, equal; 1 if the files differ; 2 if a
+        file is invalid.
     """
     options = _parser().parse_args(argv)
     if options.node:
@@ -89,7 +90,10 @@ def _parser() -> CommandParser:
 
 
 def _ask_nodectl(options: argparse.Namespace) -> int:
-    """Run the action for files of node controllers, in a process of its own."""
+    """Carry out the action on configuration files of node controllers; return its exit status.
+
+    This happens in a child process, because the server may not import the code of the controllers.
+    """
     import subprocess
 
     if getattr(options, "running", False):

@@ -29,7 +29,7 @@ class ServerLock:
         self._held: list[int] = []
 
     def acquire(self) -> None:
-        """Take both locks; does not wait.
+        """Take both locks without waiting.
 
         Raises:
             AlreadyRunningError: if another server holds one of them.
@@ -72,15 +72,15 @@ class RunLock:
         """Prepare a lock on the folder ``run`` for the server whose state folder is ``state``.
 
         Args:
-            run: folder of the sockets.
-            state: folder of the database, which the file names.
-            setting: the options that choose another run folder, for the error.
+            run: the folder of the sockets.
+            state: the folder of the database. The lock file contains its path.
+            setting: the options that choose another run folder; the error message names them.
         """
         self._run, self._state, self._setting = run, state, setting
         self._held: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock; does not wait.
+        """Take the lock without waiting.
 
         Raises:
             AlreadyRunningError: if another server holds it.

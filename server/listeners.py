@@ -1,10 +1,11 @@
 """Open the server's listeners, each with its services.
 
-Without the identity of a cluster there is one endpoint with both services: a unix-domain socket, or
-a port of a loopback interface. With an identity and an address there are three more, over TLS:
-nodes show their certificates before any message is read; applications prove that they know the
-token of their run; hosts that have a join token become nodes. The socket stays for the processes of
-this host, which its owner has started.
+The local endpoint is a unix-domain socket, or a port of a loopback interface. It serves the nodes
+and applications of this host, whose processes the server's owner has started. If the cluster has an
+identity (its own certificates) and an address is configured, there are three more endpoints, over
+TLS. One is for nodes, which show their certificates before any message is read. One is for
+applications, which prove that they know the token of their run. One is for hosts that join the
+cluster with a join token.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ class Services:
         """Start the gRPC server and the listener for joining hosts, and return the addresses.
 
         Raises:
-            OSError: no address of a service is free.
+            OSError: for one of the services, no address is free.
         """
         endpoints = {"local": self._local_endpoint(meta)}
         background = None
@@ -283,16 +284,20 @@ class Services:
 
 
 def _candidates(address: Address, last_port: str | None) -> list[Address]:
-    """Return the addresses to try: for port 0, first the port of the last start."""
+    """Return the addresses on which to try to listen, in this order.
+
+    For port 0 (any free port), the port of the last start is tried first.
+    """
     if not isinstance(address, TcpAddress) or address.port or not last_port:
         return [address]
     return [TcpAddress(address.host, int(last_port)), address]
 
 
 def _address_for_nodes(applications: Address, nodes: TcpAddress) -> str:
-    """Return the address of applications in the form that nodes are told.
+    """Return the address of the service for applications in the form that is sent to nodes.
 
-    The host is left out if it is that of the nodes' address: a node may know it by another name.
+    The host is left out if it is the same as in the address for nodes, because a node may know this
+    host by another name. The result is empty if the service listens on a unix-domain socket.
     """
     if not isinstance(applications, TcpAddress):
         return ""
@@ -307,7 +312,7 @@ def _is_wildcard(host: str) -> bool:
 
 
 def _warn_of_uncovered(hosts: set[str], files: TlsFiles) -> None:
-    """Warn of addresses that are not in the server's certificate."""
+    """Log a warning for each host in ``hosts`` that is not in the server's certificate."""
     from pliant.protos.identity.authority import server_addresses
 
     covered = set(server_addresses(files.current.identity.server[0]))

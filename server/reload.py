@@ -49,8 +49,8 @@ class Reload:
 
         Args:
             config: the configuration that the server started with.
-            read: reads it again, with the options of the command line.
-            apply: makes the server use another one.
+            read: reads the configuration again, with the options of the command line.
+            apply: makes the server use a changed configuration.
         """
         self._config, self._read, self._apply = config, read, apply
 

@@ -92,7 +92,8 @@ class Server:
         config: the config of the server.
         stop: is called when a user asks the server to stop.
         on_fault: is called with the name of a thread that ended unexpectedly.
-        manager: is told that the execute thread runs.
+        manager: the service manager, such as systemd, which is notified that the execute thread
+            is alive.
     """
 
     def __init__(
@@ -268,7 +269,7 @@ class Server:
         self._engine.dispose()
 
     def reload(self, config: Config) -> None:
-        """Apply the settings of another configuration that may change while running.
+        """Apply those settings of a new configuration that can change while the server runs.
 
         Called in the main thread.
         """
@@ -316,7 +317,10 @@ class Server:
         return entry.uid if entry is not None else self._reader.uid_of(job)
 
     def _collect_ended_jobs(self, jobs: Sequence[int]) -> None:
-        """Pass ended jobs to the collector of exits, which is made after the core loop."""
+        """Pass ended jobs to the collector of exits.
+
+        The core loop gets this method, because it is created before the collector.
+        """
         self._remove.on_jobs_ended(jobs)
 
     def _new_generation(self, meta: Mapping[str, str]) -> Mapping[str, str]:
@@ -347,7 +351,7 @@ class Server:
         return {**meta, **fresh}
 
     def _take_over(self) -> Sequence[Command]:
-        """Give the stored state to all parts; return the core's commands to carry out first."""
+        """Restore all parts from the database; return the core's commands to carry out first."""
         stored = self._stored
         open_jobs = [job for job, _ in stored.open_jobs]
         last, first_run = parse_two_ids(self._meta.get(RUNS_FROM, "0 0"))

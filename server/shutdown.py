@@ -1,4 +1,4 @@
-"""Waiting in the main thread until the server must stop, and for which reason."""
+"""Wait in the main thread until the server must stop, and record the reason."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ShutdownPipe:
         self.stop()
 
     def wait(self) -> None:
-        """Sleep until the server must stop."""
+        """Sleep until the server must stop; call the registered function on each SIGHUP."""
         # The interpreter writes the number of the signal.
         while os.read(self._reads, 1)[0] == signal.SIGHUP and not self.fault:
             if self._on_hangup is not None:

@@ -1,8 +1,8 @@
 """The secrets of applications, derived from a key in the job database.
 
 A token authenticates one run of one job. Tokens are derived and not stored, so a crash cannot lose
-one and none must be deleted. A token does not expire: the services that accept one must check
-whether its run is still open.
+one, and no token has to be deleted when its run ends. A token does not expire: each service that
+accepts a token must check that its run has not ended.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ class AppTokens:
         return self._sign(self._key, f"checkpoints {job}").encode("ascii")
 
     def checkpoint_name(self, job: int) -> str:
-        """Return seven characters for the name of a job's checkpoint folder; nobody can guess them.
+        """Return the secret part of the name of a job's checkpoint folder: seven characters.
 
-        They have 36 bits, and are letters and digits, which orders to remove the folder may have.
+        They are derived from the server's key, so nobody else can guess them (36 bits). They are
+        letters and digits, because nodes accept nothing else in an order to remove a folder.
         """
         number, name = int(self._sign(self._key, f"checkpoint folder {job}"), 16), ""
         for _ in range(7):

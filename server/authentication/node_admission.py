@@ -1,8 +1,8 @@
-"""Which nodes may connect over TLS: the certificate of a stream, and the list of admitted nodes.
+"""Decide which nodes may connect over TLS, by certificate and by the list of admitted nodes.
 
-TLS has verified the certificate before a stream opens. Here it is checked that the certificate is
-that of a node, that the node is admitted and not revoked, and that it registers under its own name
-with no more slots than it may offer.
+TLS has verified the certificate before a stream opens. This module checks that the certificate is
+that of a node, that the node is admitted and not revoked, and that the node registers under its own
+name with no more slots than it may offer.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ async def verify_peer(context: Any, reports: AsyncIterator[Any], key: bytes) -> 
     Args:
         context: the context of the stream; its metadata start the handshake.
         reports: the messages of the client; the first one must be its proof.
-        key: the secret of the subject that the client named.
+        key: the shared secret: of the cluster for a node, of the run for an application.
 
     Raises:
         StopAsyncIteration: if the client closed the stream before it sent a proof.

@@ -92,7 +92,9 @@ class TlsFiles:
         )
 
     def problems(self, now: float) -> list[str]:
-        """Return why the server's certificate or its issuer's is not valid now or expires soon.
+        """Return a sentence for each certificate in use that is not valid now or expires soon.
+
+        The server's own certificate and that of its issuing authority are checked.
 
         Args:
             now: the present time, in seconds since the epoch.

@@ -50,11 +50,11 @@ _PUBLIC_WAITING = PUBLIC | {"reason"}
 
 
 def without_private(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a job in which private values are blank.
+    """Return a copy of a job's values in which the private values are blank.
 
-    A blank text is empty, and any other blank value is None. The reason of a job is public while
-    the job waits, because the server then writes it from a code. Other reasons may quote the
-    program.
+    A private text becomes an empty text, and any other private value becomes None. The reason of a
+    job is public while the job waits, because the server then composes it from a reason code. The
+    reasons of other jobs may quote the program, so they are private.
     """
     public = _PUBLIC_WAITING if info.get("reason_code") else PUBLIC
     return {

@@ -89,7 +89,7 @@ def create_backup(
 
 
 def _copy_database(path: Path, copy: Path) -> dict[str, str]:
-    """Copy the database as it is at one moment, also while a server writes.
+    """Copy a consistent snapshot of the database, even if a server is writing to it.
 
     Return the keys and values of its table ``meta``.
     """

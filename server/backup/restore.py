@@ -1,8 +1,9 @@
 """Restore the state of a server from a backup.
 
-Jobs that started since the backup are unknown to the restored server, and nodes have obeyed later
-starts of the original. So the restored server continues with a generation that no start of the
-original had. Then it also skips numbers of jobs and runs, as after any older copy of its database.
+The restored server does not know jobs that were started after the backup. Nodes know them, and they
+refuse a server whose generation (the number of its start) is lower than that of the last server
+they obeyed. So the restored server continues with a generation that the original server never had.
+It also skips numbers of jobs and runs, as after any return to an older copy of the database.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def restore_backup(
 
     Args:
         file: the backup.
-        state: the folder; nothing in it but the state of the server is changed.
+        state: the state folder. Files in it that are not part of a server's state are kept.
         replace: whether an existing state may be moved aside.
         clock: returns seconds since the epoch.
 

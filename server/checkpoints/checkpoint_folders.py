@@ -32,7 +32,7 @@ class CheckpointFolders:
         """Manage checkpoint folders below ``base``, which need not exist.
 
         Args:
-            base: of all folders.
+            base: the folder that contains the folders of all jobs.
             cluster: the short name of the cluster.
             name_part: returns a part of the name of a job's folder, which is secret until the job
                 has made the folder.
@@ -65,16 +65,17 @@ class CheckpointFolders:
     ) -> None:
         """Remove the checkpoints of all jobs that are not among ``open_jobs``.
 
-        An earlier server may have stopped before it could remove them. Folders are not listed all
-        at once, because there may be very many of them.
+        An earlier server may have stopped before it could remove them. The folders are visited one
+        by one, because a list of all of them may be very long.
 
-        Everybody may make folders with names of an earlier version. A folder is skipped if its
-        owner is not the user of its job. Otherwise a user could make so many that the server would
-        forget the removals of others.
+        Earlier versions of Pliant used folder names without a secret part, so any user can create a
+        folder with one of these names. A folder is skipped if it belongs neither to the server's
+        account nor to the user of its job. Otherwise a user could create so many folders that the
+        server would drop the removals of other users from its queue.
 
         Args:
-            open_jobs: by number of the job, the id of its user.
-            last_job: no job has a higher number, so folders with such names are of others.
+            open_jobs: the user id of each job that has not ended, by job number.
+            last_job: the highest job number. Folders with a higher number are left alone.
             uid_of: returns the user of a job that has ended, None if the job is unknown.
         """
         name = re.compile(re.escape(self._cluster) + r"(_[0-9a-z]+)?\.j([1-9][0-9]{0,17})")
@@ -112,7 +113,7 @@ class CheckpointFolders:
     def _is_of_job(
         self, entry: os.DirEntry[str], job: JobId, uid_of: Callable[[JobId], int | None]
     ) -> bool:
-        """Return whether a folder is the server's, or belongs to the user of its job."""
+        """Return whether a folder belongs to the server's account or to the user of its job."""
         if self.on_foreign is None or _belongs_to(entry, os.geteuid()):
             return True
         uid = uid_of(job)

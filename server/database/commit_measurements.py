@@ -1,4 +1,4 @@
-"""Measure commits, and count and log the lines of the history that they store."""
+"""Measure commits, and count and log the lines of the job history that they store."""
 
 from __future__ import annotations
 

@@ -20,13 +20,13 @@ class RowVersions:
     """The expected version of each open job's row in the database, to detect foreign changes."""
 
     def __init__(self, jobs: Iterable[Job] = ()) -> None:
-        """Remember jobs as they were read from the database, before they change."""
+        """Set the expected version of these jobs, which were just read from the database."""
         self._rows: dict[JobId, RowVersion] = {}
         for job in jobs:
             self.remember(job)
 
     def remember(self, job: Job) -> None:
-        """Expect the row of a job to have the present state of the job at its next change."""
+        """Record that the row of a job must have the job's present state at the next update."""
         self._rows[job.id] = RowVersion.of(job)
 
     def remember_submitted(self, spec: JobSpec, *, held: bool) -> None:
@@ -42,7 +42,7 @@ class RowVersions:
         """Return the statement that stores a job's state: an update, or an insert for a new task.
 
         Args:
-            job: the job.
+            job: the job. If it is a task of an array, it may not have a row yet.
             summary_of: returns the summary of a task's program.
         """
         if job.spec.array and job.id not in self._rows:
@@ -53,7 +53,7 @@ class RowVersions:
     def compare_and_set(self, job: Job) -> Write:
         """Return the statement that updates a job's row if it still has the expected version.
 
-        The new version is expected from then on.
+        Afterwards, the version that this statement writes is the expected one.
         """
         was = self._rows[job.id]
         self.remember(job)

@@ -160,7 +160,7 @@ def _engine(path: Path, begin: str, locked_s: float) -> Engine:
 
 
 def _writing(_cursor: object, statement: str, *_others: object) -> None:
-    """Raise the error of a full disk before a write, if a failpoint demands it."""
+    """Raise the error of a full disk before a write, if a test has armed the failpoint for it."""
     if statement.startswith(_CHANGES):
         try:
             writing()
@@ -169,7 +169,13 @@ def _writing(_cursor: object, statement: str, *_others: object) -> None:
 
 
 def _check(connection: Connection, path: Path) -> None:
-    """Check that the file is undamaged before anything is written; SQLite ignores zeroed pages."""
+    """Run SQLite's quick check on the database before anything is written.
+
+    The check does not find a page of zeros inside a long text.
+
+    Raises:
+        DatabaseUnusableError: the check has found damage.
+    """
     found = [row[0] for row in connection.exec_driver_sql("PRAGMA quick_check(5)")]
     if found != ["ok"]:
         raise DatabaseUnusableError(f"{path} is damaged: {found[0]}; {_recovery(path)}")

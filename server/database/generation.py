@@ -1,8 +1,8 @@
 """The generation of the server: a number that grows with each start.
 
-It is stored in the database and in a file next to it. If the file is ahead, an older copy of the
-database was restored. Then numbers of jobs, runs and resizes that were used since that copy must
-not be used again.
+It is stored in the database and in a file next to it. If the number in the file is higher, an older
+copy of the database was restored. Then numbers of jobs, runs and resizes that were used since that
+copy must not be used again.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _RUNS, _MOST_RUNS = 1000, 1 << 32
 def next_generation(
     meta: Mapping[str, str], path: Path, last_job: int, seen: LastSeen
 ) -> Mapping[str, str]:
-    """Return the values to store in the table ``meta`` at this start.
+    """Return the values to store in the table ``meta`` when the server starts.
 
-    They are the new generation and, if the database is an older copy, numbers to skip.
+    They contain the new generation. If the database is an older copy, they also contain the
+    numbers from which jobs, runs and resizes are counted, so that no number is used twice.
 
     Args:
         meta: the stored values.
@@ -80,7 +81,10 @@ def next_generation(
 
 
 def _skip_lost_ids(meta: Mapping[str, str], generation: int, last_job: int) -> dict[str, str]:
-    """Return values for ``meta`` that skip run and resize numbers unknown to an older copy."""
+    """Return values for ``meta`` that skip numbers of runs and resizes used before.
+
+    They are needed for an older copy of the database, which does not contain these numbers.
+    """
     run = generation * _RUNS % (_MOST_RUNS - _RUNS)
     return {
         RUNS_FROM: f"{last_job} {run}",

@@ -1,7 +1,7 @@
-"""Searching the history in small parts, so that other requests read the database in between.
+"""Search the history in small parts, so that other requests can read the database in between.
 
-The table of events has an index by job only. A search by kind or user looks at each event, and
-there may be millions.
+The table of events has an index by job only. A search by kind or user has to look at each event,
+and there may be millions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ class Wanted(NamedTuple):
 
 
 async def newest(reader: Reader, wanted: Wanted) -> tuple[Events, bool]:
-    """Return the newest events, oldest first, and whether none was left out."""
+    """Return the newest matching events, oldest first, and whether these are all.
+
+    Events are left out if there are too many for one answer, or if the search takes too long.
+    """
     deadline = time.monotonic() + SEARCH_S
     last = await _last(reader, wanted)
     found: Events = []
@@ -49,10 +52,18 @@ async def newest(reader: Reader, wanted: Wanted) -> tuple[Events, bool]:
 async def first(
     reader: Reader, wanted: Wanted, after: int, most: int, since: float | None
 ) -> tuple[Events, int | None]:
-    """Return the first ``most`` events after a number and from a time on.
+    """Return the first ``most`` matching events after a number and from the time ``since`` on.
 
-    The second value is the number after which the search has to be continued; None if there are no
-    further events.
+    Args:
+        reader: runs the queries.
+        wanted: the events that match.
+        after: only events with a higher number are returned.
+        most: the largest number of events to return.
+        since: seconds since the epoch; None for events of any time.
+
+    Returns:
+        The events, and the number after which the search has to be continued; None if there are no
+        further events.
     """
     deadline = time.monotonic() + SEARCH_S
     last = await _last(reader, wanted)

@@ -64,7 +64,7 @@ class PhaseQuery:
     limit: int = MAX_HISTORY_LINES
 
     def selects(self, phase: AllocationPhase) -> bool:
-        """Return whether this query wants a phase."""
+        """Return whether a phase matches this query."""
         return (
             (not self.jobs or phase.job in self.jobs)
             and self.uid in (None, phase.uid)
@@ -124,7 +124,7 @@ class Reader:
         return self._jobs(still)
 
     def program_sizes(self) -> dict[JobId, int]:
-        """Return the bytes of arguments and environment of each job that has not ended."""
+        """Return the bytes that arguments and environment take, for each job that has not ended."""
         table = tables.job.c
         parts = (func.json_extract(table.program, f"$.{name}") for name in ("argv", "env"))
         size = sum((func.coalesce(func.length(part), 0) for part in parts), literal(0))
@@ -132,7 +132,10 @@ class Reader:
         return {JobId(row.id): int(row.size) for row in self._rows(query)}
 
     def last_event_time(self) -> float | None:
-        """Return the time of the latest event (seconds since the epoch); None if no job is open."""
+        """Return the time of the latest event, in seconds since the epoch.
+
+        None if there is no event, or if no job is open, because then the time is not needed.
+        """
         table = tables.job
         if not self._rows(select(table.c.id).where(table.c.state.not_in(_FINAL)).limit(1)):
             return None
@@ -149,7 +152,7 @@ class Reader:
     ) -> list[tuple[Job, Summary]]:
         """Return the newest ``most`` jobs that ended before a time and match a selection.
 
-        Only the users and the states of the selection are compared; the caller compares the names.
+        The names in the selection are ignored; the caller compares them.
         """
         table = tables.job.c
         wanted = [
@@ -187,7 +190,7 @@ class Reader:
         return [JobId(row.id) for row in self._in(query, table.id, ids)]
 
     def tasks_of(self, array: int, most: int) -> list[JobId]:
-        """Return the ``most`` highest job numbers of an array's tasks."""
+        """Return the job numbers of an array's tasks, highest first and at most ``most``."""
         table = tables.job.c
         query = select(table.id).where(table.array == array).order_by(table.id.desc()).limit(most)
         return [JobId(row.id) for row in self._rows(query)]
@@ -225,7 +228,7 @@ class Reader:
         return int(rows[0].id) if rows else None
 
     def worlds(self, jobs: Sequence[int]) -> list[StoredWorld]:
-        """Return the worlds of these jobs, oldest first."""
+        """Return the worlds (ranks that were started together) of these jobs, oldest first."""
         order = (tables.world.c.job, tables.world.c.run, tables.world.c.resize)
         rows = self._in(select(tables.world).order_by(*order), tables.world.c.job, jobs)
         return [
@@ -243,13 +246,13 @@ class Reader:
         ]
 
     def exits(self, worlds: Sequence[str]) -> set[tuple[str, int]]:
-        """Return (world, rank) of every stored exit in these worlds."""
+        """Return (world, rank) for each rank of these worlds whose exit is stored."""
         table = tables.rank_exit
         rows = self._in(select(table.c.world, table.c.rank), table.c.world, worlds)
         return {(row.world, row.rank) for row in rows}
 
     def barriers(self, worlds: Sequence[str]) -> dict[tuple[str, int], dict[str, str]]:
-        """Return the key-value pairs of complete barriers, by (world, sequence number)."""
+        """Return the PMI key-value pairs of complete barriers, by (world, sequence number)."""
         rows = self._in(select(tables.barrier), tables.barrier.c.world, worlds)
         return {
             (row.world, row.sequence): row_codecs.read_column(
@@ -317,14 +320,19 @@ class Reader:
     ) -> list[dict[str, Any]]:
         """Return events of a job, or of all jobs and nodes if ``job`` is None, oldest first.
 
-        With the uid of an ``owner``, events of the jobs of other users are left out. Records of
-        refused requests are left out, too: they belong to no job, and name the program and the
-        folder that a user asked for.
+        The result never has more than ``MAX_HISTORY_LINES`` events.
 
-        The result has at most ``limit`` events, and never more than ``MAX_HISTORY_LINES``. They are
-        the first ones after number ``after``, or the newest if neither argument is given or
-        ``newest`` is true. Events after the number ``last`` are left out, and events of other kinds
-        if ``kinds`` are given.
+        Args:
+            job: the number of a job; None for all jobs and nodes.
+            after: only events with a higher number are returned.
+            limit: the largest number of events to return; None for ``MAX_HISTORY_LINES``.
+            owner: the user id of a user. If given, events of the jobs of other users are left out.
+                Records of refused requests are left out, too: they belong to no job, and name the
+                program and the folder that a user asked for.
+            kinds: only events of these kinds are returned; empty for all.
+            last: only events up to this number are returned; None for all.
+            newest: which events are left out if there are too many: the oldest if True, the newest
+                if False. None is True if neither ``after`` nor ``limit`` is given, else False.
         """
         table = tables.job_event
         if newest is None:
@@ -372,9 +380,9 @@ class Reader:
         return int(rows[0].last or 0)
 
     def event_before(self, time: float) -> int:
-        """Return the number of the newest line that is older than a time, 0 if there is none.
+        """Return the number of the newest event that is older than a time, 0 if there is none.
 
-        The times of lines grow with their numbers, so few of them have to be read.
+        Event numbers grow with time, so only a few events have to be read.
         """
         event = tables.job_event.c
         older, newer = 0, self.last_event() + 1
@@ -391,7 +399,7 @@ class Reader:
         return older
 
     def refusals(self, uid: int | None) -> list[dict[str, Any]]:
-        """Return refused requests of a user, or of all users if None, oldest first."""
+        """Return the refused requests of the user ``uid``, oldest first; None for all users."""
         table = tables.job_event
         query = select(table).where(table.c.job.is_(None), table.c.kind == REFUSED)
         found = [
@@ -409,9 +417,14 @@ class Reader:
         return [line for line in found if uid is None or line["data"].get("uid") == uid]
 
     def audit(self, uid: int | None, since: float, most: int) -> list[dict[str, Any]]:
-        """Return the newest ``most`` submissions, changes and refusals, oldest first.
+        """Return records of submissions, changes and refusals since a time, oldest first.
 
-        ``uid`` selects those of one user; None selects all.
+        If there are more than ``most``, the oldest are left out.
+
+        Args:
+            uid: the user who sent the requests, or whose jobs they concerned; None for all users.
+            since: seconds since the epoch.
+            most: the largest number of records to return.
         """
         event, job = tables.job_event, tables.job
         columns = (event, job.c.user.label("owner"), job.c.uid.label("owner_uid"))

@@ -48,12 +48,12 @@ def parse_processors(text: str) -> tuple[int, ...]:
 
 
 def parse_mapping(text: str) -> dict[str, Any]:
-    """Parse the stored pairs of a barrier, or the stored data of an event."""
+    """Parse the stored key-value pairs of a barrier, or the stored data of an event."""
     return dict(json.loads(text))
 
 
 def parse_names(text: str) -> list[str]:
-    """Parse the stored names of a phase's nodes."""
+    """Parse the stored node names of a phase, a time in which a job had the same processors."""
     names = json.loads(text)
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError(text)
@@ -115,8 +115,8 @@ def check_row(table: str, row: Row) -> None:
 def rebuild(table: str, row: Row) -> Row | None:
     """Return a row whose damaged record is rebuilt from its other columns; None if impossible.
 
-    Only a node can be rebuilt. Its columns and its next registration hold all values except the
-    reason for which an operator drained it.
+    Only the row of a node can be rebuilt. Its other columns and the next registration of the node
+    supply all values, except the reason for which an operator has drained the node.
     """
     if table != "node":
         return None

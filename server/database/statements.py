@@ -31,7 +31,10 @@ class Write(NamedTuple):
 
 
 class StepOfScript(NamedTuple):
-    """A step that has ended; times are in seconds since the epoch."""
+    """A step that has ended: a program that a script started with ``pliant run``.
+
+    Times are in seconds since the epoch.
+    """
 
     number: int
     name: str
@@ -46,7 +49,7 @@ class StepOfScript(NamedTuple):
 
 
 class RowVersion(NamedTuple):
-    """The columns that tell whether the row of a job has changed."""
+    """The columns whose values show whether the row of a job has changed."""
 
     state: str
     run: int
@@ -148,7 +151,7 @@ def insert_job(job: Job, program: Program, key: str | None) -> Write:
     Args:
         job: the job.
         program: the program of the job.
-        key: the client's key of the submission, None if it sent none.
+        key: the idempotency key that the client sent with the submission, None if it sent none.
     """
     spec = job.spec
     return Write(
@@ -177,7 +180,7 @@ def insert_task(job: Job, summary: Summary) -> Write:
 
     Args:
         job: the job of the task.
-        summary: of its program.
+        summary: the summary of the task's program.
     """
     spec = job.spec
     return Write(
@@ -245,7 +248,10 @@ def add_note(note: Note) -> Write:
 
 
 def add_phase(phase: AllocationPhase) -> Write:
-    """Return the statement that adds a phase of a job to the accounting."""
+    """Return the statement that adds a phase of a job to the accounting.
+
+    A phase is a time in which a job had the same processors.
+    """
     return Write(_INSERT_PHASE, {**phase._asdict(), "nodes": json.dumps(phase.nodes)})
 
 
@@ -256,15 +262,17 @@ def put_usage(usage: Usage) -> Write:
 
 
 def drop_requests(kind: str, kept: int) -> Write:
-    """Return the statement that deletes all but the newest ``kept`` requests of a kind.
+    """Return the statement that deletes old records of requests from the history.
 
-    ``kind`` is `REFUSED` or `DONE`.
+    Args:
+        kind: the kind of records, `REFUSED` or `DONE`.
+        kept: the number of records of this kind to keep, the newest ones.
     """
     return Write(_DROP_REFUSALS, {"refused": kind, "one": 1, "kept": kept})
 
 
 def add_world(world: World) -> Write:
-    """Return the statement that stores a world that is about to be launched."""
+    """Return the statement that stores a world, a set of ranks that is about to be launched."""
     return Write(
         _ADD_WORLD,
         {
@@ -279,7 +287,7 @@ def add_world(world: World) -> Write:
 
 
 def add_exit(world: str, rank: int, end: tuple[int, int, int, str, float]) -> Write:
-    """Return the statement that stores how a rank ended.
+    """Return the statement that stores how a rank of a world ended.
 
     ``end`` has its processor, exit code, signal, reason and time.
     """

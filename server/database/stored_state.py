@@ -39,7 +39,7 @@ def read_state(reader: Reader, ended_since: float) -> StoredState:
 
     Args:
         reader: the reader of the database.
-        ended_since: jobs that ended before this time are left out, seconds since the epoch.
+        ended_since: jobs that ended before this time (seconds since the epoch) are left out.
 
     Raises:
         UnreadableRowError: if a row is damaged.

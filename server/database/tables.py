@@ -1,7 +1,8 @@
 """The tables of the job database.
 
 Values that queries need are columns. The complete object is the JSON in the column ``record``. A
-change here needs a migration in ``server/database/migrations/versions`` and a new HEAD.
+change here needs a migration in ``server/database/migrations/versions`` and a new value of the
+constant HEAD.
 """
 
 from __future__ import annotations

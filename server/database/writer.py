@@ -64,7 +64,7 @@ class Writer:
         self.on_commit: Callable[[], None] | None = None
 
     def start(self, on_fault: Callable[[str], None]) -> None:
-        """Start the thread; ``on_fault`` gets its name if it ends unexpectedly."""
+        """Start the thread; ``on_fault`` is called with its name if an error ends the thread."""
         self._thread = start_thread("writer", self._run, on_fault)
 
     def commit(self, changes: Sequence[Write]) -> Future[None]:
@@ -171,7 +171,7 @@ def apply_writes(connection: Connection, changes: Sequence[Write]) -> None:
 
 
 class Prepared(NamedTuple):
-    """A compiled statement; ``order`` is None if the driver takes values by name."""
+    """A compiled statement, and the order of its values; None if the driver takes them by name."""
 
     text: str
     order: tuple[str, ...] | None

@@ -69,15 +69,15 @@ class CommandDispatcher:
         }
 
     def prepare(self, command: commands.Command) -> Sequence[Write]:
-        """Return the rows that a command needs in the database before it is carried out."""
+        """Return the rows that must be in the database before a command is carried out."""
         if not isinstance(command, commands.Launch):
             return ()
         return [add_world(self._world(command))]
 
     def dispatch(self, command: commands.Command) -> None:
-        """Send the messages that a command requires.
+        """Send the messages that carry out a command of the core.
 
-        A peer that is not connected gets them when it registers again.
+        A node or application that is not connected gets its messages when it registers again.
         """
         action = self._carry.get(type(command))
         if action is not None:
@@ -131,7 +131,10 @@ class CommandDispatcher:
         return self._programs.get_of_task(JobId(array), entry.info["array_task"])
 
     def _sign(self, order: node_pb2.StartWorld, node: NodeName, uid: int) -> None:
-        """Sign an order to start processes, if the cluster has an identity; nodes demand that."""
+        """Sign an order to start processes. Nothing is signed if the cluster has no identity.
+
+        Nodes of a cluster with an identity refuse orders without a signature.
+        """
         if self._signer is not None and not self._signer.sign(order, node, uid):
             log.error("job %d: user %d has no account on this host", order.job, uid)
 
@@ -154,7 +157,7 @@ class CommandDispatcher:
             self._connections.send_to_node(node, node_pb2.NodeOrder(signal=order))
 
     def _control(self, world: World, message: dict[str, object], rank: int | None = None) -> None:
-        """Send a control message to one rank of a world, or to all if ``rank`` is None."""
+        """Send a control message to one rank of a world, or to all ranks if ``rank`` is None."""
         nodes = self._status.node_map
         node_names = world.nodes if rank is None else {nodes.host(world.processors[rank]).name}
         order = node_pb2.Control(

@@ -43,7 +43,7 @@ class CommitBatch:
     commands: list[Command] = field(default_factory=list)
 
     def store(self, command: Store) -> None:
-        """Add the jobs, nodes, notes and accounting that a command of the core tells to store."""
+        """Add the jobs, nodes, notes and accounting rows of a command of the core to this batch."""
         self.jobs |= command.jobs
         self.nodes |= command.nodes
         self.notes += command.notes
@@ -53,7 +53,7 @@ class CommitBatch:
             self.usage[row.account, row.user] = row
 
     def absorb(self, held: CommitBatch) -> None:
-        """Add the rows of an earlier round that was deferred."""
+        """Add the rows of an earlier round whose commit was deferred."""
         self.jobs |= held.jobs
         self.notes[:0] = held.notes
         self.phases[:0] = held.phases
@@ -61,14 +61,15 @@ class CommitBatch:
 
     @property
     def must_commit_first(self) -> bool:
-        """Return whether other processes will rely on this batch, so that it must be durable first.
+        """Return whether this batch must be durable before the round continues.
 
-        This is True for a batch in which a job ends, because it contains the command ``Ended``.
+        This is so if other processes will rely on it. An example is a batch in which a job ends: it
+        contains the command ``Ended``.
         """
         return bool(self.commands or self.changes or self.nodes or self.memory)
 
     def proposals(self) -> list[Command]:
-        """Remove and return the proposals in negotiations.
+        """Remove the proposals in negotiations with applications from the batch, and return them.
 
         A proposal stays in the batch if the batch also withdraws an earlier negotiation of the same
         job, because the withdrawal must arrive first.
@@ -96,8 +97,8 @@ class CommitBatch:
 
         Args:
             core: holds the jobs and nodes.
-            row_versions: of the jobs in the database.
-            stored_resize: the number of the next resize in the database.
+            row_versions: the expected versions of the open jobs' rows in the database.
+            stored_resize: the number for the next resize that is stored in the database.
             summary_of: returns the summary of the program of an array's task.
         """
         rows = [

@@ -33,7 +33,7 @@ class StateLostError(ReportedError):
 
 
 class _PendingCommit:
-    """A commit whose end has not been awaited yet."""
+    """A commit that was queued, and for whose end nobody has waited yet."""
 
     def __init__(self, rows: Sequence[Write], then: Callable[[], object]) -> None:
         self.rows, self.then = rows, then

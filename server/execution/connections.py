@@ -88,7 +88,7 @@ NodeStream = Stream[node_pb2.NodeOrder]
 
 @dataclass(slots=True)
 class AppSession:
-    """The stream of an application's coordinator (its rank 0), with values that it sent first."""
+    """The stream of an application's coordinator (its rank 0), with values that it has sent."""
 
     job: JobId
     run: int
@@ -133,7 +133,7 @@ class Connections:
 
     @property
     def coordinators(self) -> int:
-        """Return the number of applications that are connected."""
+        """Return how many applications are connected."""
         return len(self._coordinators)
 
     def close_node(self, name: NodeName) -> None:
@@ -177,7 +177,7 @@ class Connections:
             before.stream.close()
 
     def detach_coordinator(self, session: AppSession) -> bool:
-        """Drop a session; return False if it was replaced before."""
+        """Drop a session; return False if another session of the job has replaced it."""
         key = (session.job, session.run)
         with self._lock:
             if self._coordinators.get(key) is not session:
@@ -194,7 +194,7 @@ class Connections:
             session.stream.close()
 
     def send_to_coordinator(self, job: JobId, run: int, order: app_pb2.AppOrder) -> bool:
-        """Send a message to a job's coordinator; return False if it is not connected."""
+        """Send a message to a job's coordinator; return False if none is connected for this run."""
         with self._lock:
             session = self._coordinators.get((job, run))
         if session is None:
@@ -204,7 +204,7 @@ class Connections:
         return True
 
     def rendezvous(self, job: JobId, run: int) -> str:
-        """Return the address of the rendezvous of a job's coordinator; empty if there is none."""
+        """Return the address at which joining ranks reach a job's coordinator; empty if unknown."""
         with self._lock:
             session = self._coordinators.get((job, run))
         return session.rendezvous if session else ""

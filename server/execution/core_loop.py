@@ -143,20 +143,22 @@ class CoreLoop:
     def call(self, read: Callable[[Core], Any], *, uncommitted_ok: bool = False) -> Future[Any]:
         """Queue a call of ``read`` with the core, and return a future of its result.
 
-        It is called between two events, in the thread of the core.
+        ``read`` is called between two events, in the thread of the core.
 
-        With ``uncommitted_ok`` the function is called even while the state cannot be stored.
+        Args:
+            read: the function to call.
+            uncommitted_ok: call ``read`` even while the state in memory cannot be stored.
         """
         future: Future[Any] = uncancellable_future()
         self._put(CoreInput(None, (), read, future, uncommitted_ok))
         return future
 
     def switch_strategy(self, choice: StrategyChoice, row: Write) -> Future[Any]:
-        """Queue the use of another strategy; return a future that is done when this is durable.
+        """Queue a change of the strategy; return a future that is done when the change is durable.
 
         Args:
             choice: the strategy, which has been checked.
-            row: stores the choice, in the same transaction.
+            row: the row that stores the choice, in the same transaction.
         """
         future: Future[Any] = uncancellable_future()
         self._put(CoreInput(None, (), None, future, strategy=(choice, row)))
@@ -165,7 +167,7 @@ class CoreLoop:
     def ask(self, event: UserEvent) -> Future[AnswerUser]:
         """Queue a request of a user; return a future of the core's answer.
 
-        The future fails with StorageDelayedError if the state cannot be stored in time.
+        The future fails with StorageDelayedError while the database does not accept the state.
         """
         with self._flag:  # so that a pending request is either in the inbox or with the core
             request, future = self._pending_requests.new()
@@ -180,7 +182,12 @@ class CoreLoop:
     # ---------------------------------------------------------------- life
 
     def start(self, commands: Sequence[Command], on_fault: Callable[[str], None]) -> None:
-        """Start the thread; first it carries out ``commands``, the core's after a restart."""
+        """Start the thread.
+
+        Args:
+            commands: the core's commands after the restart, which are carried out first.
+            on_fault: is called with the thread's name if an error ends the thread.
+        """
 
         def run() -> None:
             result = self._new_result()
@@ -210,7 +217,7 @@ class CoreLoop:
 
     @staticmethod
     def _throttle_submissions(entries: list[CoreInput], spent: float) -> None:
-        """Pause after a long round of submissions, so that more of them share the next plan.
+        """Pause after a long round of submissions, so that the next plan covers more of them.
 
         Args:
             entries: the events of the round.
@@ -244,8 +251,8 @@ class CoreLoop:
     def _wait_s(self) -> float | None:
         """Return how many seconds the loop may sleep; None if nothing limits the time.
 
-        The sleep ends with the next timer, with the next deferred commit, or when the service
-        manager expects to hear that this thread is alive.
+        The sleep ends when the next timer or a deferred commit is due, or when the thread has to
+        report to the service manager that it is alive.
         """
         now, due = self._clock.now(), self._timers.next_time()
         waits = [] if self._manager.interval_s is None else [self._manager.interval_s]
@@ -279,7 +286,7 @@ class CoreLoop:
         self._handle_run(run, result)
 
     def _handle_run(self, run: list[CoreInput], result: CommitBatch) -> None:
-        """Let the core handle events; if one event fails, the others are still handled."""
+        """Let the core handle several events; if one of them fails, handle the others anyway."""
         waiting = iter(run)
         current: list[CoreInput] = []
 
@@ -314,7 +321,7 @@ class CoreLoop:
                 entry.error = error
 
     def _switch(self, entry: CoreInput, result: CommitBatch) -> None:
-        """Use another strategy, if the entry has one, and let it plan."""
+        """If an entry contains another strategy, use this strategy from now on and let it plan."""
         if entry.strategy is None:
             return
         choice, row = entry.strategy
@@ -366,10 +373,10 @@ class CoreLoop:
         """Finish a round: plan, send proposals, commit, publish, dispatch, answer, in this order.
 
         Only proposals in negotiations are sent before the commit, so that the application can work
-        on its answer meanwhile. They commit neither side before GO. If the server dies, both sides
-        forget them, the application because the stream breaks. A round that does nothing else
-        defers its commit to the next round for a short time, because the commit would delay the
-        handling of the answer.
+        on its answer meanwhile. A proposal binds nobody until GO, the order to carry out a resize.
+        If the server dies, both sides forget the proposal: the application notices that its stream
+        has broken. If a round does nothing but send proposals, its commit is deferred to the next
+        round for a short time, because the commit would delay the handling of the answer.
         """
         self._plan(result)
         failpoints.before_commit(result)
@@ -440,7 +447,7 @@ class CoreLoop:
     def _delayed(self, why: str) -> None:
         """Tell users with pending requests that the state cannot be stored at present.
 
-        Their requests are withdrawn from the inbox, and queries are answered from memory.
+        Requests that the core has not seen are withdrawn. Queries are answered from memory.
         """
         self._manager.alive()  # a restart would not help
         with self._flag:
@@ -473,7 +480,7 @@ class CoreLoop:
 
 
 def _request(entry: CoreInput) -> int:
-    """Return the number of a user's request; 0 for any other entry."""
+    """Return the number of the user's request in an entry; 0 for any other entry."""
     number: int = getattr(entry.event, "request", 0)
     return number
 

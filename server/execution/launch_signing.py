@@ -39,15 +39,15 @@ class OrderSigner:
         self._clock = clock
 
     def sign(self, order: node_pb2.StartWorld, node: NodeName, uid: int) -> bool:
-        """Sign the order for a node, if possible; the order must not change afterwards.
+        """Sign the order for a node; the order must not change afterwards.
 
         Args:
-            order: complete except for the signature.
-            node: the node that gets it.
+            order: the order, complete except for the signature.
+            node: the node that gets the order.
             uid: the user id of the job's user.
 
         Returns:
-            Whether it was signed; False if the user has no account on this host.
+            Whether the order was signed; False if the user has no account on this host.
         """
         try:
             gid = pwd.getpwuid(uid).pw_gid

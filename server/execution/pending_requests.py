@@ -45,7 +45,12 @@ class StorageDelayedError(Exception):
     """The result of a request cannot be stored yet. The message is the reason."""
 
     def __init__(self, why: str, *, taken: bool) -> None:
-        """Make the error; ``taken`` tells whether the core has handled the request already."""
+        """Create the error.
+
+        Args:
+            why: the reason for the delay.
+            taken: whether the core has handled the request already.
+        """
         super().__init__(why)
         self.taken = taken
 
@@ -74,7 +79,7 @@ class RequestTable:
             future.set_result(answer)
 
     def fail(self, request: int, error: Exception) -> None:
-        """Let a request fail because the core raised an error."""
+        """Make the future of a request fail with an error that the core raised."""
         with self._lock:
             future = self._waiting.pop(request, None)
         if future is not None:

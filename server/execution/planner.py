@@ -1,6 +1,6 @@
 """Run the strategy, and replace a strategy that fails three times in a row.
 
-A single fault costs one scheduling pass.
+After a single failure there is no plan in this scheduling pass, and the next pass is normal.
 
 Strategies of Pliant run in the execute thread. Others run in a process that can be killed.
 """
@@ -92,7 +92,7 @@ class Planner:
         return self._failed(order.cycle, str(fault))
 
     def reject_plan(self, cycle: CycleId, fault: str) -> PlanFailed:
-        """Count a failure of the strategy whose last plan could not be carried out; return it."""
+        """Return the event for a plan that could not be carried out, and count it as a failure."""
         self._faults = self._faults_before
         return self._failed(cycle, fault)
 
@@ -103,7 +103,7 @@ class Planner:
         return PlanFailed(cycle, fault)
 
     def _plan(self, order: RunStrategy) -> tuple[object, str | None]:
-        """Return the strategy's plan, and the reason if it is invalid; None if it is valid."""
+        """Return the strategy's plan, and why the plan is invalid; None if it is valid."""
         view = order.view
         if self._process is not None:
             plan = self._process.plan(view, self._deadline_s, order.outcomes)

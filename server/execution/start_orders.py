@@ -1,4 +1,4 @@
-"""Build the orders that start a world: one for each node, with the environment of MPI."""
+"""Build the orders that start a world (a set of ranks): one for each node."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def start_orders(
     *,
     may_grow: bool,
 ) -> Mapping[NodeName, node_pb2.StartWorld]:
-    """Return the order for each node that starts its ranks of a world.
+    """Return, for each node, the order to start the ranks of a world that run there.
 
     Args:
         world: the world to start.
@@ -98,15 +98,15 @@ def _name_files(
 ) -> None:
     """Set the names of input and output files in an order.
 
-    Marks for the node, such as ``%N``, are replaced by its name and its number. The node replaces
-    those for the rank.
+    The server replaces marks for the node, such as ``%N`` for its name. The node replaces the marks
+    for the rank.
 
     Args:
         order: the order, which is changed.
         program: the program, with the names as patterns.
         node: the name of the node.
-        number: its place among the nodes of the job, from 0.
-        first_rank: the number in the job of rank 0 of the world.
+        number: the place of the node among the nodes of the job, from 0.
+        first_rank: the number that rank 0 of the world has in the job.
     """
     values, keep = node_marks(node, number), frozenset[str]()
     if any(has_mark(name, RANK_MARKS) for name in (program.stdin, program.stdout, program.stderr)):
@@ -117,10 +117,11 @@ def _name_files(
 
 
 def _truncate_before(world: World) -> float:
-    """Return a time: output files last modified before it are emptied.
+    """Return the modification time before which nodes empty an existing output file.
 
     Each node empties the output files before its ranks start. Ranks on other nodes may have written
-    to a file by then, and what they wrote must not be lost.
+    to a file by then, and what they wrote must not be lost. If all ranks are on one node, the time
+    is infinite, so every existing file is emptied.
     """
     return time.time() - FILE_TIME_GRANULARITY_S if world.spans_nodes else math.inf
 
@@ -128,7 +129,7 @@ def _truncate_before(world: World) -> float:
 def end_when_cut_off(
     orders: Iterable[node_pb2.StartWorld], stop_after_s: float | None, settings: LaunchSettings
 ) -> None:
-    """Set in each order how long its processes may run while the node cannot reach the server.
+    """Set in each order how long the processes may run while the node cannot reach the server.
 
     Args:
         orders: the start orders of all nodes of a world.
@@ -142,7 +143,7 @@ def end_when_cut_off(
 
 
 def add_share(order: node_pb2.StartWorld, share: NodeShare | None) -> None:
-    """Add the memory and devices that the processes may use on a node to its order."""
+    """Add to a node's order how much memory and which devices its processes may use."""
     if share is None:
         return
     order.memory_bytes = share.memory_bytes
@@ -189,7 +190,7 @@ def _common(
 
 
 def node_list(hosts: Sequence[Host]) -> bytes:
-    """Return one line ``address:ranks`` for each node, ordered by its first rank."""
+    """Return a line ``address:ranks`` for each node, with its number of ranks, by first rank."""
     ranks: dict[str, int] = {}
     for host in hosts:
         ranks[host.address] = ranks.get(host.address, 0) + 1

@@ -1,4 +1,4 @@
-"""The choice of another strategy while the server runs, which a restart keeps."""
+"""The choice of another strategy while the server runs; it stays in force after a restart."""
 
 from __future__ import annotations
 
@@ -83,9 +83,10 @@ def check_choice(choice: StrategyChoice, configured: StrategyChoice) -> None:
 
 
 def stored_row(choice: StrategyChoice, configured: StrategyChoice) -> Write:
-    """Return the row that keeps a choice over restarts.
+    """Return the row that stores a choice, so that it survives a restart.
 
-    It names the configured strategy, too: when the configuration changes, it counts again.
+    The row also names the strategy of the configuration. When the configuration names another one
+    later, the choice is ignored and the configured strategy is used.
     """
     from pliant.server.database.statements import put_meta
 
@@ -101,8 +102,8 @@ def stored_row(choice: StrategyChoice, configured: StrategyChoice) -> Write:
 def strategy_in_force(meta: Mapping[str, str], configured: StrategyChoice) -> StrategyChoice:
     """Return the strategy with which a server starts.
 
-    It is the one that a user chose, unless the configuration names another strategy or other
-    options than at the time of the choice, or the chosen strategy can no longer be loaded.
+    This is the strategy that a user chose last. It is the strategy of the configuration if that has
+    changed since the choice, if no user chose one, or if the chosen one can no longer be loaded.
     """
     if _META not in meta:
         return configured

@@ -107,7 +107,7 @@ class StrategyProcess:
             outcomes: the outcomes of negotiations; if there are any, the last plan is revised.
 
         Raises:
-            StrategyProcessError: if no answer came in time, or it is not a plan.
+            StrategyProcessError: if no answer came before the deadline, or it is not a plan.
         """
         return self._convert(Plan, self._answer("plan", (view, tuple(outcomes)), within_s))
 
@@ -120,7 +120,12 @@ class StrategyProcess:
         return self._convert(Availability, self._answer("availability", (view, job), within_s))
 
     def _answer(self, kind: str, question: Question, within_s: float) -> object:
-        """Send a question to the child, and return the data of its answer of kind ``kind``."""
+        """Send a question to the child, and return the data of its answer.
+
+        Raises:
+            StrategyProcessError: there is no answer, or it is not of the kind ``kind``. The child
+                is then restarted.
+        """
         try:
             answer = self._with_deadline(lambda deadline: self._ask(question, deadline), within_s)
         except StrategyRefusedError as error:
@@ -164,7 +169,7 @@ class StrategyProcess:
 
         Raises:
             StrategyRefusedError: as ``exchange`` raised it; the child is not restarted.
-            StrategyProcessError: the child gave no answer in time, or has ended.
+            StrategyProcessError: the child gave no answer before the deadline, or has ended.
         """
         try:
             return exchange(time.monotonic() + within_s)

@@ -1,10 +1,12 @@
 """The child process for a strategy that is not part of Pliant.
 
-It reads views and writes plans, and answers whether a job could be accepted.
+It reads views (snapshots of jobs and nodes) and writes plans. It also answers whether a job could
+be accepted.
 
-``python -m pliant.server.execution.strategy_worker NAME OPTIONS`` with the options as JSON. It ends
-at the end of its input, even while the strategy works, because a server that has ended needs no
-plan. Output of the strategy goes to standard error, which is the log of the server.
+The command is ``python -m pliant.server.execution.strategy_worker NAME OPTIONS``, with the options
+as JSON. The process ends at the end of its input, even while the strategy works, because a server
+that has ended needs no plan. Output of the strategy goes to standard error, which is the log of the
+server.
 """
 
 from __future__ import annotations

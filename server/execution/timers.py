@@ -48,8 +48,8 @@ class Timers:
     def extend(self, seconds: float, now: float) -> None:
         """Extend timers after the server stalled for some seconds.
 
-        Timers that wait for a peer are extended by the length of the stall. No timer fires before
-        messages that arrived during the stall can have been read.
+        Timers that wait for a peer are extended by the length of the stall. Every timer is set to
+        at least ``CATCH_UP_S`` seconds from now, so that messages from the stall are read first.
         """
         for timer, at in list(self._times.items()):
             later = max(at + seconds if timer.kind in WAITS_FOR_PEER else at, now + CATCH_UP_S)
@@ -57,7 +57,7 @@ class Timers:
                 self.set(timer, later)
 
     def drop(self, job: JobId, run: int) -> None:
-        """Drop the timers of a job that has ended."""
+        """Drop all timers of a run that has ended."""
         for kind in TimerKind:
             self._times.pop(Timer(kind, job, run), None)
 

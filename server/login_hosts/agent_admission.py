@@ -1,7 +1,8 @@
-"""Which login agents may speak for which users.
+"""Decide which login agents may forward requests of users, and check the users that they name.
 
-TLS has verified that the cluster has issued the certificate. Here it is checked that it is that of
-a login agent, that the agent is listed and not revoked, and that both hosts know the same user.
+TLS has verified that the cluster has issued the certificate. This module checks that the
+certificate is that of a login agent, that the agent is listed and not revoked, and that a user id
+means the same user on both hosts.
 """
 
 from __future__ import annotations

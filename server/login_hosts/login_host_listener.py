@@ -1,6 +1,6 @@
-"""The port for login hosts: TLS 1.3, one connection for each connection of a user.
+"""The port for login hosts: TLS 1.3, one connection for each connection of a user to an agent.
 
-Runs in the event loop of the accept thread, which serves the users' sockets.
+The code runs in the event loop of the accept thread, which also serves the users' sockets.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _REQUIRED = "TLS 1.3 with a certificate of this cluster"
 
 @dataclass(frozen=True, slots=True)
 class RemoteUser:
-    """A user of a login host: named by the login agent, confirmed by the user database."""
+    """A user of a login host: the login agent sent the name, the user database confirmed it."""
 
     account: UserAccount
     agent: str
@@ -63,7 +63,7 @@ Refuse = Callable[[asyncio.StreamWriter, str], Awaitable[None]]
 
 
 class LoginHosts:
-    """The port for login agents: accepts connections, and finds out which user each serves."""
+    """The port for login agents: accepts connections, and finds out which user each one serves."""
 
     def __init__(self, admission: AgentAdmission, addresses: Sequence[TcpAddress]) -> None:
         """Listen on the first free address.
@@ -91,8 +91,8 @@ class LoginHosts:
 
         Args:
             users: the user database of this host.
-            serve: serves a user. It closes the connection.
-            refuse: tells a user why the server refuses.
+            serve: handles the requests of a user, and closes the connection at the end.
+            refuse: sends a user the reason why the server refuses the connection.
         """
         loop = asyncio.get_running_loop()
         watching = asyncio.create_task(self._close_revoked())

@@ -34,8 +34,8 @@ class Admission:
     Args:
         directory: the directory of the cluster's identity. Its files may be replaced while the
             server runs.
-        servers: returns where the server listens for nodes or for login agents, as HOST:PORT, from
-            the address at which a host has reached it.
+        servers: returns the addresses, as HOST:PORT, at which the server listens for nodes or for
+            login agents. Its argument is the address at which a host has reached the server.
         clock: returns seconds since the epoch.
 
     Raises:
@@ -98,14 +98,14 @@ class Admission:
         ).encode()
 
     def admit(self, line: bytes, peer: str, reached: str) -> bytes:
-        """Decide on the request of a host to join; return the answer, with its certificate.
+        """Decide on the request of a host to join; return the answer, with the host's certificate.
 
-        The token is used up only if the node has been listed.
+        The token counts as used only after the host was added to the list of nodes.
 
         Args:
             line: the request.
             peer: the address of the host, for the log.
-            reached: the address of the server at which it has arrived.
+            reached: the address of the server at which the request has arrived.
 
         Raises:
             JoinError: the request cannot be read.
@@ -147,7 +147,11 @@ class Admission:
         ).encode()
 
     def _check_not_revoked(self, token: StoredToken) -> None:
-        """Check that the node of a used token has not been revoked since."""
+        """Check that a node which has used this token before was not revoked since.
+
+        Raises:
+            JoinTokenError: the node was revoked.
+        """
         if not token.used_by:
             return
         node = self._admitted[Role(token.role)].find(token.node)

@@ -1,5 +1,6 @@
 """Messages to users about events of their jobs, by mail or to a web service.
 
-`notifier` is the thread that reads the history, `messages` decides which messages a line gives, and
-`delivery` sends one. Whom the server may tell is decided in `pliant.server.support.notify_rules`.
+`notifier` is the thread that reads the job history. `messages` decides which messages a line of the
+history causes, and `delivery` sends one message. `pliant.server.support.notify_rules` decides which
+receivers are allowed.
 """

@@ -1,4 +1,4 @@
-"""Which messages a line of the history gives, and what is in them."""
+"""Decide which messages a line of the job history causes, and compose them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MAX_NAME, MAX_TEXT = 200, 1000
 
 
 def events_of(line: Mapping[str, Any], wanted: frozenset[str]) -> list[str]:
-    """Return the events of a line for which its user wants messages.
+    """Return the events in a line of the history about which its user wants messages.
 
-    The end of a job at its time limit is two events: ``limit``, and ``fail`` or ``end``. An end
-    gives only one of the last two, the more specific one.
+    A job that ends at its time limit gives the event ``limit`` and one event for the end. An end is
+    ``fail`` if the job has failed and the user wants this event, otherwise ``end``.
 
     Args:
         line: a line of the history.
-        wanted: the events of which the user wants to be told.
+        wanted: the events about which the user wants messages.
     """
     match line["kind"]:
         case "job.started" | "array.started":
@@ -59,11 +59,11 @@ def is_told(info: Mapping[str, Any], wanted: frozenset[str]) -> bool:
 def message_of(
     line: Mapping[str, Any], event: str, info: Mapping[str, Any], cluster: str
 ) -> dict[str, Any]:
-    """Return a message, which JSON can store.
+    """Return a message in a form that JSON can store.
 
     Args:
         line: the line of the history.
-        event: the event that it means for the user.
+        event: the event in this line, by the name that users choose, such as ``end``.
         info: the job.
         cluster: the name of this cluster.
     """

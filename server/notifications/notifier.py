@@ -1,8 +1,9 @@
 """Tell users about events of their jobs, without ever delaying the server.
 
-A thread of its own reads new lines of the history from the database, and delivers the messages.
-Messages that wait, and the last line that was read, are in a file, so a restart of the server loses
-no message. A message may arrive twice, if the server is killed after the delivery; its id shows it.
+A separate thread reads new lines of the job history from the database, and delivers the messages.
+Undelivered messages, and the number of the last line that was read, are in a file, so no message is
+lost if the server restarts. If the server is killed just after a delivery, the message is delivered
+a second time, with the same id.
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ class Notifier:
 
         Args:
             folder: the state folder.
-            rules: whom the server may tell.
+            rules: the receivers that the configuration allows.
             reader: reads the history.
-            status: the jobs.
+            status: the status cache, which knows the jobs.
             cluster: the name of this cluster.
         """
         self._file, self._rules, self._cluster = folder / FILE_NAME, rules, cluster
@@ -128,7 +129,7 @@ class Notifier:
     # ---------------------------------------------------------------- messages
 
     def _collect(self) -> None:
-        """Read the new lines of the history, and add their messages."""
+        """Read the new lines of the history, and queue the messages that they cause."""
         newest = self._reader.last_event()
         if newest <= self._stored.line:
             return
@@ -193,7 +194,7 @@ class Notifier:
         self._stored.waiting.remove(each)
 
     def _postpone(self, receiver: Receiver, failed: Waiting) -> None:
-        """Postpone all messages to the receiver's server, so that they do not delay others."""
+        """Postpone all messages to the same mail or web server, so that others are not delayed."""
         due = time.monotonic() + RETRY_S * 2 ** (failed.attempts - 1)
         for each in self._stored.waiting:
             if parse_receiver(each.receiver).place == receiver.place:

@@ -1,4 +1,4 @@
-"""Arrays and tasks as users see them: names such as ``17_3``, and the values of lists."""
+"""Arrays and tasks as users see them: names such as ``17_3``, and the values in lists of jobs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def parse_job_name(text: str, field: str = "id") -> JobName:
 
 @lru_cache(maxsize=128)
 def _stored(text: str) -> TaskNumbers:
-    """Return the numbers of a text that this server has written, of any length."""
+    """Parse task numbers that this server has written itself, without a limit on the length."""
     return parse_task_numbers(text, max_text=None)
 
 
@@ -81,8 +81,8 @@ def title(info: Info) -> str:
 def array_fields(job: Job) -> dict[str, Any]:
     """Return the values of a job that only arrays and tasks have.
 
-    Of a task: ``array_job`` and ``array_task``. Of an array: ``tasks`` with the tasks that are
-    not jobs yet, and ``array`` with the number of tasks in each state.
+    A task has ``array_job`` and ``array_task``. An array has ``tasks`` with the tasks that have not
+    become jobs yet, and ``array`` with the number of tasks in each state.
     """
     progress, spec = job.progress, job.spec
     if progress is None or spec.tasks is None:
@@ -112,7 +112,10 @@ def array_fields(job: Job) -> dict[str, Any]:
 
 
 def _reason(array: Job) -> str:
-    """Return a sentence on how far an array has come, which tells why its tasks wait."""
+    """Return how many tasks of an array run, have ended and have failed, as a sentence.
+
+    Users see it as the reason why the other tasks wait. It is empty if the job is no array.
+    """
     progress, tasks = array.progress, array.spec.tasks
     if progress is None or tasks is None:
         return ""
@@ -154,10 +157,10 @@ def info_of_pending_task(info: Info, number: JobId) -> Info | None:
 
 
 def lines_of_table(info: Info, *, with_ended: bool) -> list[Info]:
-    """Return a job's lines of a table: one line, or up to two lines for an array.
+    """Return the lines for a job in a table of jobs: one line, or up to two for an array.
 
-    An array has one line for its pending tasks and, with ``with_ended``, one for the tasks that
-    were cancelled before they became jobs.
+    An array has one line for its pending tasks, if there are any. With ``with_ended``, it has one
+    for tasks that were cancelled before they became jobs.
     """
     array = info.get("array")
     if array is None:
@@ -194,6 +197,9 @@ class ArrayIndex:
             del self._arrays[place]
 
     def before(self, number: JobId) -> JobId | None:
-        """Return the only array that a number may be a task of; None if there is none."""
+        """Return the last array whose number is lower than this number; None if there is none.
+
+        If the number belongs to a task, it is a task of this array.
+        """
         place = bisect_left(self._arrays, number)
         return self._arrays[place - 1] if place else None

@@ -17,7 +17,7 @@ class JobIdAllocator:
     """Allocates consecutive job numbers. Every method may be called from any thread."""
 
     def __init__(self, stored: int, last: int = 0) -> None:
-        """Start after the highest number that may have been used.
+        """Start to count after the highest number that may have been used.
 
         Args:
             stored: the highest number in the database.
@@ -55,12 +55,12 @@ class JobIdAllocator:
                 )
 
     def adopt_unknown(self, number: int) -> bool:
-        """Reserve a job number that a node names, so that no new job gets it.
+        """Reserve a job number that a node has reported, so that no new job gets this number.
 
         A number far above the last one at the start was never allocated; it is ignored.
 
         Returns:
-            True if the number is unknown to this server and is named for the first time.
+            True if this server does not know the job, and the number was not reported before.
         """
         with self._lock:
             if self._last < number <= self._limit:

@@ -76,7 +76,7 @@ class Program:
         return Summary(self.stdout, self.cwd, shlex.join(self.argv)[:COMMAND_SHOWN])
 
     def of_task(self, array: int, task: int) -> Program:
-        """Return the program of a task; this must be the program of its array."""
+        """Return the program of one task of an array; ``self`` must be the program of the array."""
         numbers = parse_array(self.tasks).numbers
         variables = {
             "PLIANT_ARRAY_JOB": array,
@@ -99,7 +99,7 @@ class Program:
     def environment(self, **defaults: str) -> list[bytes]:
         """Return the variables for the job's processes as ``NAME=value`` in bytes.
 
-        The job's own variables take precedence over the defaults. Empty defaults are left out.
+        The job's own variables take precedence over ``defaults``. Empty defaults are left out.
         """
         merged = {**{name: value for name, value in defaults.items() if value}, **self.env}
         return [os.fsencode(f"{name}={value}") for name, value in merged.items()]
@@ -137,7 +137,7 @@ PLACE_MARKS = frozenset({"%N", "%n"}) | RANK_MARKS
 
 
 def has_mark(pattern: str, marks: Iterable[str]) -> bool:
-    """Return whether a file name contains one of the marks."""
+    """Return whether a file name pattern contains one of the marks, such as ``%N``."""
     return any(mark in piece for piece in pattern.split("%%") for mark in marks)
 
 
@@ -153,13 +153,13 @@ def job_marks(job: int, name: str, user: str) -> dict[str, str]:
 
 
 def name_of_task(pattern: str, array: int, task: int, *, by_node: bool) -> str:
-    """Return the name of a task's file: ``%a`` is the task and ``%j`` the number of its job.
+    """Return the name of a task's file: ``%a`` becomes the task and ``%j`` the number of its job.
 
     Args:
-        pattern: the name as the program of the array has it.
+        pattern: the name in the program of the array.
         array: the number of the array.
         task: the number of the task.
-        by_node: whether nodes or ranks replace marks in the name later.
+        by_node: whether other marks in the name, for node or rank, are replaced later.
     """
     values = {"%a": str(task), "%j": str(task_job(JobId(array), task))}
     return expand(pattern, values, PLACE_MARKS if by_node else frozenset())
@@ -169,17 +169,17 @@ def node_marks(node: str, number: int) -> dict[str, str]:
     """Return the values of the file name patterns that differ between nodes, ``%N`` and ``%n``.
 
     Args:
-        node: its name.
-        number: its place among the nodes of the job, from 0.
+        node: the name of the node.
+        number: the place of the node among the nodes of the job, from 0.
     """
     return {"%N": node.replace("/", "_"), "%n": str(number)}
 
 
 def expand(pattern: str, values: Mapping[str, str], keep: frozenset[str] = frozenset()) -> str:
-    """Return a file name whose patterns are replaced by their values, and ``%%`` by ``%``.
+    """Return a file name whose marks, such as ``%j``, are replaced by their values.
 
-    If ``keep`` names marks that are replaced later, ``%%`` is kept, too, and each percent in a
-    value is doubled. Unknown marks are kept.
+    ``%%`` becomes ``%``. But if ``keep`` names marks that are replaced in a later call, ``%%`` is
+    kept for that call, and each percent sign in a value is doubled. Unknown marks are kept.
     """
     if keep:
         known = {mark: value.replace("%", "%%") for mark, value in values.items()}

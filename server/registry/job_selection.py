@@ -1,7 +1,7 @@
-"""Which jobs a request is about: by user, state, name and end; and an index to find them.
+"""Conditions on jobs in a request (user, state, name, end), and an index to find these jobs.
 
-A list of the jobs of one user must not cost more because others have many jobs. So the status
-cache keeps its jobs by user and by state, and looks only at the smallest of these sets.
+A list of the jobs of one user must not take longer because others have many jobs. So the status
+cache keeps its jobs by user and by state, and examines only the smallest of these sets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FINAL = frozenset(state.value for state in FINAL_STATES)
 
 @dataclass(frozen=True, slots=True)
 class JobSelection:
-    """Which jobs a request is about. An empty set stands for all."""
+    """The conditions of a request on jobs. An empty set means that there is no such condition."""
 
     users: frozenset[str] = frozenset()
     states: frozenset[str] = frozenset()
@@ -32,7 +32,7 @@ class JobSelection:
 
     @property
     def patterns(self) -> tuple[re.Pattern[str], ...]:
-        """Return the patterns of names, compiled."""
+        """Return the compiled patterns of job names."""
         return tuple(re.compile(translate(name)) for name in sorted(self.names))
 
     @property
@@ -42,16 +42,16 @@ class JobSelection:
 
     @property
     def final_states(self) -> frozenset[str]:
-        """Return the final states among the selected states."""
+        """Return the final states in this selection; all final states if it names no state."""
         return _FINAL & self.states if self.states else _FINAL
 
     def selects(self, info: Mapping[str, Any], patterns: Iterable[re.Pattern[str]]) -> bool:
         """Return whether a job matches this selection.
 
         Args:
-            info: the values of the job, as the users' socket shows them.
-            patterns: the compiled patterns of this selection, because compiling them for each job
-                would take long.
+            info: the values of the job, as users see them.
+            patterns: the value of the property `patterns`. The caller passes it, because compiling
+                the patterns for each job would take long.
         """
         if self.users and info["user"] not in self.users:
             return False
@@ -86,7 +86,7 @@ class JobIndex:
         self._places[job] = (user, state)
 
     def forget(self, job: JobId) -> None:
-        """Remove a job from the index; nothing happens if it is not in it."""
+        """Remove a job from the index, if the index contains it."""
         if (place := self._places.pop(job, None)) is not None:
             _discard(self._users, place[0], job)
             _discard(self._states, place[1], job)

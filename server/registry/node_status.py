@@ -43,7 +43,7 @@ class NodeStatusCache:
         self._loads: dict[NodeName, tuple[NodeLoad, float, float]] = {}
 
     def publish_containment(self, node: NodeName, texts: Mapping[str, str]) -> None:
-        """Set the texts that say how a node enforces each kind of limit on jobs.
+        """Set the texts that show how a node enforces each kind of limit on jobs.
 
         Args:
             node: the node.
@@ -100,16 +100,16 @@ class NodeStatusCache:
 
     @property
     def processors(self) -> int:
-        """Return the number of processors of all known nodes, without spare ones.
+        """Return the number of processors of all known nodes. No job can be larger.
 
-        No job can be larger.
+        Spare nodes, which only replace lost nodes, do not count.
         """
         return self._processors
 
     def views(self) -> list[NodeView]:
         """Return the nodes on which jobs could run, including those that are lost or drained.
 
-        Spare nodes are left out.
+        Spare nodes, which only replace lost nodes, are left out.
         """
         with self._lock:
             nodes = sorted(self._views.values(), key=lambda node: node.processors)
@@ -140,7 +140,7 @@ class NodeStatusCache:
         """Return a description of every node for users, in the order of their processors.
 
         Args:
-            holders: jobs that hold processors, with these processors.
+            holders: each job that holds processors, and these processors.
             idle_memory: free memory of each node in bytes.
         """
         nodes = self.map
@@ -171,13 +171,13 @@ class NodeStatusCache:
 
 
 def _load_fields(load: NodeLoad, at: float, max_age_s: float, now: float) -> Mapping[str, Any]:
-    """Return a load as users see it.
+    """Return the memory load of a node in the form that users see.
 
     Args:
-        load: the load.
-        at: the time of its arrival, in seconds of the monotonic clock.
-        max_age_s: the age at which it is stale.
-        now: the present time.
+        load: the load that the node has measured.
+        at: the time at which it arrived, in seconds of the monotonic clock.
+        max_age_s: the age in seconds from which the load is marked as stale.
+        now: the present time, on the same clock.
     """
     age_s = now - at
     return {

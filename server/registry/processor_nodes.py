@@ -43,7 +43,7 @@ class NodeMap:
         """Return the host of a processor.
 
         Raises:
-            KeyError: if no node has it.
+            KeyError: if the processor belongs to no known node.
         """
         place = bisect_right(self._firsts, processor) - 1
         if place >= 0:
@@ -57,10 +57,10 @@ class NodeMap:
         return [name for name, _ in self.split(processors)]
 
     def split(self, processors: ProcessorMap) -> list[tuple[NodeName, ProcessorMap]]:
-        """Return the part of these processors on each node, in order of the nodes.
+        """Return which nodes have some of these processors, and which processors each of them has.
 
-        Processors of unknown nodes are left out. The time depends on the number of nodes that have
-        some of the processors, not on the number of all nodes.
+        The nodes are in the order of their processors. Processors of unknown nodes are left out.
+        The time depends on the number of nodes in the result, not on the number of all nodes.
         """
         parts = []
         while processors:

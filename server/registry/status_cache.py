@@ -46,7 +46,7 @@ _LIVE = frozenset({"progress", "memory_bytes", "major_faults"})
 
 @dataclass(frozen=True, slots=True)
 class JobEntry:
-    """A job as lists show it, with the values that the server needs to find and check it."""
+    """A job as lists show it, with the values by which the server finds and checks the job."""
 
     info: Info
     uid: int
@@ -152,7 +152,7 @@ class StatusCache:
             self._progress[job] = (progress, time.monotonic())
 
     def publish_usage(self, node: NodeName, idle: int, usage: Mapping[JobId, MemoryUse]) -> None:
-        """Set the free memory of a node in bytes, and each job's use there, as last reported."""
+        """Set the free memory of a node in bytes, and the memory that each job uses there."""
         with self._lock:
             self._idle_memory[node] = idle
             self._usage[node] = usage
@@ -162,7 +162,7 @@ class StatusCache:
         self._nodes.publish_load(node, load, interval_s)
 
     def publish_containment(self, node: NodeName, texts: Mapping[str, str]) -> None:
-        """Set the texts on a node's enforcement of limits; see `NodeStatusCache`."""
+        """Set the texts that show how a node enforces limits on jobs; see `NodeStatusCache`."""
         self._nodes.publish_containment(node, texts)
 
     def publish_checkpoint_folder(self, node: NodeName, text: str) -> None:
@@ -183,7 +183,10 @@ class StatusCache:
 
     @property
     def processors(self) -> int:
-        """Return the number of processors of all known nodes except spare ones."""
+        """Return the number of processors of all known nodes except spare ones.
+
+        A spare node only replaces a lost node.
+        """
         return self._nodes.processors
 
     def node_views(self) -> list[NodeView]:
@@ -197,7 +200,7 @@ class StatusCache:
 
     @property
     def node_map(self) -> NodeMap:
-        """Return the map from processors to nodes, which is immutable."""
+        """Return the present map from processors to nodes; it is never changed, but replaced."""
         return self._nodes.map
 
     def host(self, name: NodeName) -> Host | None:
@@ -312,8 +315,8 @@ class StatusCache:
     def candidates(self, selection: JobSelection) -> list[JobEntry]:
         """Return all jobs that may match a selection, sorted by number.
 
-        They are the jobs with the wanted users or states, whichever are fewer, so that a short
-        answer does not take long because there are many other jobs.
+        They are the jobs of the wanted users, or the jobs in the wanted states, whichever are
+        fewer. So a short answer does not take longer because there are many other jobs.
         """
         with self._lock:
             known = self._open if selection.ended_since is None else self._jobs
@@ -379,7 +382,7 @@ class StatusCache:
         }
 
     def describe_stored(self, job: Job, summary: Summary) -> Info:
-        """Return a job that was read from the database as users see it."""
+        """Return a job that was read from the database, in the form that users see."""
         return {
             **_info(job, summary, self._where(job)),
             "progress": None,
@@ -461,8 +464,8 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
 def _reservation(job: Job) -> dict[str, Any]:
     """Return the fields for processors reserved for a job: ``reserved`` and ``donors``.
 
-    They are the number of processors, and the jobs that have to release them. The result is empty
-    if no processors are reserved.
+    ``reserved`` is the number of processors. ``donors`` are the jobs that have to release them. The
+    result is empty if no processors are reserved.
     """
     if not job.reserved:
         return {}
@@ -470,9 +473,10 @@ def _reservation(job: Job) -> dict[str, Any]:
 
 
 def _ends(job: Job) -> dict[str, float]:
-    """Return the ends of a running job's estimate (``expected_end``) and limit (``limit_end``).
+    """Return when a running job will probably end (``expected_end``) and must end (``limit_end``).
 
-    A time that is unknown is left out; the result is empty for a job that does not run.
+    Both are in seconds since the epoch. A time that is unknown is left out. The result is empty for
+    a job that does not run.
     """
     if job.start is None or job.final or job.progress is not None:
         return {}
@@ -483,7 +487,7 @@ def _ends(job: Job) -> dict[str, float]:
 
 
 def _contract(job: Job) -> dict[str, Any]:
-    """Return the fields for a job's contract and its expected end.
+    """Return the fields for a job's contract (its deadline and profit) and its expected end.
 
     The result is empty for a job without a contract, so that such a job does not make the answer to
     `jobstat` longer.

@@ -1,6 +1,6 @@
-"""The limits of submissions: whether a user may submit another job.
+"""The limits on submissions: whether a user may submit another job.
 
-This is the only place that checks the limits of submissions. The limit of running processors is
+This module is the only place that checks these limits. The limit on a user's running processors is
 checked by the core (``core/state/user_processor_limits.py``).
 """
 
@@ -90,9 +90,13 @@ class SubmissionLimits:
             self._count(job, user, jobs)
 
     def update(self, job: JobId, user: str, state: str, jobs: int = 1) -> None:
-        """Count a job while its ``state`` is one before its start; stop counting it afterwards.
+        """Count a job while it has not started; stop counting it afterwards.
 
-        An array counts as ``jobs`` jobs, its tasks that are not jobs yet.
+        Args:
+            job: the number of the job.
+            user: the owner of the job.
+            state: the present state of the job, which shows whether it has started.
+            jobs: how many jobs it counts as: 1, or the tasks of an array that are not jobs yet.
         """
         with self._lock:
             if state in _NOT_STARTED:

@@ -1,4 +1,7 @@
-"""First tables: cluster values, nodes, jobs, events, worlds, exits, fences."""
+"""First tables: cluster values, nodes, jobs, events, worlds, exits, fences.
+
+A world is a set of ranks that were started together. A fence is a barrier of such a world.
+"""
 
 from __future__ import annotations
 

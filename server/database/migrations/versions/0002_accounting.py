@@ -1,4 +1,4 @@
-"""Accounting: phases of jobs, and the usage of each user."""
+"""Accounting: phases of jobs (times with the same processors), and the usage of each user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accounting: the steps of scripts."""
+"""Accounting: the steps of scripts, which are the programs that they start with ``pliant run``."""
 
 from __future__ import annotations
 

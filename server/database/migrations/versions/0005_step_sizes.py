@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns. A malleable step that has ended before counts with its largest size."""
+    """Add the columns. For malleable steps that have ended, the largest size is used."""
     op.add_column("step", sa.Column("sizes", sa.Text, nullable=False, server_default="[]"))
     op.add_column("step", sa.Column("processor_s", sa.Float, nullable=False, server_default="0"))
     op.execute('UPDATE step SET processor_s = processors * ("end" - start)')

@@ -1,1 +1,1 @@
-"""One file for each version."""
+"""The migrations of the database schema: one file for each version."""
