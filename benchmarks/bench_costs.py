@@ -5,9 +5,10 @@ bare interpreter, and the wall time. Both are the smallest of ``RUNS``. ``jobsub
 ``jobctl`` send a request to a server; they take turns with the bare interpreter, so that other work
 on the machine affects all of them, and the ratio to the bare interpreter is that of the medians.
 
-*nodes*: the time from the start of a process that speaks the protocol of many controllers
-(`apps/many_controllers.py`) to the last welcome, and the processor time of the server in this
-period. The exponents are computed from the smallest processor times.
+*nodes*: many nodes register with a server. One process speaks the protocol of all their controllers
+(`apps/many_controllers.py`). Measured are the time from its start until the server has welcomed the
+last node, and the processor time of the server in this period. The time grows as a power of the
+number of nodes; its exponent is computed from the smallest processor times.
 
 *jobs*: the time of the whole process of ``jobstat`` with many held jobs, and the longest time that
 a `ping` on another connection waited in this period.
@@ -15,7 +16,7 @@ a `ping` on another connection waited in this period.
 The benchmark only prints figures and does not fail, because other work on the machine changes all
 of them. Budgets: jobsub 45 ms, jobstat 40 ms, any --help 60 ms more than the bare interpreter;
 jobstat with 10,000 jobs 150 ms, with 50,000 jobs 400 ms, no other request delayed by more than
-20 ms; the exponent of registrations 1.1 (time as a power of the number of nodes).
+20 ms; the exponent of registrations 1.1.
 
 ``python benchmarks/bench_costs.py [commands] [nodes] [jobs]``
 """
@@ -71,7 +72,11 @@ def cost(words: Sequence[str], runs: int = RUNS) -> tuple[float, float]:
 
 
 def _paired(commands: Sequence[Sequence[str]]) -> list[tuple[list[float], list[float]]]:
-    """Run commands in turn; return the sorted processor and wall times of each, in ms."""
+    """Run the commands in turns, `PAIRED_RUNS` times each.
+
+    Returns:
+        For each command, its sorted processor times and its sorted wall times, in ms.
+    """
     times: list[tuple[list[float], list[float]]] = [([], []) for _ in commands]
     for _ in range(PAIRED_RUNS):
         for words, (cpu, wall) in zip(commands, times, strict=True):
@@ -156,7 +161,7 @@ def _submit(run: Path, number: int) -> None:
 
 
 def _settle(link: Connection) -> None:
-    """Wait until the server has finished all work of the submissions."""
+    """Wait until the server has finished all work of the submissions, and answers quickly."""
     quiet = 0
     while quiet < 20:
         began = time.perf_counter()

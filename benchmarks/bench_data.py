@@ -1,10 +1,11 @@
-"""Time to move an array to its new owners, and cost of a safe point at which nothing is to be done.
+"""Time to move an array in a resize, and cost of a safe point at which nothing is to be done.
 
-*Moving*: an array of 64 MiB or 1 GiB is moved in rows, from 4 to 8 to 4 ranks on 4 nodes with 2
-processors, over each transport. The time is the step "move" that the application reports,
-as a multiple of a lower bound, the *floor*. The floor is one copy of the bytes that change their
-process, by two processes at once and without MPI ranks. While ranks wait, a copy takes several
-times as long, which would make the ratio look better.
+*Moving*: an array of 64 MiB or 1 GiB, distributed by rows, is moved when a job is resized from 4 to
+8 ranks and back. There are 4 nodes with 2 processors, and each transport is measured. The time is
+that of the step "move", which the application reports, as a multiple of a lower bound, the *floor*.
+The floor is one copy of the bytes that change their process, by two processes at once and without
+MPI ranks. While ranks wait, a copy takes several times as long, which would make the ratio look
+better.
 
 Budgets: 1 GiB 4 -> 8 at <= 3.5 x the floor on the default transport, <= 2.5 x on the fastest.
 
@@ -46,7 +47,13 @@ print(time.perf_counter() - start)
 
 
 def floor(volume: int) -> float:
-    """Return the median seconds in which two processes together copy ``volume`` bytes."""
+    """Return the median time, in seconds, in which two processes copy the bytes of a move.
+
+    Each process copies half of the bytes that change their process.
+
+    Args:
+        volume: the size of the whole array in MiB.
+    """
     size = str(int(volume * (1 << 20) * MOVED) // 2)
     took = []
     for _ in range(7):
@@ -69,7 +76,15 @@ def floor(volume: int) -> float:
 
 
 def moves(transport: str, volume: int) -> dict[str, list[float]]:
-    """Return the seconds of the step "move" of each resize, by ``grow`` and ``shrink``."""
+    """Resize a job several times; return the seconds of the step "move" of each resize.
+
+    Args:
+        transport: the transport of MPI.
+        volume: the size of the array in MiB.
+
+    Returns:
+        The seconds, by ``grow`` and ``shrink``.
+    """
     with cluster(4, 2, "--strategy", "fcfs", "--transport", transport) as (client, out):
         stop, log = out / "stop", out / "log"
         program = [sys.executable, str(APPS / "resize_data_check.py"), str(volume), str(stop)]

@@ -38,7 +38,7 @@ JOB = (
 
 
 class Bench:
-    """Deployments to some hosts, and the checks of their results."""
+    """Calls ``pliant deploy`` for a server and nodes, and checks the results."""
 
     def __init__(self, hosts: BareHosts, nodes: list[str]) -> None:
         self.hosts, self.nodes = hosts, nodes
@@ -79,7 +79,7 @@ class Bench:
         return text, took, done.returncode
 
     def command(self, text: str) -> str:
-        """Run a command of the user on the server's host."""
+        """Run a shell command as the user on the server's host; return its output."""
         return self.hosts.run("head", text, USER)
 
     def job(self, number: int) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Bench:
         return dict(found)
 
     def wait(self, number: int, size: int, within_s: float = 120.0) -> dict[str, Any]:
-        """Wait until a malleable job runs at a size."""
+        """Wait until a malleable job runs at a size; return the job."""
         deadline = time.monotonic() + within_s
         while True:
             job = self.job(number)
@@ -156,7 +156,7 @@ class Bench:
         return good and not self.failed
 
     def check_nothing_is_left(self, before: dict[str, set[str]]) -> None:
-        """Compare files, accounts and processes of all hosts with those before the deployment."""
+        """Check that hosts have no other files, accounts and processes than ``before``."""
         left = {name: sorted(self.hosts.evidence(name) - was) for name, was in before.items()}
         self.check("nothing is left on any host", not any(left.values()), left)
 

@@ -1,9 +1,10 @@
-"""Calls per second of `PliantExecutor` beside `ProcessPoolExecutor`, on this machine.
+"""Calls per second of `PliantExecutor` and, for comparison, of `ProcessPoolExecutor`.
 
-Both have two workers. In each round, `map` runs a function that returns its argument: 1000 times
-one by one, then 20,000 times in chunks of 100. The function is in a module (`operator.pos`), since
-`ProcessPoolExecutor` does not take functions of a main program by value. Then one call returns
-100 MB. The rounds of the two executors alternate, after one round that is not counted.
+Both have two workers on this machine. In each round, `map` runs a function that returns its
+argument: 1000 times one by one, then 20,000 times in chunks of 100. The function is in a module
+(`operator.pos`), because `ProcessPoolExecutor` cannot send functions of a main program by value.
+Then one call returns 100 MB. The rounds of the two executors alternate, after one round that is not
+counted.
 
 Budget: in chunks, at least a tenth of the calls per second of `ProcessPoolExecutor`.
 

@@ -1,12 +1,13 @@
 """An array of ``true`` on Pliant, Slurm and HyperQueue, in turns on this machine.
 
 Each has 4 nodes with 2 processors, all on this machine, and its usual settings. Output of the tasks
-goes to /dev/null. In each round, every system gets one array and drains it, while the others are
-idle. The benchmark measures the time from the submission to its acknowledgement, and the tasks per
-second until the last task has ended.
+goes to /dev/null. In each round, every system gets one array and runs it to the end (drains it),
+while the others are idle. The benchmark measures the time from the submission to its
+acknowledgement, and the tasks per second until the last task has ended.
 
-Slurm runs as root. The ends of its array and of Pliant's are noticed within 0.05 s. HyperQueue runs
-within one process, and its client looks once a second: its figures are up to 1 s too long.
+Slurm runs as root. The benchmark detects the end of its array, and of Pliant's, within 0.05 s.
+HyperQueue runs within one process, and its client asks for the state once a second, so its figures
+are up to 1 s too long.
 
 Budget: Pliant drains an array at least as fast as Slurm.
 
@@ -51,7 +52,11 @@ def drain_by_command(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> tuple[float, float]:
-    """Submit an array by a command, and wait until no task is left; return both times."""
+    """Submit an array by a command, and wait until no task is left.
+
+    Returns:
+        The seconds until the command has ended, and until the last task has ended.
+    """
     start = time.perf_counter()
     subprocess.run(words, check=True, capture_output=True, env=env, cwd=cwd)
     acknowledged = time.perf_counter() - start
@@ -61,14 +66,14 @@ def drain_by_command(
 
 
 def pliant_drain(client: Client, out: Path, tasks: int) -> Drain:
-    """Return a function that drains an array with ``jobsub``."""
+    """Return a function that submits an array with ``jobsub`` and waits for its end."""
     jobsub = str(Path(sys.executable).parent / "jobsub")
     words = [jobsub, f"--array=1-{tasks}", "--type", "uni", "-o", "/dev/null", "--", *COMMAND]
     return lambda: drain_by_command(words, lambda: not client.jobs(), cwd=out)
 
 
 def slurm_drain(slurm: Slurm, tasks: int) -> Drain:
-    """Return a function that drains an array with ``sbatch``."""
+    """Return a function that submits an array with ``sbatch`` and waits for its end."""
     words = ["sbatch", "--quiet", "--output=/dev/null", "--chdir=/tmp", f"--array=1-{tasks}"]
     return lambda: drain_by_command(
         [*words, "--wrap=true"], lambda: not slurm.call("squeue", "-h").strip(), env=slurm.env
@@ -77,7 +82,7 @@ def slurm_drain(slurm: Slurm, tasks: int) -> Drain:
 
 @contextmanager
 def slurm_cluster(base: Path, tasks: int) -> Iterator[Drain | None]:
-    """Run Slurm; yield a function that drains an array, or None if Slurm is not installed."""
+    """Run Slurm; yield a function that runs an array to its end, or None if not installed."""
     if reason := reason_to_skip():
         print(f"Slurm is left out: {reason}")
         yield None
@@ -92,7 +97,7 @@ def slurm_cluster(base: Path, tasks: int) -> Iterator[Drain | None]:
 
 @contextmanager
 def hyperqueue_cluster(base: Path, python: str, tasks: int) -> Iterator[Drain | None]:
-    """Run HyperQueue; yield a function that drains an array, or None if it is not installed."""
+    """Run HyperQueue; yield a function that runs an array to its end, or None if not installed."""
     folder = base / "hyperqueue"
     folder.mkdir()
     app = str(APPS / "hyperqueue_arrays.py")
@@ -127,7 +132,7 @@ def hyperqueue_cluster(base: Path, python: str, tasks: int) -> Iterator[Drain | 
 
 
 def spread(values: list[float], form: str) -> str:
-    """Return the median with the smallest and the largest value."""
+    """Return median, smallest and largest value as text; ``form`` is the format of each."""
     least, most = format(min(values), form), format(max(values), form)
     return f"{format(statistics.median(values), form)} ({least} - {most})"
 

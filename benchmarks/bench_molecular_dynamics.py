@@ -5,8 +5,9 @@
 times of the steps are printed:
 
 - *negotiate*: from the offer to the answer;
-- *wait*: from GO until all ranks are at their safe point (the program continues meanwhile; one step
-  of it takes seconds here, as all ranks share two processors);
+- *wait*: from GO, the server's order to carry out the resize, until all ranks are at their safe
+  point (the program continues meanwhile; one step of it takes seconds here, as all ranks share two
+  processors);
 - *move*: the atoms are sent to their new owners;
 - *pause*: the whole time for which the program stands still, including the move;
 - *release*: from the commit until the last processor is free.
@@ -47,7 +48,10 @@ def run(edge: int) -> list[dict[str, float]]:
 
 
 def shrink(client: Client, job: int, size: int) -> dict[str, float]:
-    """Give back processors; return the seconds of each step."""
+    """Shrink a job to ``size`` processors; return the seconds of each step of the resize.
+
+    The result also has the old and the new size, and the number of bytes that were moved.
+    """
     client.resize(job, size)
     resize = max(event.data["resize"] for event in client.history(job) if is_offer(event))
     while "processors.released" not in of_resize(client, job, resize):
@@ -75,7 +79,7 @@ def is_offer(event: Event) -> bool:
 
 
 def of_resize(client: Client, job: int, resize: int) -> dict[str, Event]:
-    """Return the last event of each kind since a resize was offered, by kind."""
+    """Return the last event of each kind since the offer of a resize, by kind."""
     history = client.history(job)
     first = next(
         place

@@ -1,25 +1,26 @@
 """Cost of negotiations: one round, 200 applications in one cycle, and one that does not answer.
 
-*One round*: the server makes a proposal, and the program answers. The time is measured on the
-server's clock, from the moment the core makes the proposal until the core has the answer. It
-includes the server's threads, gRPC in both directions, and appkit's session thread in the program.
-The program sleeps, computes in numpy, or loops in Python. The loop has no budget, because there the
-thread waits until the interpreter switches to it. The program bargains over the price until the
-server's last offer, ten rounds in each negotiation. The first round is reported apart: all threads
-sleep before it, and it contains the operator's request. The same run also measures a message and
-its echo on a bare gRPC stream between two processes, at once and after an equal pause, and the
-shortest durable commit on this disk. Budget: p50 <= 1.5 ms (see docs/measurements.md).
+*One round*: the server proposes a new size, and the program answers. The time is measured on the
+server's clock, from the moment the core, the server's state machine, makes the proposal until the
+core has the answer. It includes the server's threads, gRPC in both directions, and the thread of
+appkit in the program that answers the server. The program sleeps, computes in numpy, or loops in
+Python. The loop has no budget, because there the thread waits until the interpreter switches to it.
+The program bargains over the price until the server's last offer, ten rounds in each negotiation.
+The first round is reported apart: all threads sleep before it, and it contains the operator's
+request. The same run also measures a message and its echo on a bare gRPC stream between two
+processes, at once and after an equal pause, and the shortest durable commit on this disk. Budget:
+p50 <= 1.5 ms (see docs/measurements.md).
 
 *200 applications*: a job arrives that needs one processor of each of 200 jobs with two processors.
 Server, controllers, jobs, their processes, tokens and gRPC sessions are real. The programs are not:
 the processes sleep, and one other process answers for all of them, because 200 ranks with MPI would
-measure this machine's memory. It accepts, and never reaches a safe point. The arriving job is then
-cancelled and the agreements are withdrawn, so that the cycle can be repeated. Budget: <= 0.5 s from
-the plan to the last answer.
+measure this machine's memory. This process accepts every offer, and never reaches a safe point. The
+arriving job is then cancelled and the agreements are withdrawn, so that the cycle can be repeated.
+Budget: <= 0.5 s from the plan of the scheduler to the last answer.
 
 *Silence*: a job waits for processors of an application that does not answer, and other jobs that
 need none of these are submitted. The time until their first instruction is compared with the time
-before the negotiation began. Budget: p50 at most 5 ms later. The offer stands for minutes.
+before the negotiation began. Budget: p50 at most 5 ms later. The offer does not expire meanwhile.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def of_kind(client: Client, kind: str, job: int | None = None) -> list[Event]:
 
 
 def rounds(client: Client, out: Path, work: str) -> tuple[list[float], list[float]]:
-    """Return the durations of first rounds of negotiations, and of all other rounds (seconds).
+    """Run negotiations; return the seconds of their first rounds, and of all other rounds.
 
     ``work`` names what the program does meanwhile: ``sleep``, ``numpy`` or ``python``.
     """
@@ -99,7 +100,11 @@ def _over(client: Client, job: int, talks: int) -> bool:
 
 
 def echoes(pause: float) -> list[float]:
-    """Return the seconds of messages and their echoes on a bare stream, each after a pause."""
+    """Return the seconds from each message to its echo on a gRPC stream.
+
+    Args:
+        pause: seconds to wait before each message.
+    """
     took: list[float] = []
     done = threading.Event()
 
@@ -167,9 +172,15 @@ def measure_rounds() -> bool:
 
 @contextmanager
 def many_coordinators(client: Client, out: Path, jobs: list[int], *words: str) -> Iterator[None]:
-    """Run a process that answers for these jobs, after theirs have written their environments.
+    """Within this context, run a process that answers the server for all of these jobs.
 
-    ``words`` are further arguments of `apps/many_coordinators.py`.
+    It is started when each job has written its environment into a file.
+
+    Args:
+        client: the connection to the server.
+        out: the folder of these files.
+        jobs: the ids of the jobs.
+        words: further arguments of `apps/many_coordinators.py`.
     """
     files = [out / f"{job}.env" for job in jobs]
     until(lambda: all(file.exists() for file in files), "the jobs' processes run")
@@ -200,7 +211,12 @@ def sleeper(client: Client, out: Path, sizes: str | int) -> int:
 
 
 def cycle(client: Client, out: Path, jobs: list[int]) -> tuple[float, float]:
-    """Return the seconds from the plan to the last answer, and from the submission to the plan."""
+    """Submit a job that needs a processor of each of ``jobs``; wait until all have answered.
+
+    Returns:
+        The seconds from the first offer to the last answer, and from the submission to the first
+        offer.
+    """
     before = len(of_kind(client, "offer.answered"))
     wanted = before + len(jobs)
     submitted = time.time()
@@ -236,7 +252,10 @@ def measure_cycles() -> bool:
 
 
 def measure_silence() -> bool:
-    """Measure starts of jobs beside a silent application; return whether they are on time."""
+    """Measure starts of jobs while another application does not answer its offer.
+
+    Return whether the starts are within the budget.
+    """
     settings = {"offer_timeout_s": 600.0, "quiet_s": 600.0}
     with cluster(2, 4, "--strategy", "equipartition", **settings) as (client, out):
         silent = sleeper(client, out, "1-4")

@@ -11,12 +11,13 @@ jobs.
 *idle*: processor time of the server in percent of one processor, during a period with heartbeats
 only.
 
-*registered*: from the start of the other process, which has to import gRPC, to the last welcome.
+*registered*: from the start of the other process, which has to import gRPC, until the server has
+welcomed the last node.
 
 *last order*: for a job with one processor on each node, from the acknowledgement of its submission
-until the last node has its order. *running*: until all nodes have told the server that the job was
-started. *ended*: from the order to cancel the job until all nodes have told the server that it has
-ended. As always, each start is durable before its orders are sent.
+until the last node has its order. *running*: until all nodes have reported to the server that the
+job was started. *ended*: from the order to cancel the job until all nodes have reported that it has
+ended. As always, each start is stored on disk before its orders are sent.
 
 Budget: 1000 controllers on unix sockets, or 500 over TLS with certificates (``--tls``), in < 200 MB
 and < 20 threads.
@@ -53,7 +54,7 @@ def memory(process: psutil.Process) -> str:
 
 
 def idle(process: psutil.Process) -> float:
-    """Return the percentage of a processor that a process uses while nothing happens."""
+    """Return the processor time of a process without work, in percent of one processor."""
     time.sleep(2.0)  # what came before has ended
     before, began = used(process), time.monotonic()
     time.sleep(IDLE_S)
@@ -61,7 +62,7 @@ def idle(process: psutil.Process) -> float:
 
 
 def reached(client: Client, job: int, states: set[str]) -> None:
-    """Wait until a job is in one of these states."""
+    """Wait until a job is in one of these states; end with a message after two minutes."""
     deadline = time.monotonic() + 120
     while client.job(job).state not in states:
         if time.monotonic() > deadline:
@@ -70,7 +71,14 @@ def reached(client: Client, job: int, states: set[str]) -> None:
 
 
 def one_job(client: Client, words: Controllers, process: psutil.Process, number: int) -> Samples:
-    """Run a job on all nodes; return the seconds of each part, and the server's processor time."""
+    """Run a job on all nodes; return the seconds of each stage, and the server's processor time.
+
+    Args:
+        client: the connection to the server.
+        words: the process that acts as all controllers.
+        process: the process of the server.
+        number: the number of nodes.
+    """
     before = used(process)
     job = client.submit("/bin/true", sizes=number, type="mpi", stdout="/dev/null")
     submitted = time.time()

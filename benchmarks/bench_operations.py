@@ -1,8 +1,9 @@
 """Every MPI operation on grown and shrunk communicators: a table of what works on which layout.
 
-A malleable job runs the list of `benchmarks/apps/operations` at its first size, after one growth,
-after a second one (so that three worlds are joined), and after a shrink. An operation that takes
-longer than its limit counts as hanging: the job is started again without it.
+A layout is a number of nodes and of processors of each node. A malleable job runs the list of
+`benchmarks/apps/operations` at its first size, after one growth, after a second one (so that its
+communicator joins three groups of processes that were started separately), and after a shrink. An
+operation that takes longer than its limit counts as hanging: the job is started again without it.
 
     python benchmarks/bench_operations.py [--transport ofi|ucx] [--layout NODESxSLOTS]... [--all]
                                           [NAME=VALUE...]
@@ -65,7 +66,7 @@ def resize(client: Client, job: int, size: int) -> None:
 
 
 def attempt(client: Client, out: Path, skipped: list[str], env: dict[str, str]) -> Results:
-    """Run the operations at all sizes, until one hangs or kills the job; return the results."""
+    """Run the operations at all sizes, until one hangs or ends the job; return the results."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     job = client.submit(
@@ -110,7 +111,10 @@ def attempt(client: Client, out: Path, skipped: list[str], env: dict[str, str]) 
 
 
 def measure(layout: str, transport: str, env: dict[str, str]) -> Results:
-    """Return the results on one layout."""
+    """Return the results on one layout (``NODESxSLOTS``).
+
+    After an operation that hangs or ends the job, the list is run again without this operation.
+    """
     nodes, slots = map(int, layout.split("x"))
     all_found: Results = {}
     skipped: list[str] = []

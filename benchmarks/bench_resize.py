@@ -1,11 +1,11 @@
 """The pause of an application that grows or shrinks, without the time to move data.
 
-There are two scenes. In one, a world of 2 ranks joins and leaves a job of 2 ranks (budget of the
-pause: p50 <= 15 ms). In the other, 2 ranks on each of two nodes join 4 ranks (p50 <= 40 ms). Both
-transports are measured. ucx uses an outer interface unless there is only loopback, so it runs in a
-network namespace of its own, which needs root. The time in which joining ranks start in the
-background is printed, too, and the latency between ranks of one node, within the first world and
-across two worlds.
+There are two cases. In one, 2 ranks join and leave a job of 2 ranks (budget of the pause: p50 <=
+15 ms). In the other, 2 ranks on each of two nodes join 4 ranks (p50 <= 40 ms). Both transports are
+measured. ucx uses an outer interface unless there is only loopback, so it runs in a network
+namespace of its own, which needs root. The time in which joining ranks start in the background is
+printed, too, and the latency between two ranks of a node: ranks that were started together, and
+ranks of which one has joined later.
 """
 
 from __future__ import annotations
@@ -43,7 +43,17 @@ def cycle(client: Client, job: int, small: int, large: int) -> None:
 def scene(
     transport: str, nodes: int, small: int, large: int
 ) -> tuple[list[Event], list[Event], str]:
-    """Run a scene on nodes with 2 processors each; return its resizes, history and output."""
+    """Run a job that is resized, on nodes with 2 processors each.
+
+    Args:
+        transport: the transport of MPI.
+        nodes: the number of nodes.
+        small: the smaller size of the job.
+        large: the larger size.
+
+    Returns:
+        The finished resizes, the whole history, and the output of the job.
+    """
     with cluster(nodes, 2, "--strategy", "fcfs", "--transport", transport) as (client, out):
         stop, log = out / "stop", out / "log"
         program = [sys.executable, str(APPS / "latency_by_size.py"), str(stop)]
@@ -89,7 +99,7 @@ def latencies(output: str) -> dict[tuple[int, int], list[float]]:
 
 
 def measure(transport: str) -> bool:
-    """Measure both scenes on one transport; return whether all pauses are within the budgets."""
+    """Measure both cases on one transport; return whether all pauses are within the budgets."""
     good = True
     for nodes, small, large, budget in ((2, 2, 4, 15.0), (4, 4, 8, 40.0)):
         events, history, output = scene(transport, nodes, small, large)

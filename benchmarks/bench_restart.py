@@ -8,13 +8,13 @@ is started again on its database. These times are measured from the start of its
 < 3 s (see docs/measurements.md). The processor time that the server has used by then is printed,
 too, because it depends less on other work on the machine.
 
-*end*: until the server has heard from the controller that the former job has ended. The controller
-runs all the time, and looks for a server every two seconds at most.
+*end*: until the controller has reported to the server that the former job has ended. The controller
+runs all the time, and tries to connect to the server at intervals of at most two seconds.
 
-*first instruction*: until the next waiting job says that it runs. The first plan after the restart
-is made between *end* and *first instruction*.
+*first instruction*: until the next waiting job prints that it runs. The first plan after the
+restart is made between *end* and *first instruction*.
 
-*running*: until the server has received the start of this job from the node.
+*running*: until the node has reported the start of this job to the server.
 
 ``python benchmarks/bench_restart.py [JOBS]``
 """
@@ -73,7 +73,7 @@ def said(out: Path) -> tuple[int, float]:
 
 
 def kill(server: psutil.Process) -> list[str]:
-    """Kill the server; return its command line."""
+    """Kill the server with SIGKILL; return its command line, with which to start it again."""
     words = server.cmdline()
     server.kill()
     psutil.wait_procs([server], timeout=30)
@@ -81,7 +81,7 @@ def kill(server: psutil.Process) -> list[str]:
 
 
 class Rounds:
-    """Measurements of restarts in seconds, by name."""
+    """The measured times of all restarts in seconds, by the name of the time."""
 
     def __init__(self, client: Client, out: Path) -> None:
         self._client, self._out = client, out
@@ -114,7 +114,7 @@ class Rounds:
         return holder
 
     def _told(self, kind: str, since: float) -> float:
-        """Wait for an event of a kind not earlier than ``since``; return its time."""
+        """Wait until the history has an event of a kind at ``since`` or later; return its time."""
         while True:
             for event in self._client.history():
                 if event.kind == kind and event.time >= since:

@@ -4,9 +4,9 @@ Both have 4 nodes with 2 processors each, all on this machine. Slurm runs with i
 as root. The benchmark measures:
 
 - from the call of ``sbatch`` or ``jobsub`` to the first instruction of the job, on an idle cluster
-- jobs per second while 4 submitters submit jobs that run ``true``, until the last one has ended.
-  Slurm gets them from ``sbatch``. Pliant gets them from ``jobsub``, which is Python, and once more
-  from 4 open clients
+- jobs per second while 4 submitters submit jobs that run ``true``, until the last one has ended (a
+  drain). Slurm gets them from ``sbatch``. Pliant gets them from ``jobsub``, which is Python, and
+  once more from 4 Python clients whose connections stay open
 - acknowledged jobs that are missing when the server was killed (SIGKILL) right after a burst of
   submissions and started again
 
@@ -59,7 +59,7 @@ def wait_for_file(path: Path, within_s: float = 120.0) -> str:
 
 
 def first_instructions(submit: Submit, out: Path) -> list[float]:
-    """Submit jobs one at a time; return the seconds from each submission to first instruction."""
+    """Submit jobs one at a time; return the seconds from each submission to its first command."""
     waits = []
     for number in range(ROUNDS):
         target = out / f"now-{number}"
@@ -130,7 +130,7 @@ def jobsub(out: Path) -> Submit:
 
 
 def pliant_drain(out: Path, jobs: int) -> float:
-    """Submit jobs from open clients; return the jobs per second, as `drain` does."""
+    """Submit jobs from clients whose connections stay open; return jobs per second, as `drain`."""
 
     def submit(count: int) -> None:
         with Client() as client:

@@ -65,7 +65,7 @@ def until(done: Callable[[], bool], what: str) -> None:
 
 
 class Managed:
-    """A job under Pliant, on two nodes of two processors."""
+    """A job under Pliant, on two nodes of two processors, whose stalls are measured."""
 
     def __init__(self, client: Client, out: Path) -> None:
         self._client, self._log = client, out / "steps"
@@ -77,7 +77,7 @@ class Managed:
         self.steps(LARGE)
 
     def steps(self, size: int) -> None:
-        """Wait until the program does steps at this size, and has done some."""
+        """Wait until the program has done several steps at this size."""
         before = self._count()
         until(lambda: self._at(size, before), f"steps at size {size}")
 
@@ -118,7 +118,7 @@ class Managed:
         self.steps(LARGE)
 
     def end(self) -> tuple[list[float], list[float]]:
-        """End the job; return its stalls, and the pauses that the server reported."""
+        """End the job; return the seconds of its stalls, and of the pauses the server reported."""
         events = self._client.history(self.job)
         self._client.cancel(self.job)
         self._client.wait(self.job)
@@ -131,9 +131,11 @@ class Managed:
 
 
 def managed() -> tuple[list[float], list[float], list[float]]:
-    """Return the stalls of resizes, the pauses that the server reported, and stalls of suspensions.
+    """Measure a job under Pliant that is resized, then suspended and resumed.
 
-    All are in seconds.
+    Returns:
+        The seconds for which the job stood still in resizes, the pauses of these resizes that the
+        server reported, and the seconds for which it stood still in suspensions.
     """
     with cluster(2, 2, "--strategy", "fcfs") as (client, out):
         job = Managed(client, out)
@@ -149,7 +151,14 @@ def managed() -> tuple[list[float], list[float], list[float]]:
 
 
 def mpiexec(size: int, log: Path, *words: str, **settings: str) -> None:
-    """Run `apps/stall_plain.py` under ``mpiexec`` to its end."""
+    """Run `apps/stall_plain.py` under ``mpiexec``, and wait for its end.
+
+    Args:
+        size: the number of ranks.
+        log: the log of the program's steps.
+        words: further arguments of the program.
+        settings: additional environment variables.
+    """
     launcher = str(Path(sysconfig.get_path("scripts")) / "mpiexec")
     command = [launcher, "-n", str(size), sys.executable]
     program = [str(APPS / "stall_plain.py"), str(NUMBERS), str(log), *words]

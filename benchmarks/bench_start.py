@@ -21,9 +21,10 @@ ROUNDS, DRAIN, SUBMITTERS = 40, 1000, 4
 
 
 def first_instruction(client: Client, out: Path) -> list[float]:
-    """Return the seconds from each acknowledgement to the time that ``date`` prints.
+    """Submit jobs one at a time that run ``date``; return how long each took to start.
 
-    One job runs at a time.
+    Returns:
+        The seconds from each acknowledgement to the time that ``date`` prints.
     """
     waits = []
     for _ in range(ROUNDS):

@@ -1,10 +1,11 @@
 """From submission to first instruction: jobs of a user through the root helper, and without it.
 
-Two clusters of one node each run side by side: one in single-user mode on unix sockets, and one
-with TLS, an account for server and controller, and a root helper. Jobs are measured in turn, a
-block here and a block there, so that other load on the machine concerns both. *back to back*: each
-job is submitted when the one before has ended. *at once*: as many jobs as the node has slots are
-submitted together. *alone*: a pause before each job.
+The root helper is the program with root privileges that starts processes of other users. Two
+clusters of one node each run side by side: one in single-user mode on unix sockets, and one with
+TLS, an account for server and controller, and a root helper. Blocks of jobs run on the two clusters
+in turns, so that other load on the machine affects both. *back to back*: each job is submitted when
+the one before has ended. *at once*: as many jobs as the node has slots are submitted together.
+*alone*: there is a pause before each job.
 
 Budget: the median with the helper is at most 1.5 times the median without it.
 
@@ -52,7 +53,7 @@ def first_instructions(client: Client, out: Path, number: int) -> list[float]:
 
 
 def block(client: Client, out: Path) -> Waits:
-    """Measure a block of jobs in each way; return the seconds that they waited."""
+    """Run a block of jobs in each of the three ways; return the seconds that they waited."""
     found: Waits = {"back to back": [], "at once": [], "alone": []}
     time.sleep(2 * PAUSE_S)
     for _ in range(JOBS):

@@ -1,12 +1,12 @@
-"""Latency and bandwidth on one node, with two settings that keep joined worlds from hanging.
+"""Latency and bandwidth on one node, with two settings that keep grown jobs from hanging.
 
-MPICH takes all ranks of a world that was joined later for one node, so operations that work node by
-node hang on a grown communicator. Two settings make them return: `MPIR_CVAR_NOLOCAL`, with which
-MPICH takes every rank for a node of its own, and other algorithms for the collectives, which keep
-shared memory but do not help windows. This benchmark measures latency and bandwidth between two
-ranks of a node, before and after a growth from 2 to 4 ranks, for both settings and both transports.
-ucx uses an outer interface unless there is only loopback, so it runs in a network namespace of its
-own, as root.
+When processes join a job later, MPICH treats all of them as ranks of one node. Therefore operations
+that work node by node hang on a grown communicator. Two settings make them return. One is
+`MPIR_CVAR_NOLOCAL`, with which MPICH treats every rank as a node of its own. The other selects
+different algorithms for the collectives, which keep shared memory but do not help windows. This
+benchmark measures latency and bandwidth between two ranks of a node, before and after a growth from
+2 to 4 ranks, for both settings and both transports. ucx uses an outer interface unless there is
+only loopback, so it runs in a network namespace of its own, as root.
 
     python benchmarks/bench_without_shared_memory.py [ofi|ucx]
 """

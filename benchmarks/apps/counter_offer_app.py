@@ -1,4 +1,7 @@
-"""One rank that makes counter-offers while it does what its first argument says."""
+"""A job of one rank that answers resize offers by counter-offers while its main thread is busy.
+
+The first argument says what the main thread does: sleep, compute in numpy, or loop in Python.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def compute() -> None:
 
 
 def loop() -> None:
-    """Loop in Python. Other threads run when the interpreter switches, every 5 ms."""
+    """Loop in Python. Other threads get their turn when the interpreter switches, every 5 ms."""
     until = time.monotonic() + 0.2
     while time.monotonic() < until:
         pass

@@ -1,4 +1,4 @@
-"""Workers of HyperQueue in this process: drains an array for each line on stdin.
+"""Workers of HyperQueue in this process; each line on stdin makes them run an array to its end.
 
 Needs the package hyperqueue, and nothing of Pliant. Prints ``up`` when all workers were started,
 and after each array the seconds until it was acknowledged and until its last task had ended.
@@ -14,7 +14,7 @@ from hyperqueue.cluster import WorkerConfig
 
 
 def main(folder: str, nodes: int, cpus: int, tasks: int, command: list[str]) -> None:
-    """Serve one request for each line, until stdin is closed."""
+    """Run one array for each line on stdin, until stdin is closed."""
     with LocalCluster(server_dir=folder) as cluster:
         for _ in range(nodes):
             cluster.start_worker(WorkerConfig(cores=cpus))

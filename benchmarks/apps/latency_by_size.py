@@ -1,4 +1,4 @@
-"""A malleable program that does little but reach safe points; prints latencies at every size."""
+"""A malleable program that does nothing between safe points; prints latencies at every size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Controllers of many nodes in one process, which speak nodectl's protocol but start nothing.
+"""Controllers of many nodes in one process, which speak the real protocol but start no processes.
 
     python benchmarks/apps/many_controllers.py ADDRESS SECRET NUMBER
 
@@ -6,10 +6,10 @@ Each node has its own connection and stream, one slot, and sends heartbeats as o
 asks. SECRET is the file with the secret of the cluster. If it is a folder with ``roots.pem``, and
 ``NAME.key`` and ``NAME.pem`` of each node, the nodes connect over TLS.
 
-Nothing is started: a node reports ordered ranks as ready at once, and as ended when it is ordered
-to end them. The program prints ``up`` when the server has welcomed all nodes. When all nodes have
-the orders of a world, it prints ``started JOB FIRST LAST``: when the first and the last order came,
-on the wall clock.
+When the server orders a node to start ranks, the node reports them as ready at once. When the
+server orders it to end them, it reports them as ended. The program prints ``up`` when the server
+has welcomed all nodes. When all nodes have got their order to start a job's processes (its world),
+it prints ``started JOB FIRST LAST``: when the first and the last order came, on the wall clock.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ MEMORY_BYTES = 64 << 30
 
 
 class Tally:
-    """Counts messages of nodes, and prints a line when all nodes have got theirs."""
+    """Counts messages of nodes, and prints a line when all nodes have received theirs."""
 
     def __init__(self, number: int) -> None:
         self._number, self._welcome = number, 0
         self._orders: dict[str, list[float]] = {}
 
     def welcomed(self) -> None:
-        """Count one more node that was welcomed."""
+        """Count a node that the server has welcomed; print ``up`` after the last one."""
         self._welcome += 1
         if self._welcome == self._number:
             print("up", flush=True)
 
     def started(self, order: wire.StartWorld) -> None:
-        """Count one more node that got its order."""
+        """Count a node that got its order to start ranks; print a line after the last one."""
         times = self._orders.setdefault(order.world, [])
         times.append(time.time())
         if len(times) == order.world_size:

@@ -1,9 +1,10 @@
 """Coordinators of many jobs in one process, which speak appkit's protocol but run no application.
 
-Each line on stdin names a file with the environment of a process of a job. For each job, the
-program opens a session over its own connection. The session accepts every offer (with the argument
-``silent`` it never answers), never reaches a safe point, and gives up each resize that the server
-withdraws after GO.
+A coordinator is the process of a job that talks to the server, its rank 0. Each line on stdin names
+a file with the environment of a process of a job. For each job, the program opens a session with
+the server over its own connection. The session accepts every resize offer (with the argument
+``silent`` it never answers) and never reaches a safe point. If the server withdraws a resize after
+it has ordered the ranks to carry it out, the session confirms this.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ def hello(environment: dict[str, str]) -> app_pb2.AppReport:
 
 
 def answer(order: app_pb2.AppOrder) -> app_pb2.AppReport | None:
-    """Return the answer to an order; None if the order needs none.
+    """Return the answer to a message of the server; None if the message needs none.
 
-    The application accepts every offer, and never reaches its safe point.
+    Every resize offer is accepted. A withdrawal of a resize is confirmed.
     """
     match order.WhichOneof("body"):
         case "offer":
@@ -68,7 +69,7 @@ async def session(environment: dict[str, str], silent: bool) -> None:
 
 
 def read(path: str) -> dict[str, str]:
-    """Return the environment that a process wrote with ``env -0``."""
+    """Return the environment variables in a file that a process wrote with ``env -0``."""
     pairs = Path(path).read_text().split("\0")
     return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
 

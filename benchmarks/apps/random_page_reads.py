@@ -1,8 +1,8 @@
-"""A job that reads the pages of its own file in a random order, again and again.
+"""A job that reads the pages of its own file in a random order, several times.
 
 ``random_page_reads.py FILE MEBIBYTES PASSES [GO]`` begins when the file GO exists. It prints a
 checksum. The pages are mapped from the file, so a node with too little memory reads them from disk
-again without any swap: each such read is a major page fault.
+again, even without swap space. Each such read is a major page fault.
 """
 
 from __future__ import annotations

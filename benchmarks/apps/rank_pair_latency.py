@@ -40,7 +40,7 @@ def half_round_trip(comm: MPI.Comm, other: int, first: bool, nbytes: int, trips:
 
 
 def asleep(comm: MPI.Comm) -> None:
-    """Wait for all ranks without using a processor."""
+    """Wait for all ranks by a barrier during which this rank sleeps instead of polling."""
     request = comm.Ibarrier()
     while not request.Test():
         time.sleep(0.002)

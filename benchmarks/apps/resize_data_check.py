@@ -1,4 +1,4 @@
-"""A malleable program with one large array; checks at every new size that all of it has arrived."""
+"""A malleable program with one large array; checks its values on all ranks after each resize."""
 
 from __future__ import annotations
 

@@ -30,7 +30,10 @@ def timed(comm: MPI.Comm, steps: Callable[[], Iterable[int]]) -> float:
 
 @malleable(sizes="1-64")
 def main(job):  # type: ignore[no-untyped-def]
-    """Run both loops in turns; the difference of their medians is the cost of a safe point."""
+    """Run the loop with and without safe points in turns, several times.
+
+    The difference of the medians is the cost of a safe point.
+    """
     for _ in job.steps(2, every=1):
         pass  # from here on everybody is a member
     plain, safe = [], []

@@ -1,7 +1,7 @@
 """The steps of ``stall_managed.py`` as a plain mpi4py program that changes its own size.
 
-Arguments: how many numbers, the log, and what to do. ``save FILE`` does some steps, saves the
-numbers and ends. ``load FILE`` loads them and does the next steps. ``spawn N`` does some steps,
+Arguments: how many numbers, the log, and what to do. ``save FILE`` does `STEPS` steps, saves the
+numbers and ends. ``load FILE`` loads them and does the next steps. ``spawn N`` does `STEPS` steps,
 starts N more processes with MPI_Comm_spawn, redistributes the numbers, and does the next steps on
 all ranks. The program itself starts joining ranks with ``child``.
 """
@@ -27,7 +27,15 @@ def share(total: int, rank: int, size: int) -> tuple[int, int]:
 
 
 def steps(comm: Any, data: Array, first: int, total: int, log: str) -> None:
-    """Do STEPS steps, numbered from ``first``."""
+    """Add 1 to all numbers in each of STEPS steps, and log the begin and end of each step.
+
+    Args:
+        comm: the ranks that share the numbers.
+        data: the numbers of this rank.
+        first: the number of the first step.
+        total: the number of all numbers.
+        log: the path of the log.
+    """
     start, stop = share(total, comm.rank, comm.size)
     with open(log, "a", buffering=1) as file:
         for it in range(first, first + STEPS):
@@ -61,7 +69,14 @@ def load(comm: Any, total: int, path: str) -> Array:
 
 
 def deal(comm: Any, data: Array, old: int, total: int) -> Array:
-    """Return this rank's new share of the numbers, which the first ``old`` ranks had before."""
+    """Redistribute the numbers from the first ``old`` ranks to all; return this rank's new share.
+
+    Args:
+        comm: all ranks.
+        data: the numbers that this rank has had; empty on other ranks.
+        old: the number of ranks that have had numbers.
+        total: the number of all numbers.
+    """
 
     def overlaps(mine: tuple[int, int], sizes: int) -> tuple[list[int], list[int]]:
         counts, places = [], []
@@ -82,7 +97,14 @@ def deal(comm: Any, data: Array, old: int, total: int) -> Array:
 
 
 def main(total: int, log: str, what: str, word: str = "") -> None:
-    """Run the program; ``what`` is the action before or after the steps, ``word`` its argument."""
+    """Run the program.
+
+    Args:
+        total: the number of all numbers.
+        log: the path of the log.
+        what: ``save``, ``load``, ``spawn`` or ``child``.
+        word: the argument of this action: a file, or a number of processes.
+    """
     comm: Any = MPI.COMM_WORLD
     if what == "child":
         comm = MPI.Comm.Get_parent().Merge(high=True)

@@ -30,8 +30,8 @@ def cluster(
     Args:
         nodes: number of nodes.
         slots: number of processors of each node.
-        options: of ``pliant up``.
-        settings: of the server's configuration.
+        options: further options of ``pliant up``.
+        settings: keys and values of the server's configuration.
     """
     with folders() as base:
         if settings:
@@ -111,7 +111,12 @@ def in_namespace(program: str, transport: str) -> int:
 
 
 def figures(samples: Sequence[float], unit: float = 1e3) -> str:
-    """Return ``p50 p95 [min-max] n`` of samples in seconds, as a text in milliseconds."""
+    """Return the text ``p50 p95 [min-max] n`` of samples, by default in ms for samples in seconds.
+
+    Args:
+        samples: the measured values.
+        unit: the factor by which each value is multiplied.
+    """
     scaled = sorted(sample * unit for sample in samples)
     p95 = scaled[min(len(scaled) - 1, int(0.95 * len(scaled)))]
     return (
@@ -121,7 +126,10 @@ def figures(samples: Sequence[float], unit: float = 1e3) -> str:
 
 
 def verdict(name: str, value: float, budget: float, unit: str, *, at_least: bool = False) -> bool:
-    """Print a figure next to its budget; return whether it is within."""
+    """Print a figure next to its budget; return whether the figure is within the budget.
+
+    With ``at_least``, the budget is the smallest allowed value, otherwise the largest.
+    """
     good = value >= budget if at_least else value <= budget
     sign = ">=" if at_least else "<="
     print(f"{'ok  ' if good else 'OVER'} {name}: {value:.1f} {unit} (budget {sign} {budget:g})")

@@ -71,7 +71,10 @@ def why_missing() -> str:
 
 
 class BareHosts:
-    """Some hosts and the network between them. The administrator is on a machine of the network."""
+    """A set of hosts and the network between them.
+
+    The administrator's machine is in this network, but is none of the hosts.
+    """
 
     def __init__(self, names: list[str]) -> None:
         self.names = names
@@ -131,7 +134,7 @@ class BareHosts:
         self._running.pop(name).wait()
 
     def _first(self, name: str) -> int:
-        """Return the first process of a host, 0 while there is none."""
+        """Return the process id of the init process of a host; 0 if it has not started yet."""
         outer = self._running[name].pid
         found = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()
         return int(found[0]) if found else 0
@@ -153,7 +156,7 @@ class BareHosts:
         return done.stdout
 
     def as_administrator(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of this machine's Pliant on a machine of the network that is no host."""
+        """Run a command of this checkout's Pliant on the administrator's machine."""
         return subprocess.run(
             [*self._network.inside("server"), *command],
             capture_output=True,
@@ -163,7 +166,10 @@ class BareHosts:
         )
 
     def evidence(self, name: str) -> set[str]:
-        """Return the files that a host has and this machine has not, its accounts and processes."""
+        """Return the names of everything on a host that a deployment could leave there.
+
+        These are its files that this machine has not, its accounts, and its processes.
+        """
         upper = self.base / name / "upper"
         written = [Path("/", path.relative_to(upper)) for path in upper.rglob("*")]
         files = {f"file {path}" for path in written if not path.exists()}

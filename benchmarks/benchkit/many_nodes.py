@@ -25,8 +25,8 @@ def server(base: Path, **settings: object) -> Iterator[psutil.Process]:
     """Run a server without nodes; yield its process when it answers.
 
     Args:
-        base: the folder that `bench_kit.folders` made.
-        settings: of its configuration.
+        base: the folder that `folders` of this package has made.
+        settings: keys and values of the server's configuration.
     """
     config = base / "server.yaml"
     config.write_text(json.dumps({"strategy": "fcfs", **settings}))  # JSON is YAML, too
@@ -46,13 +46,16 @@ def server(base: Path, **settings: object) -> Iterator[psutil.Process]:
 
 
 class Controllers:
-    """The process of all controllers, and the lines that it prints."""
+    """The process that acts as the controllers of all nodes, and the lines that it prints."""
 
     def __init__(self, process: subprocess.Popen[str], began: float) -> None:
         self._process, self._began = process, began
 
     def next(self, kind: str) -> list[float]:
-        """Wait for the next line, which must be of this kind, and return the numbers in it."""
+        """Wait for the next line, and return the numbers in it.
+
+        If the line does not begin with the word ``kind``, end with an error.
+        """
         assert self._process.stdout is not None
         words = self._process.stdout.readline().split()
         if words[:1] != [kind]:
@@ -60,7 +63,7 @@ class Controllers:
         return [float(word) for word in words[1:]]
 
     def registered(self) -> float:
-        """Wait until all are welcome; return the seconds since their process was started."""
+        """Wait until the server has accepted all nodes; return the seconds since their start."""
         self.next("up")
         return time.perf_counter() - self._began
 

@@ -1,9 +1,9 @@
 """Cost of the core alone: microseconds of processor time by event, no strategy, no I/O.
 
-Budgets: all events of a rigid job together <= 60 us, so that a simulation can reach 6,000 jobs/s,
-in which strategy and simulator also take time; the core's part of a scheduling pass with 1000
-waiting jobs, 200 running ones and 100k processors is small compared with the 50 ms of the whole
-pass.
+The core is the state machine of the server, which handles events and emits commands. Budgets: all
+events of a rigid job together <= 60 us, so that a simulation can reach 6,000 jobs/s, in which
+strategy and simulator also take time; the core's part of a scheduling pass with 1000 waiting jobs,
+200 running ones and 100k processors is small compared with the 50 ms of the whole pass.
 
 ``python benchmarks/scheduling/bench_core.py [JOBS]``; with ``--profile``, the rigid jobs run under
 cProfile.
@@ -44,7 +44,7 @@ LIMITS = Timeouts(settle_s=0.0, quiet_s=0.0)
 
 
 class Driver:
-    """Gives events to a core one at a time, with a simulated clock, and records their costs."""
+    """Passes events to a core (the server's state machine) in simulated time; measures each."""
 
     def __init__(self, nodes: int, slots: int) -> None:
         self.core, self.now = Core("benchmark", LIMITS), 0.0
@@ -60,7 +60,10 @@ class Driver:
         self.calls.clear()
 
     def do(self, event: events.Event | None) -> list[commands.Command]:
-        """Give the core an event, or only make a view; record the cost and return the commands."""
+        """Pass an event to the core, record its cost, and return the core's commands.
+
+        With None, the core only makes a view, the input of the strategy.
+        """
         kind, batch = type(event).__name__ if event else "(view)", (event,) if event else ()
         begin = time.thread_time()
         made = self.core.handle_all(batch, self.now)
@@ -70,11 +73,16 @@ class Driver:
 
     @property
     def cost(self) -> float:
-        """Return the seconds of all events, without the time to read the clock."""
+        """Return the seconds that all events took, without the time to read the clock."""
         return sum(self.spent.values()) - sum(self.calls.values()) * LOOK_S
 
     def report(self, what: str, units: int) -> float:
-        """Print the costs by event; return the microseconds per unit."""
+        """Print the cost of each kind of event; return the microseconds per unit.
+
+        Args:
+            what: the name of the unit, such as a job.
+            units: the number of units that the events belong to.
+        """
         total = self.cost * 1e6 / units
         print(f"{what}: {total:.1f} us each")
         for kind, spent in sorted(self.spent.items(), key=lambda pair: -pair[1]):
@@ -85,7 +93,10 @@ class Driver:
 
 
 def best(scene: Callable[[], Driver]) -> Driver:
-    """Return the cheapest of several runs, because other work on the machine only adds time."""
+    """Run a load several times; return the run with the lowest cost.
+
+    Other work on the machine only adds time.
+    """
     return min((scene() for _ in range(REPEATS)), key=lambda driver: driver.cost)
 
 
@@ -111,7 +122,7 @@ def first_in_line(view: View) -> Plan:
 
 
 def run_of(made: Iterable[commands.Command]) -> commands.RunStrategy | None:
-    """Return the command to run the strategy, or None if it is not among the commands."""
+    """Return the command of the core to run the strategy; None if ``made`` does not contain it."""
     return next((c for c in made if isinstance(c, commands.RunStrategy)), None)
 
 
@@ -139,7 +150,7 @@ class Rigid:
         self.longest = 0
 
     def run(self) -> None:
-        """Hand over events until every job has ended."""
+        """Pass events to the core until every job has ended."""
         future, driver = self.future, self.driver
         while future:
             driver.now, _, event = heapq.heappop(future)
@@ -267,9 +278,9 @@ def malleable() -> bool:
 
 
 def large_pass() -> bool:
-    """Measure a pass on a full large machine; return whether it is within its budget.
+    """Measure a scheduling pass on a full large machine; return whether it is within its budget.
 
-    A job ends, the view is made, and the next job starts.
+    A job ends, the view for the strategy is made, and the next job starts.
     """
     what = f"pass, {WAITING} waiting, {RUNNING} running, {MANY} processors"
     total = best(_large_pass).report(what, 100)

@@ -3,9 +3,9 @@
 In each turn one job ends, others start, and a new one is submitted, while thousands wait. The
 benchmark measures the work of the server's execute thread for this, without the disk: the core, the
 strategy, and the records of the jobs that are stored. One run compares four strategies: ``fcfs``;
-the default strategy; the default strategy with a sentence for each waiting job in which a number
-changes in each pass, as was usual in earlier versions; and the default strategy with one text for
-all jobs, as a strategy of a third party may give it.
+the default strategy; the default strategy with a reason for each waiting job that changes in each
+pass, because it names the number of free processors (as earlier versions did); and the default
+strategy with the same reason for all jobs, as a strategy of a third party may give it.
 
 Budgets: the default strategy, which looks at the whole queue in each pass, takes at most 10 ms for
 each job, and stores at most twice the bytes of ``fcfs``.
@@ -46,7 +46,7 @@ Planner = Callable[[View], Plan]
 
 @dataclass
 class Cost:
-    """The cost of one job that goes through the queue."""
+    """The cost of one job that passes through the queue: processor time, and what is stored."""
 
     ms: float
     kilobytes: float
@@ -54,7 +54,7 @@ class Cost:
 
 
 class Scene:
-    """A full machine, a queue, and a strategy."""
+    """A simulated server: a machine without free processors, a queue, and a strategy."""
 
     def __init__(self, planner: Planner, waiting: int) -> None:
         self.core: Core = Core("benchmark", Timeouts(settle_s=0.0, quiet_s=0.0))
@@ -74,7 +74,7 @@ class Scene:
         return events.JobSubmitted(replace(spec, estimate_s=100.0))
 
     def do(self, *batch: events.Event) -> None:
-        """Hand events to the core, and carry out its commands until there are no more."""
+        """Pass events to the core, and carry out its commands until there are no more."""
         made = self.core.handle_all(batch, self.now)
         while made:
             follow: list[events.Event] = []
@@ -131,7 +131,7 @@ def with_texts(text: Callable[[View, WaitingJob], str]) -> Planner:
 
 
 def live_text(view: View, job: WaitingJob) -> str:
-    """Return the sentence of earlier versions, in which the number of free processors changes."""
+    """Return a reason to wait that names the number of free processors, so it often changes."""
     return processors_needed_text(job, count(view.free))
 
 

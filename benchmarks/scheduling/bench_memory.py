@@ -3,15 +3,15 @@
 The nodes are control groups with a limit of memory. Each of the three jobs reads the pages of its
 own file in a random order, so no swap is necessary. Two such jobs fit into the memory of a node.
 Three of them read almost each page from disk again. Two sleeping jobs on each other node leave too
-little memory idle for any of the three jobs, so none of them can be moved until
+little memory idle for any of the three jobs, so none of them can be moved until the strategy
 ``v-reconfiguration`` reserves a node. Further sleeping jobs wait in the queue.
 
-All rows have the same nodes, limits, files and jobs. Each repetition runs all rows, one after the
-other, and every second repetition begins with the other strategy. The first five rows are
-``load-sharing`` and ``v-reconfiguration``; ``load-sharing`` with 2 instead of 3 slots on the first
-node, which is a better CPU threshold; and both strategies with sleeping jobs that may also start on
-the first node. In the rows ``light``, two of the three jobs run, so that nothing should be moved or
-reserved.
+The strategies are ``load-sharing`` and ``v-reconfiguration``. A row of the table is a strategy with
+its settings; all rows have the same nodes, limits, files and jobs. Each repetition runs all rows,
+one after the other, and every second repetition begins with the other strategy. The first five rows
+are both strategies; ``load-sharing`` with 2 instead of 3 slots on the first node, which is a better
+CPU threshold; and both strategies with sleeping jobs that may also start on the first node. In the
+rows ``light``, two of the three jobs run, so that nothing should be moved or reserved.
 
 For each row, the table has the time until the three jobs have ended, as median with its spread, and
 the sleeping jobs that ended per minute meanwhile, which a reservation delays.
@@ -105,7 +105,7 @@ class Result:
 
 
 def memory_root() -> Path | None:
-    """Return the folder in which groups with a memory limit can be made; None if there is none."""
+    """Return the cgroup in which groups with a memory limit can be made; None without one."""
     for folder, probe in (
         (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
         (Path("/sys/fs/cgroup"), "cgroup.subtree_control"),
@@ -237,7 +237,7 @@ def is_up(client: Client, name: str) -> bool:
 
 
 def is_filled(client: Client, jobs: list[int]) -> bool:
-    """Return whether all slots of the nodes but the first are used, by jobs with their memory."""
+    """Return whether all nodes but the first are full with sleeping jobs that have their memory."""
     nodes = [node for node in client.nodes() if node.name in NAMES[1:]]
     for node in nodes:
         sleeping = len(set(node.jobs) - set(jobs))
@@ -260,7 +260,15 @@ def submit(client: Client, base: Path, number: int) -> list[int]:
 
 
 def measure(client: Client, base: Path, jobs: list[int], row: Row, begin: int) -> Result:
-    """Fill the other nodes, let the jobs begin, and wait until they have ended."""
+    """Measure a row: how long the jobs that read files take while sleeping jobs fill other nodes.
+
+    Args:
+        client: the connection to the server.
+        base: the folder of the outputs.
+        jobs: the jobs that read files; they have been submitted, and wait for a signal to begin.
+        row: the row of the table.
+        begin: the number of the last event in the history before the row.
+    """
     exclude = "" if row.anywhere else FIRST
     sleepers = [
         client.submit(sys.executable, "-c", SLEEP, type="uni", exclude=exclude, stdout="/dev/null")
@@ -338,7 +346,7 @@ def main(runs: int, names: list[str]) -> int:
 
 
 def judge(found: dict[str, list[Result]]) -> bool:
-    """Print and return whether the measured rows are within the budget."""
+    """Print whether the measured rows are within the budget, and return it."""
     good = True
     if found.get(PLAIN) and found.get(RESERVING):
         median = {n: statistics.median(r.seconds for r in found[n]) for n in (PLAIN, RESERVING)}

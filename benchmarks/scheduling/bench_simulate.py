@@ -1,9 +1,10 @@
 """Speed of the simulator with the whole core in the loop, and cost of a scheduling pass.
 
-Speed is measured in jobs per second of processor time, from the first event to the last. Reading
-the log is reported separately. Each run has its own process, and the median of several runs counts.
-The logs are those of the Parallel Workloads Archive, in the folder that ``PLIANT_WORKLOADS`` names.
-Without this variable, only the passes are measured.
+The core is the state machine of the server, which the simulator uses, too. Speed is measured in
+jobs per second of processor time, from the first event to the last. Reading the log is reported
+separately. Each run has its own process, and the median of several runs counts. The logs are those
+of the Parallel Workloads Archive, in the folder that ``PLIANT_WORKLOADS`` names. Without this
+variable, only the passes are measured.
 
 ``python benchmarks/scheduling/bench_simulate.py pass --plot FILE.svg`` draws the passes.
 """
@@ -63,7 +64,7 @@ STRATEGIES = ("fcfs+easy", "fcfs+conservative", "equipartition", "easy-min")
 
 
 def child(name: str) -> None:
-    """Do the simulation that ``RUNS`` has under a name, and print its figures as JSON."""
+    """Simulate the workload ``name`` of the table ``RUNS``, and print its figures as JSON."""
     strategy, jobs, percent, _, _ = RUNS[name]
     empty = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.process_time()
@@ -90,7 +91,10 @@ def child(name: str) -> None:
 
 
 def run(name: str) -> bool:
-    """Do a simulation several times in new processes; return whether it is within its budget."""
+    """Simulate the workload ``name`` several times, each in a new process.
+
+    Return whether the median is within its budget.
+    """
     strategy, _, percent, repeats, budget = RUNS[name]
     command = [sys.executable, __file__, "child", name]
     done = [
@@ -119,9 +123,12 @@ def run(name: str) -> bool:
 
 
 def scene(waiting: int, running: int, machine: int) -> View:
-    """Return the view of a busy machine: running jobs hold nine tenths of its processors.
+    """Return a view (the input of a strategy) in which nine tenths of the processors are in use.
 
-    No waiting job has run before.
+    Args:
+        waiting: the number of waiting jobs, none of which has run before.
+        running: the number of running jobs.
+        machine: the number of processors.
     """
     rng = Random(f"{waiting}:{running}:{machine}")
     share = machine * 9 // 10 // running
@@ -171,7 +178,7 @@ def _running(number: int, first: int, share: int, rng: Random) -> RunningJob:
 
 
 def passes() -> Iterator[tuple[str, int, int, int, float]]:
-    """Measure passes; yield strategy, waiting jobs, running jobs, processors, and seconds."""
+    """Measure scheduling passes; yield strategy, waiting and running jobs, processors, seconds."""
     for name in STRATEGIES:
         for waiting, running, machine in PASSES:
             view, times = scene(waiting, running, machine), []

@@ -214,10 +214,10 @@ class Deployment:
             self._start(run)
 
     def _stops_before(self, rest: Sequence[HostRun], runs: Sequence[HostRun]) -> bool:
-        """Return whether ``rest`` must not be restarted, because one of ``runs`` has failed.
+        """Stop the hosts ``rest`` if a host of ``runs`` has failed; return whether this was done.
 
-        What has failed on one host, such as a release that does not start there, would probably
-        fail on the others, too.
+        They are stopped only if one of ``rest`` would restart daemons and the command does not keep
+        going. A release that does not start on one host would probably fail on the others, too.
         """
         failed = next((run for run in runs if run.has_failed), None)
         if failed is None or self._orders.keeps_going:

@@ -1,12 +1,12 @@
-"""Run every MPI operation on the communicator of a malleable job, each time its size has changed.
+"""Run every MPI operation on the communicator of a malleable job, at its first and each new size.
 
     python benchmarks/apps/operations FOLDER [SKIPPED...]
 
 Rank 0 appends to FOLDER/results one line per operation: the number of resizes so far, the size, the
 title, and the result: ``ok``, ``unsupported: REASON`` or ``FAILED: REASON``. The line
-``RESIZES SIZE done`` ends a list. FOLDER/running names the operation that runs. A process that is
-in one operation for longer than the limit (PLIANT_OPERATION_LIMIT_S, by default 60 seconds) prints
-its stack and ends the job.
+``RESIZES SIZE done`` follows when all operations have been run at a size. FOLDER/running names the
+operation that is being run. A process that is in one operation for longer than the limit
+(PLIANT_OPERATION_LIMIT_S, by default 60 seconds) prints its stack and ends the job.
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ def main(job: Job) -> None:
 
 
 def show_list() -> int:
-    """Print the list of operations, and the names of mpi4py that it lacks; return the exit code."""
+    """Print the list of operations, and the public names of mpi4py that no operation calls.
+
+    Return the exit code.
+    """
     for title, operation in OPERATIONS.items():
         print(f"{operation.group}\t{title}")
     for name in missing():

@@ -1,4 +1,4 @@
-"""Collectives: blocking, nonblocking and persistent, from one description of each."""
+"""Collectives: one description of each for its blocking, nonblocking and persistent form."""
 
 # All cases have the same parameters, and a result is looked at after the call that changes it.
 # ruff: noqa: ARG001, PLW0108
@@ -142,14 +142,14 @@ def allreduce(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], 
 
 
 def reduce_scatter_block(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of a sum whose parts, for the ranks, are equally long."""
+    """Return the arguments and the check of a sum of which each rank gets an equally long part."""
     got = np.zeros(count)
     sent = _mine(comm, comm.size * count)
     return (sent, got, MPI.SUM), lambda: (got == _total(comm)).all()
 
 
 def reduce_scatter(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of a sum whose parts, for the ranks, differ in length."""
+    """Return the arguments and the check of a sum of which the ranks get unequally long parts."""
     counts, _ = _uneven(comm)
     got = np.zeros(counts[comm.rank])
     arguments = (_mine(comm, sum(counts)), got, counts, MPI.SUM)

@@ -112,7 +112,7 @@ def create_from_group(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Comm.Split_type")
 def split_type(comm: MPI.Intracomm, _: Path) -> None:
-    """Find the ranks that can share memory; all of them must find the same ones."""
+    """Find the ranks that can share memory, and check that all of them find the same ones."""
     new = comm.Split_type(MPI.COMM_TYPE_SHARED)
     works(new)
     members = comm.allgather(tuple(new.allgather(comm.rank)))

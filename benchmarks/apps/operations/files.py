@@ -17,7 +17,7 @@ _MODE = MPI.MODE_CREATE | MPI.MODE_RDWR | MPI.MODE_DELETE_ON_CLOSE
 
 @contextmanager
 def opened(comm: MPI.Intracomm, folder: Path) -> Iterator[MPI.File]:
-    """Yield a file of doubles that is removed afterwards."""
+    """Yield a file of doubles that all ranks have opened; close and remove it afterwards."""
     file = MPI.File.Open(comm, str(folder / "operations.data"), _MODE)
     file.Set_view(0, MPI.DOUBLE)
     try:
@@ -33,7 +33,7 @@ def mine(comm: MPI.Intracomm) -> np.ndarray:
 
 @operation(GROUP, "File.Write_at", "File.Read_at", "File.Open", "File.Close", "File.Sync")
 def at(comm: MPI.Intracomm, folder: Path) -> None:
-    """Access explicit offsets, each rank alone."""
+    """Read and write at explicit offsets, each rank alone."""
     with opened(comm, folder) as file:
         file.Write_at(comm.rank * COUNT, mine(comm))
         file.Sync()
@@ -51,7 +51,7 @@ def _transfer(file: MPI.File, method: str, *arguments: object) -> None:
 
 
 def _pair(write: str, read: str) -> None:
-    """Register an operation: a write and a read at explicit offsets."""
+    """Register an operation: a write and a read at explicit offsets, by these methods."""
 
     @operation(GROUP, f"File.{write}", f"File.{read}")
     def run(comm: MPI.Intracomm, folder: Path) -> None:
@@ -66,7 +66,13 @@ def _pair(write: str, read: str) -> None:
 
 
 def _individual(write: str, read: str, *more: str) -> None:
-    """Register an operation: a write and a read at the individual file pointer."""
+    """Register an operation: a write and a read at the individual file pointer.
+
+    Args:
+        write: the method of `MPI.File` that writes.
+        read: the method that reads.
+        more: further names of mpi4py that the operation calls.
+    """
 
     @operation(GROUP, f"File.{write}", f"File.{read}", *more)
     def run(comm: MPI.Intracomm, folder: Path) -> None:

@@ -62,7 +62,7 @@ def errors_of_appkit() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation: a collective call of ``run`` that raises if the result is wrong."""
+    """An MPI operation to test. Its collective function ``run`` raises if a result is wrong."""
 
     title: str
     group: str
@@ -81,9 +81,9 @@ def operation(
     """Return a decorator that adds a function to the list of operations.
 
     Args:
-        group: heading in the table.
-        names: names of mpi4py that the function calls, as ``Class.method``; the title in the table
-            consists of the first four.
+        group: the heading under which the operation is listed.
+        names: names of mpi4py that the function calls, as ``Class.method``. The first four are the
+            title of the operation.
     """
 
     def add(
@@ -115,7 +115,7 @@ def missing() -> list[str]:
 
 
 def unknown() -> list[str]:
-    """Return the names in the list that this version of mpi4py does not have."""
+    """Return the names in the operations' list that this version of mpi4py does not have."""
     known = set(public_names())
     listed = {name for operation in OPERATIONS.values() for name in operation.names}
     return sorted((listed | set(LEFT_OUT)) - known)

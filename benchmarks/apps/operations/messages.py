@@ -30,7 +30,12 @@ def attach_buffer(nbytes: int) -> None:
 
 
 def _blocking(name: str, count: int) -> None:
-    """Register an operation: one kind of send, to a rank that has posted its receive."""
+    """Register an operation: the send method ``name``, to a rank that has posted its receive.
+
+    Args:
+        name: a method of `MPI.Comm`.
+        count: the number of elements of the message.
+    """
 
     @operation(GROUP, f"Comm.{name}", *(["Comm.Irecv", "Request.Wait"] if name == "Send" else []))
     def run(comm: MPI.Intracomm, _: Path) -> None:
@@ -231,7 +236,7 @@ def partitioned(comm: MPI.Intracomm, _: Path) -> None:
     "Request.Get_status_some",
 )
 def completion(comm: MPI.Intracomm, _: Path) -> None:
-    """Complete requests by every function that waits for or tests them."""
+    """Complete nonblocking requests by each MPI function that waits for or tests them."""
     after, before = ring(comm)
     out, _got, expected = buffers(comm)
 

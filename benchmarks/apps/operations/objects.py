@@ -1,4 +1,4 @@
-"""Datatypes, reduction operations, hints and requests of the program, sent between ranks."""
+"""Datatypes, reduction operations, hints and requests that the program defines itself."""
 
 # All operations have the same parameters; `in info.keys()` is what is tested.
 # ruff: noqa: ARG001, SIM118
@@ -81,7 +81,7 @@ def datatypes(comm: MPI.Intracomm, _: Path) -> None:
     "Datatype.Create_f90_complex",
 )
 def fortran_datatypes(comm: MPI.Intracomm, _: Path) -> None:
-    """Use types by their precision in Fortran."""
+    """Send datatypes that are chosen by their precision in Fortran."""
     check(MPI.Datatype.Create_f90_integer(9).Get_size() == 4)
     check(MPI.Datatype.Create_f90_complex(6, 30).Get_size() == 8)
     _send(comm, MPI.Datatype.Create_f90_real(15, 300))
@@ -130,7 +130,7 @@ def packing(comm: MPI.Intracomm, _: Path) -> None:
     "Datatype.Set_name",
 )
 def datatype_properties(comm: MPI.Intracomm, _: Path) -> None:
-    """Check properties of a datatype. Local."""
+    """Check properties of a datatype, without communication."""
     vector = MPI.DOUBLE.Create_vector(2, 1, 2)
     check(vector.Get_envelope()[-1] == MPI.COMBINER_VECTOR)
     vector.Get_contents()
@@ -150,7 +150,7 @@ def datatype_properties(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Op.Create", "Op.Free", "Op.Is_commutative", "Op.Reduce_local")
 def reduction_operations(comm: MPI.Intracomm, _: Path) -> None:
-    """Use all of MPI's reductions, and one of the program that depends on the order."""
+    """Use all of MPI's reductions, and one of the program's own that depends on the order."""
 
     def last(given: MPI.memory, place: MPI.memory, _datatype: MPI.Datatype) -> None:
         result = np.frombuffer(place, dtype=float)
@@ -174,7 +174,7 @@ def reduction_operations(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Grequest.Start", "Grequest.Complete", "Grequest.complete")
 def generalized_requests(comm: MPI.Intracomm, _: Path) -> None:
-    """Make requests that the program completes."""
+    """Make generalized requests, which the program itself completes."""
     for name in ("Complete", "complete"):
         request = MPI.Grequest.Start()
         arguments = () if name == "Complete" else (None,)
@@ -205,7 +205,7 @@ def generalized_requests(comm: MPI.Intracomm, _: Path) -> None:
     "Info.clear",
 )
 def hints(comm: MPI.Intracomm, _: Path) -> None:
-    """Set and read hints (`MPI.Info`); local, without communication."""
+    """Set and read hints (`MPI.Info`), without communication."""
     info = MPI.Info.Create()
     info.Set("a", "1")
     info.update(b="2")
@@ -233,7 +233,7 @@ def hints(comm: MPI.Intracomm, _: Path) -> None:
     "Status.Set_cancelled",
 )
 def statuses(comm: MPI.Intracomm, _: Path) -> None:
-    """Fill a status in the program. Local."""
+    """Set the fields of an `MPI.Status`, without communication."""
     status = MPI.Status()
     status.Set_source(1)
     status.Set_tag(2)

@@ -61,7 +61,7 @@ def _ring_graph(size: int) -> tuple[list[int], list[int]]:
     "Intracomm.Graph_map",
 )
 def graph(comm: MPI.Intracomm, _: Path) -> None:
-    """Make a ring as a graph of which every rank names all edges."""
+    """Make a graph topology in the form of a ring; every rank names all edges."""
     index, edges = _ring_graph(comm.size)
     made = comm.Create_graph(index, edges)
     check(made.Get_dims() == (comm.size, len(edges)))
@@ -84,7 +84,7 @@ def _adjacent(comm: MPI.Intracomm) -> tuple[MPI.Distgraphcomm, list[int]]:
     "Distgraphcomm.Get_dist_neighbors",
 )
 def dist_graph(comm: MPI.Intracomm, _: Path) -> None:
-    """Make a ring as a graph of which each rank names its own edges."""
+    """Make a distributed graph in the form of a ring; each rank names its own edges."""
     made, around = _adjacent(comm)
     check(made.Get_dist_neighbors_count()[:2] == (2, 2))
     check(list(made.Get_dist_neighbors()[0]) == around)
@@ -94,7 +94,7 @@ def dist_graph(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Intracomm.Create_dist_graph")
 def dist_graph_of_any_edges(comm: MPI.Intracomm, _: Path) -> None:
-    """Make a ring as a graph of which each rank names some edges, not only its own."""
+    """Make a distributed graph in the form of a ring; ranks also name edges of other ranks."""
     with errors_of_appkit():
         made = comm.Create_dist_graph([comm.rank], [1], [(comm.rank + 1) % comm.size])
     check(made.Get_dist_neighbors_count()[:2] == (1, 1))
@@ -103,7 +103,7 @@ def dist_graph_of_any_edges(comm: MPI.Intracomm, _: Path) -> None:
 
 
 def _arguments(name: str, rank: int) -> tuple[tuple[Any, ...], np.ndarray]:
-    """Return the arguments of a call among neighbors, and the buffer into which it receives."""
+    """Return the arguments of a neighborhood collective, and the buffer into which it receives."""
     got = np.zeros(2)
     one, two = np.full(1, rank + 1.0), np.full(2, rank + 1.0)
     uneven = ([1, 1], [0, 1])

@@ -1,4 +1,4 @@
-"""Windows: every way to make them, to synchronize, and to reach into the memory of others."""
+"""Windows (one-sided communication): ways to make them, to synchronize, and to access memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNT = 16
 
 @contextmanager
 def window(comm: MPI.Intracomm) -> Iterator[tuple[MPI.Win, np.ndarray]]:
-    """Yield a window over memory of the program, and this memory, filled with the rank."""
+    """Yield a window over memory of the program, and this memory, filled with the rank's number."""
     memory = np.full(COUNT, float(comm.rank))
     win = MPI.Win.Create(memory, memory.itemsize, comm=comm)
     try:
@@ -42,7 +42,7 @@ def _use(comm: MPI.Intracomm, win: MPI.Win, memory: np.ndarray, place: int = 0) 
 
 @operation(GROUP, "Win.Create", "Win.Fence", "Win.Free")
 def create(comm: MPI.Intracomm, _: Path) -> None:
-    """Make a window over memory of the program."""
+    """Make a window over memory that the program has allocated."""
     with window(comm) as (win, memory):
         _use(comm, win, memory)
 
@@ -91,7 +91,7 @@ def shared(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Win.Put", "Win.Get", "Win.Lock", "Win.Unlock", "Win.Flush", "Win.Flush_local")
 def passive(comm: MPI.Intracomm, _: Path) -> None:
-    """Let one rank lock the memory of another one."""
+    """Lock and access the memory of the next rank, which makes no call for this."""
     after, before = ring(comm)
     with window(comm) as (win, memory):
         comm.Barrier()

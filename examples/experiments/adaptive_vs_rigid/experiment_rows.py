@@ -57,7 +57,7 @@ class Row:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def jobs(self) -> list[SimJob]:
-        """Return the jobs of the simulation, with its random numbers; times are of the model."""
+        """Return the jobs that the simulation of this row has; times are seconds of the model."""
         return list(workload_of(self.spec, self.seed).jobs)
 
     @property

@@ -69,7 +69,7 @@ class Validation:
     real_run: RealRun
 
     def summary(self) -> dict[str, float]:
-        """Return means and standard deviations of the distances, and relative differences."""
+        """Return mean and deviation of each distance, and the relative error of each metric."""
         found: dict[str, float] = {}
         for name in ("start", "end", "turnaround"):
             values = [getattr(each, f"of_{name}") for each in self.distances]
