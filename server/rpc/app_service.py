@@ -1,4 +1,4 @@
-"""The stream of an application's coordinator: authentication, answers, decisions, progress."""
+"""The service for applications: authentication, answers to offers, decisions, progress."""
 
 from __future__ import annotations
 
@@ -75,7 +75,11 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         self._tokens, self._clock, self._generation = tokens, clock, generation
 
     async def Session(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
-        """Serve one coordinator, or a standby for it, until either side ends the stream."""
+        """Serve the stream of one application until either side closes it.
+
+        At the other end is the coordinator of a run, or a standby: the process that becomes the
+        coordinator if the present resize is committed.
+        """
         reports = readable(aiter(request_iterator))
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
@@ -155,7 +159,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         """Handle the application's messages until the stream ends.
 
         Returns:
-            A text if the application exceeded its rate limit; empty if it did not.
+            Why the stream must be closed, if the application exceeded its rate limit; else empty.
         """
         try:
             self._take_hello(session, hello)
@@ -230,7 +234,10 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         self._core_loop.post(suspension_from_proto(hello))
 
     def _is_former(self, hello: app_pb2.Hello) -> bool:
-        """Return whether a first message is from a coordinator that a resize has replaced."""
+        """Return whether a Hello message has a lower epoch than its job has now.
+
+        Its sender is then a coordinator that a committed resize has replaced.
+        """
         entry = self._status.entry(JobId(hello.job))
         return entry is not None and hello.epoch < entry.info["epoch"]
 

@@ -1,7 +1,8 @@
-"""The open streams of nodes with certificates: end them on revocation, renew the certificates.
+"""Watch the open streams of nodes with certificates.
 
-A task of the gRPC loop looks at the files of the cluster's identity twice a second, because
-commands of the administrator change these files.
+The stream of a node ends when the node is revoked. A node gets a new certificate on request. A task
+of the gRPC loop looks at the files of the cluster's identity twice a second, because commands of
+the administrator change these files.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class CertifiedNodes:
         Args:
             files: the files of the cluster's identity.
             admission: the list of nodes.
-            lose: is called with each node that is revoked, and the reason.
+            lose: is called with the name of each node that is revoked, and the reason.
             clock: returns seconds since the epoch.
         """
         self._files, self._admission, self._lose, self._clock = files, admission, lose, clock
@@ -89,7 +90,10 @@ class CertifiedNodes:
 
     @contextmanager
     def connected(self, node: CertifiedNode, stream: NodeStream) -> Iterator[None]:
-        """Within this context, watch a stream, and send its node the roots it should trust."""
+        """Within this context, watch the stream of a node.
+
+        It is closed if the node is revoked. Root certificates that change are sent on it.
+        """
         task = asyncio.current_task()
         assert task is not None
         opened = _OpenStream(node, node, stream, task)
@@ -186,9 +190,12 @@ class CertifiedNodes:
             opened.stream.send(node_pb2.NodeOrder(certificates=answer))
 
     def _issue(self, node: CertifiedNode, request: bytes) -> tuple[CertifiedNode, bytes]:
-        """Issue a certificate; return the node with this certificate, and the chain in PEM form.
+        """Issue a new certificate to a node.
 
         This is called in another thread, because it writes a file.
+
+        Returns:
+            The node with its new certificate, and the certificate chain in PEM form.
 
         Raises:
             PliantError, OSError: the request is refused, or the files cannot be used.

@@ -2,12 +2,14 @@
 
 The server has no rights on these folders. It signs an order for a node that has a root helper and
 shares the folder of checkpoints. The helper removes the folder of the job with the rights of its
-user. An order may get lost together with its stream. Then another node gets one, or the same node
-when it registers again. An order that was refused or failed is repeated after a delay, which grows
-with each attempt. After a restart, the server finds the folders that are left.
+user. If the stream of a node breaks, the order may be lost. Then the server sends the order to
+another node, or to the same node when that registers again. An order that was refused or failed is
+repeated after a delay, which grows with each attempt. A restarted server searches for the folders
+that are still there.
 
-A user can make removals slow, for example with a file system that does not answer. So a user has at
-most one order at a time if other users wait, and a removal that failed waits behind all others.
+A user can make removals slow, for example with a file system that does not answer. So while other
+users wait, each user has at most one order at a time. A removal that failed waits behind all
+others.
 """
 
 from __future__ import annotations
@@ -81,8 +83,8 @@ class CheckpointRemovals:
             connections: the connections to the nodes.
             signer: the signer of orders; None if the cluster has no identity.
             uid_of: returns the user of a job, None if the job is unknown.
-            search: calls `add` for the folders that are left. Called when removals were forgotten
-                because there were too many, and the others have been carried out.
+            search: calls `add` for each folder that is still there. It is called if removals were
+                dropped because the queue was full, after the queued ones have been carried out.
         """
         self._connections, self._signer = connections, signer
         self._uid_of, self._search = uid_of, search
@@ -101,7 +103,7 @@ class CheckpointRemovals:
         self._thread: threading.Thread | None = None
 
     def stop(self) -> None:
-        """Send no more orders. The next server finds the folders that are left."""
+        """Send no more orders. The next server finds the folders that are still there."""
         with self._changed:
             self._is_stopped = True
             self._changed.notify_all()
@@ -111,7 +113,8 @@ class CheckpointRemovals:
     def add(self, job: JobId, folder: Path) -> None:
         """Queue the removal of a checkpoint folder of an ended job.
 
-        A search finds folders that a node is removing. They get no second order.
+        Nothing happens if an order for this folder is queued or under way. If the queue is full,
+        the folder is dropped, and a later search finds it.
         """
         with self._changed:
             known = self._waiting.get(job) or self._sent.get(job, (None,))[0]
@@ -138,11 +141,11 @@ class CheckpointRemovals:
             self._wake()
 
     def on_node_gone(self, node: NodeName) -> None:
-        """Give the orders of a node whose stream has ended to other nodes."""
+        """Queue the orders again that were sent to a node whose stream has ended."""
         self.on_node(node, is_able=False)
 
     def on_result(self, node: NodeName, result: node_pb2.CheckpointsRemoved) -> None:
-        """Handle the answer of a node; an answer of another node is ignored."""
+        """Handle a node's report on a removal; ignore it if the order was sent to another node."""
         job = JobId(result.job)
         with self._changed:
             removal, at = self._sent.get(job, (None, None))
@@ -159,7 +162,7 @@ class CheckpointRemovals:
     # ---------------------------------------------------------------- with the lock held
 
     def _wake(self) -> None:
-        """Let the thread check what is to be done; start it at the first use."""
+        """Make the thread check which orders to send; the first call starts the thread."""
         if self._is_stopped or not (self._waiting and self._nodes):
             return
         if self._thread is None:
@@ -193,7 +196,10 @@ class CheckpointRemovals:
         )
 
     def _take(self) -> tuple[_Removal, NodeName] | None:
-        """Return the next removal to order and its node; None if there is none at present."""
+        """Take the next removal from the queue, and return it with the node that gets the order.
+
+        None if no removal is due, or if all nodes have as many orders as they may have.
+        """
         used = Counter(at for _, at in self._sent.values())
         node = next((each for each in self._nodes if used[each] < MAX_AT_NODE), None)
         removal = self._next_removal() if node is not None else None
@@ -207,7 +213,7 @@ class CheckpointRemovals:
         return removal, node
 
     def _next_removal(self) -> _Removal | None:
-        """Return the first removal that is due, if possible of a user who has no order now."""
+        """Return the first removal that is due; prefer users for whom no order is under way."""
         now = time.monotonic()
         busy = {removal.uid for removal, _ in self._sent.values()}
         first = None
@@ -281,7 +287,7 @@ class CheckpointRemovals:
                 self._limit_users(new)
 
     def _limit_users(self, new: list[_Removal]) -> None:
-        """Drop new removals of users who have too many; another search finds them."""
+        """Drop new removals of users who have too many in the queue; a later search finds them."""
         waiting = Counter(removal.uid for removal in self._waiting.values())
         for removal in reversed(new):
             if removal.uid is None or waiting[removal.uid] <= MAX_OF_USER:

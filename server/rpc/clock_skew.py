@@ -9,8 +9,8 @@ def to_server_time(report: app_pb2.AppReport, now: float) -> app_pb2.AppReport:
     """Convert all times in a report to the server's clock, in place, and return the report.
 
     Args:
-        report: carries the time at which it was sent; without it nothing is shifted.
-        now: the time of the server when it arrived, seconds since the epoch.
+        report: the report. It is unchanged if it does not contain the time at which it was sent.
+        now: the time of the server when the report arrived, in seconds since the epoch.
     """
     if not report.clock:
         return report

@@ -50,7 +50,10 @@ NO_RUN = -1
 
 @dataclass(frozen=True, slots=True)
 class EndReport:
-    """Exits in one world, as a node reports them; ``ranks`` and ``times`` belong to the exits."""
+    """A node's report that ranks of one world have exited.
+
+    The items of ``ranks``, of ``times`` and of the event's exits belong together by position.
+    """
 
     node: NodeName
     world: str
@@ -120,7 +123,7 @@ class ExitCollector:
         self._queue.put(_JobsEnded(jobs))
 
     def start(self, on_fault: Callable[[str], None]) -> None:
-        """Start the thread; ``on_fault`` gets its name if it ends unexpectedly."""
+        """Start the thread; ``on_fault`` is called with its name if an error ends the thread."""
         self._thread = start_thread("remove", self.run, on_fault)
 
     def stop(self) -> None:
@@ -160,8 +163,8 @@ class ExitCollector:
     def processors_emptied(self, report: EndReport) -> ProcessesExited:
         """Return the event for a report about a run that has ended or is unknown here.
 
-        The event belongs to no run, so it changes no job. The core learns from it that no processes
-        are left on these processors.
+        The event belongs to no run, so it changes no job. It only informs the core that no
+        processes are left on these processors.
         """
         own = [
             e
@@ -173,14 +176,15 @@ class ExitCollector:
     def _hand_over(
         self, report: EndReport, event: ProcessesExited, fresh: Sequence[int], *, is_closed: bool
     ) -> None:
-        """Pass new exits to the core; `_Committed` follows when they are durable.
+        """Pass new exits to the core. When they are durable, `_Committed` is put into the queue.
 
-        A report without new exits waits for earlier events, which may contain its exits.
+        If the report has no new exits, its exits may be in earlier events that are not durable yet.
+        So the report waits until these events have been handled.
 
         Args:
             report: the report as it arrived.
             event: the event for the core, with the new exits.
-            fresh: the places of the new exits in the report.
+            fresh: the positions of the new exits in the report.
             is_closed: whether the run of the world has ended or is unknown here.
         """
         ranks = tuple(report.ranks[i] for i in fresh)
@@ -223,7 +227,7 @@ class ExitCollector:
         self._prune(job, report.event.run, report.world)
 
     def _prune(self, job: JobId, run: int, name: str) -> None:
-        """Drop a world of a running job after the world's last exit has been stored."""
+        """Drop a world of a running job if the exits of all its ranks are stored."""
         world = self._worlds.get(name)
         if world is None or not self._status.is_open(job, run):
             return
@@ -234,7 +238,7 @@ class ExitCollector:
             self._finish_worlds((), [world])
 
     def _forget_jobs(self, jobs: Sequence[int]) -> None:
-        """Drop the sessions, worlds and exits of ended jobs, and notify ``on_closed``."""
+        """Drop the sessions, worlds and exits of ended jobs, and call all of ``on_closed``."""
         worlds: list[World] = []
         for number in jobs:
             job = JobId(number)
@@ -245,7 +249,7 @@ class ExitCollector:
         self._finish_worlds(jobs, worlds)
 
     def _finish_worlds(self, jobs: Sequence[int], worlds: Sequence[World]) -> None:
-        """Delete the barriers of ended worlds, and notify ``on_closed``."""
+        """Delete the barriers of ended worlds, and call the functions in ``on_closed``."""
         if rows := drop_barriers(worlds):
             self._writer.commit(rows)
         for tell in self.on_closed:

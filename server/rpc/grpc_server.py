@@ -59,7 +59,7 @@ STOP_GRACE_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address on which some of the services listen, with its TLS credentials."""
+    """An address on which one or more services listen, with its TLS credentials."""
 
     #: The first one that is free is used.
     addresses: Sequence[Address]
@@ -94,7 +94,7 @@ class GrpcServer:
 
         Args:
             endpoints: the addresses on which to listen.
-            on_fault: is called if the thread ends by an error.
+            on_fault: is called with the thread's name if an error ends the thread.
             background: makes a coroutine that also runs in the loop until the server stops.
 
         Raises:
@@ -109,7 +109,7 @@ class GrpcServer:
         return self._addresses
 
     def stop(self) -> None:
-        """End every stream, and the thread. Peers then look for the next server."""
+        """Close every stream, and end the thread. Peers then search for the next server."""
         if self._loop is not None and self._stop is not None and self._thread is not None:
             try:
                 self._loop.call_soon_threadsafe(self._stop.set)
@@ -188,7 +188,10 @@ def staging_service(staging: StagingService) -> grpc.GenericRpcHandler:
 def _streams(
     service: str, method: str, serve: Callable[..., Any], report: type[Message]
 ) -> grpc.GenericRpcHandler:
-    """Return the handler of a streaming method; ``serve`` also learns of undecodable messages."""
+    """Return the handler of a streaming method.
+
+    For a message that cannot be decoded, ``serve`` gets an `UnreadableMessage`.
+    """
 
     def read(data: bytes) -> Message | UnreadableMessage:
         try:
@@ -207,8 +210,8 @@ def _streams(
 def max_connections() -> int:
     """Return how many connections gRPC may have: three quarters of this process's descriptors.
 
-    The others are for users and the database. gRPC closes further connections at once. Without
-    this bound, strangers could take all descriptors through a TCP port.
+    The other descriptors are for users and the database. gRPC closes connections above the limit at
+    once. Without the limit, strangers could use up all descriptors through a TCP port.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:

@@ -28,11 +28,13 @@ class LostMessageDetector:
         self._due = 0
 
     def missing(self, beat: node_pb2.Beat, sent: int, now: float) -> str:
-        """Return a text about messages that a heartbeat shows to be lost; empty if none are.
+        """Return how many messages were lost, as text, by comparing the counts in a heartbeat.
+
+        Empty if none are lost, or if the heartbeat has no counts.
 
         Args:
-            beat: the heartbeat. If it states no numbers of messages, nothing is lost.
-            sent: number of orders sent so far.
+            beat: the heartbeat.
+            sent: how many orders were sent to the node on this stream so far.
             now: seconds on the monotonic clock.
         """
         self._sent.append((now, sent))

@@ -24,7 +24,7 @@ class NodePeer(Protocol):
 
     @property
     def certified(self) -> CertifiedNode | None:
-        """Return the node that the certificate names; None if it used the shared secret."""
+        """Return the node that the certificate names; None if the node used the shared secret."""
 
     def refusal(self, name: str, slots: int) -> str:
         """Return why the node may not register with this name and slots; empty if it may."""
@@ -38,10 +38,10 @@ class NodeAuthenticator(Protocol):
         """Return the object that watches streams with certificates; None if there are none."""
 
     async def authenticate(self, context: Any, reports: AsyncIterator[Any]) -> NodePeer | None:
-        """Return the node that opened a stream; None if it cannot prove that it belongs here.
+        """Return the node that opened a stream; None if it cannot prove that it is of this cluster.
 
         Raises:
-            NodeNotAdmittedError: the node belongs to the cluster but may not connect.
+            NodeNotAdmittedError: the node is of this cluster but may not connect.
         """
 
 
@@ -75,7 +75,7 @@ class CertificateAuthenticator:
         return self._certified
 
     async def authenticate(self, context: Any, reports: AsyncIterator[Any]) -> NodePeer | None:
-        """Return the node whose certificate was used to open a stream."""
+        """Return the node whose certificate was used to open a stream; ``reports`` is not used."""
         self._certified.handshakes.follow()
         return _CertifiedPeer(self._admission.identify(context.auth_context()))
 

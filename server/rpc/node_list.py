@@ -1,4 +1,4 @@
-"""The nodelist thread: which nodes are alive, and which controllers may register."""
+"""The nodelist thread: it watches which nodes are alive, and decides which may register."""
 
 from __future__ import annotations
 
@@ -39,9 +39,13 @@ SHORTEST_SLEEP_S = 0.05
 def stale_server_reason(own: tuple[int, str], obeyed: tuple[int, str]) -> str | None:
     """Return why a node must not follow this server; None if it may.
 
+    The generation is the number of a server's start. If the node has obeyed a higher one, this
+    server runs on an old copy of the database.
+
     Args:
         own: generation and instance id of this server.
-        obeyed: values of the last server that the node obeyed; an empty id is unknown.
+        obeyed: generation and instance id of the last server that the node obeyed. An empty id
+            means that the id is unknown.
     """
     (generation, life), (last, other) = own, obeyed
     copied = last == generation and other not in ("", life)
@@ -87,8 +91,8 @@ class NodeList:
         """Return why a controller may not register; None if it may.
 
         Args:
-            event: its registration.
-            stale: the result of the function `stale_server_reason` for it.
+            event: the registration of the controller.
+            stale: the result of the function `stale_server_reason` for this registration.
         """
         if not _NAME.fullmatch(event.name):
             return f"{event.name!r} is no name for a node"
@@ -105,7 +109,7 @@ class NodeList:
         return None
 
     def name_conflict(self, name: NodeName) -> str | None:
-        """Return a refusal if another controller is connected under a name; else None."""
+        """Return a refusal if another controller with this name is connected; else None."""
         with self._flag:
             silent = self._leases.silent(name, time.monotonic())
         if self._connections.node_connected(name) and not silent:
@@ -128,21 +132,24 @@ class NodeList:
                 self._flag.notify()
 
     def publish_containment(self, node: NodeName, register: node_pb2.Register) -> None:
-        """Publish how a node enforces each kind of limit on jobs, for users."""
+        """Publish how a node enforces each kind of limit on jobs, so that users can see it."""
         fields = register.containment.ListFields()
         texts = {field.name: sanitize_text(text) for field, text in fields}
         self._status.publish_containment(node, texts)
 
     def publish_checkpoint_folder(self, node: NodeName, text: str) -> None:
-        """Show users whether jobs on a node can use the folder of checkpoints."""
+        """Publish, for users, whether jobs on a node can use the folder of checkpoints."""
         self._status.publish_checkpoint_folder(node, text)
 
     def publish_load(self, event: NodeLoadMeasured) -> None:
-        """Show users the memory load of a node."""
+        """Publish the memory load that a node has measured, so that users can see it."""
         self._status.publish_load(event.name, event.load, event.interval_s)
 
     def beat(self, node: NodeName, beat: node_pb2.Beat) -> bool:
-        """Record a heartbeat and the usage in it; return False if the node has no lease now."""
+        """Record a heartbeat and the memory use in it.
+
+        Return False if the node has no lease now; it must then register again.
+        """
         with self._flag:
             before = self._leases.beat(node, time.monotonic())
         if before is Health.SUSPECT:
@@ -164,7 +171,7 @@ class NodeList:
         return self._status.has_root_helper(node)
 
     def start(self, on_fault: Callable[[str], None]) -> None:
-        """Start the thread; ``on_fault`` gets its name if it ends unexpectedly."""
+        """Start the thread; ``on_fault`` is called with its name if an error ends the thread."""
         self._thread = start_thread("nodelist", self._run, on_fault)
 
     def stop(self) -> None:
@@ -190,7 +197,7 @@ class NodeList:
             self.look()
 
     def look(self) -> None:
-        """Check all leases; report nodes that are now suspected or lost."""
+        """Check all leases once; report nodes that have become suspected or lost."""
         with self._flag:
             overdue = self._leases.overdue(time.monotonic())
         for node, health in overdue:

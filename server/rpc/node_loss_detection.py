@@ -42,7 +42,7 @@ class HeartbeatLeases:
         self._leases[node] = _Lease(now)
 
     def beat(self, node: NodeName, now: float) -> Health | None:
-        """Record a heartbeat; return the node's health before it, None if it has no lease."""
+        """Record a heartbeat; return the node's health before it. None if the node has no lease."""
         lease = self._leases.get(node)
         if lease is None:
             return None
@@ -72,12 +72,18 @@ class HeartbeatLeases:
         return changes
 
     def silent(self, node: NodeName, now: float) -> bool:
-        """Return whether a node has been silent for so long that its stream may be dead."""
+        """Return whether a node has no lease, or its last heartbeat is three intervals old.
+
+        Its stream may then be dead.
+        """
         lease = self._leases.get(node)
         return lease is None or now - lease.heard >= self._suspect_s
 
     def next_deadline(self) -> float | None:
-        """Return when the next node will be overdue if it stays silent; None if there is none."""
+        """Return the earliest time at which a silent node becomes suspected or lost.
+
+        None if no node is watched.
+        """
         times = [
             lease.heard + (self._suspect_s if lease.health is Health.GOOD else self._lease_s)
             for lease in self._leases.values()

@@ -64,7 +64,7 @@ _ARRIVED = {
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """The identity that the server sends to nodes, and its means to authenticate them."""
+    """What a server shows to nodes, such as its generation, and how it authenticates them."""
 
     generation: int
     #: Random id of this start. A server on a copy of the database may have the same generation.
@@ -169,7 +169,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         return replace(event, shares_checkpoints=None)  # until it has answered Welcome
 
     def _watched(self, peer: NodePeer, stream: NodeStream) -> AbstractContextManager[None]:
-        """Return a context in which the stream ends if the node's certificate is revoked."""
+        """Return a context that closes the stream if the node's certificate is revoked."""
         if self._certified is None or peer.certified is None:
             return nullcontext()
         return self._certified.connected(peer.certified, stream)
@@ -310,7 +310,11 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                 self._exits(node, report.ranks_exited)
 
     def _pass_on(self, node: NodeName, message: node_pb2.Relay) -> None:
-        """Send a message from one shim of a world to another; the shim repeats a lost message."""
+        """Pass on a message from a shim, a process that starts the ranks of a world on one node.
+
+        The message goes to another shim of the world, or to the server itself. It is dropped if it
+        is not valid. A shim sends a lost message again.
+        """
         if message.to_rank == SERVER_RANK:
             if self.on_shim_message is not None:
                 self.on_shim_message(node, message)
@@ -360,7 +364,7 @@ def _find_lost_messages(
 
 
 def _wrong_version(register: node_pb2.Register) -> node_pb2.NodeOrder | None:
-    """Return the refusal of a controller with an incompatible version; None if it fits."""
+    """Return a refusal for a controller whose protocol version is incompatible; None if it fits."""
     who = f"the controller of node {register.name[:MAX_NAME_SHOWN]}"
     reason = versions.peer_mismatch(who, register.protocol, register.oldest_reader)
     if not reason:
@@ -372,11 +376,11 @@ def _wrong_version(register: node_pb2.Register) -> node_pb2.NodeOrder | None:
 
 
 def _wrong_order_version(register: node_pb2.Register) -> node_pb2.NodeOrder | None:
-    """Return the refusal of a node that would not carry out the launch orders of this server.
+    """Return a refusal for a node that would not carry out the launch orders of this server.
 
-    None if the node carries them out, or if jobs run there. If the node were not refused, each job
-    that is sent to it would be held. A node on which jobs run is not refused, because its jobs
-    would be lost when the server is updated before the node.
+    Such a node is refused because every job that is sent to it would be held. The result is None if
+    the node carries the orders out. It is also None if jobs run there, because they would be lost
+    when the server is updated before the node.
     """
     found = register.order_version
     if not register.runs_as_user or found == VERSION or register.worlds:

@@ -1,10 +1,10 @@
 """Barriers of worlds that span nodes: PMI key-value pairs of every node, sent to every node.
 
-A process manager (PMI) barrier exchanges key-value pairs. A controller merges the pairs of the
-ranks on its node. If the world spans nodes, it sends them here. `BarrierTable` collects the pairs
-until all nodes of the world have arrived. `BarrierService` then stores the complete barrier and
-sends it to all of them. (The messages and the table in the database are called ``fence``, as in
-PMIx.)
+At a barrier of the process management interface (PMI), ranks exchange key-value pairs. A controller
+merges the pairs of the ranks on its node. If the world spans nodes, it sends them to the server.
+`BarrierTable` collects the pairs until all nodes of the world have arrived. `BarrierService` then
+stores the complete barrier and sends it to all of them. (The messages and the table in the database
+are called ``fence``, as in PMIx.)
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class BarrierService:
         self._warnings = RateLimitedLog(log.warning)
 
     def take(self, node: NodeName, message: node_pb2.Fence) -> None:
-        """Record that a node reached a barrier; answer all nodes once all have reached it."""
+        """Record that a node reached a barrier; if it was the last one, answer all nodes."""
         world = self._worlds.get(message.world)
         if world is None or node not in world.nodes:
             log.warning("node %s: barrier of unknown world %s", node, message.world)
@@ -172,9 +172,9 @@ class BarrierService:
             task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, merged: Merged) -> None:
-        """Store a barrier, then answer its nodes.
+        """Store a complete barrier, then send its key-value pairs to all its nodes.
 
-        It is stored because a restart may come when only some nodes have the answer.
+        It is stored because the server may restart after only a part of the nodes has the answer.
         """
         if not merged.again:
             try:

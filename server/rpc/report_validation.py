@@ -9,7 +9,10 @@ from pliant.server.registry.status_cache import StatusCache
 
 
 class ReportValidator:
-    """Checks reports of nodes against the worlds, so that a wrong report affects only its node."""
+    """Checks reports of nodes against the known worlds (sets of ranks that started together).
+
+    So a wrong report affects only the node that sent it.
+    """
 
     def __init__(self, worlds: WorldRegistry, status: StatusCache) -> None:
         self._worlds, self._status = worlds, status
@@ -42,7 +45,8 @@ class ReportValidator:
     def relay_target(self, node: NodeName, message: node_pb2.Relay) -> NodeName | None:
         """Return the node to which a message between shims goes; None if it must be dropped.
 
-        Both ranks must belong to the world, and the sending rank must run on ``node``.
+        Shims are the processes that start the ranks of a world. A message names two ranks: both
+        must belong to the world, and the sending rank must run on ``node``.
         """
         world = self._worlds.get(message.world)
         if world is None or max(message.from_rank, message.to_rank) >= len(world.processors):

@@ -35,7 +35,7 @@ async def readable(messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
 
 
 class TooManyUnauthenticatedPeersError(Exception):
-    """The limit of unauthenticated streams is reached, so a new one is refused."""
+    """The largest number of unauthenticated streams is open, so a new one is refused."""
 
 
 class UnauthenticatedPeers:
@@ -49,7 +49,7 @@ class UnauthenticatedPeers:
         """Within this context, count a stream as unauthenticated.
 
         Raises:
-            TooManyUnauthenticatedPeersError: there are as many as are allowed.
+            TooManyUnauthenticatedPeersError: the largest permitted number of them is open.
         """
         if self._count >= self._limit:
             raise TooManyUnauthenticatedPeersError(
@@ -63,7 +63,7 @@ class UnauthenticatedPeers:
 
 
 class PeerWarnings:
-    """Logs warnings that peers can cause at will; of each kind at most one in 10 s."""
+    """Logs warnings that peers can cause at will: of each kind, at most one in 10 s."""
 
     def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._logger, self._clock = logger, clock

@@ -74,7 +74,7 @@ def node_of(outputs: Path) -> str:
 
 
 def _run_of(outputs: Path) -> str:
-    """Return the name of the run: the name of its world without the last part."""
+    """Return the run that made these outputs: the name of its world without the last part."""
     return outputs.stem.rpartition("@")[0].rpartition(".w")[0]
 
 
@@ -88,14 +88,18 @@ def _delivered_names(done: Path) -> list[str] | None:
 
 
 class StagedFiles:
-    """Stores archives. Methods wait for the disk, except `in_thread`; any thread may call them."""
+    """Stores archives of staged files. Any thread may call the methods.
+
+    All methods except `in_thread` wait for the disk.
+    """
 
     def __init__(self, state: Path, limit: int, own_uid: int) -> None:
         """Store archives in the folder ``staged`` below the state folder.
 
         Args:
             state: the state folder.
-            limit: the most bytes of one archive, and of all uploads of a user that no job uses yet.
+            limit: the largest size in bytes of one archive, and of all uploads of one user that
+                belong to no job yet.
             own_uid: the user id of this process.
         """
         self.folder, self.limit, self._own_uid = state / "staged", limit, own_uid
@@ -198,7 +202,7 @@ class StagedFiles:
         return self.folder / f"{job}.in"
 
     def begin_outputs(self, job: int, world: str, node: str, size: int) -> Path | None:
-        """Return a new file for a node's outputs; None if they are here already.
+        """Return the path of a new file for a node's outputs; None if the server has them already.
 
         The caller removes the file if it does not pass it to `add_outputs`.
 
@@ -219,7 +223,7 @@ class StagedFiles:
         return whole.with_suffix(f".{secrets.token_hex(8)}.part")
 
     def add_outputs(self, draft: Path, sha256: str, to: JobFolder) -> None:
-        """Take over complete outputs of a node, and deliver them if that is possible.
+        """Accept the complete outputs of a node, and deliver them if the server has the rights to.
 
         Args:
             draft: the file that `begin_outputs` returned.
@@ -245,7 +249,7 @@ class StagedFiles:
             self._deliver(whole, to)
 
     def finish_delivery(self, job: int, world: str, node: str, to: JobFolder) -> None:
-        """Deliver outputs that are complete here, but whose delivery was interrupted.
+        """Deliver a node's outputs that the server has completely, after an interrupted delivery.
 
         Raises:
             StagingError: the outputs cannot be written into the submission folder.
@@ -331,7 +335,7 @@ class StagedFiles:
             self.archive(job).unlink(missing_ok=True)
 
     def sweep(self, open_jobs: Iterable[int]) -> None:
-        """Remove the files of jobs that ended while the server was away, and old files."""
+        """Remove files that are too old, and those of jobs that ended without a running server."""
         if not self.folder.exists():
             return
         self._remove_old("upload.*", UPLOAD_KEPT_S)

@@ -1,9 +1,9 @@
 """The clock of the server: the wall-clock time at start, advanced by the monotonic clock.
 
 Leases, timers and time limits must not jump when the wall clock is set, but times in records must
-be readable dates. So a server that starts while no job is open takes the wall clock. If jobs are
-open, it continues the time of the last server, so that the time that jobs have used of their limits
-is the time that they have run, and nothing ends before it began.
+be readable dates. So a server that starts while no job is open starts from the wall clock. If jobs
+are open, it continues the clock of the last server. Then the time that counts for a job's limit is
+the time that it has really run, and no recorded end is before its start.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def resume_clock(meta: Mapping[str, str], boot: str, last: float | None) -> Hybr
     Args:
         meta: the table ``meta`` of the database.
         boot: the kernel's id of this boot.
-        last: the time of the latest event. None if no job is open; then nothing needs the old
-            time, and the wall clock is taken.
+        last: the time of the latest event, in seconds since the epoch. None if no job is open; then
+            the clock starts from the wall clock.
     """
     wall = HybridClock()
     if last is None:

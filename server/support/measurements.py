@@ -54,7 +54,7 @@ class Measurements:
             known[key] = known.get(key, 0) + 1
 
     def observe(self, name: str, value: float, *labels: str) -> None:
-        """Add a value to a histogram, which is a key of `BOUNDS`."""
+        """Add a value to the histogram ``name``, which must be a key of `BOUNDS`."""
         with self._lock:
             known = self._histograms[name]
             key = _bounded(known, labels)
@@ -66,8 +66,8 @@ class Measurements:
     def snapshot(self) -> dict[str, Any]:
         """Return all values in a form for JSON.
 
-        The counts of a histogram are those of its buckets, not cumulated. The last one has no
-        upper bound.
+        A histogram has one count for each bucket, not cumulated. The last bucket has no upper
+        bound.
         """
         with self._lock:
             return {

@@ -1,4 +1,4 @@
-"""Whom the server may tell about events of jobs: the configuration key ``notify``.
+"""Rules on where the server may send messages about jobs: the configuration key ``notify``.
 
 Users name the receiver of their messages. The server sends only to hosts and mail domains that the
 administrator has listed, so nobody can use it to reach other services of its network.
@@ -45,7 +45,7 @@ class Receiver:
 
     @property
     def place(self) -> str:
-        """Return the service that messages to this receiver depend on: a web or mail server."""
+        """Return the mail or web server that gets the messages to this receiver."""
         return "mail" if self.scheme == "mail" else f"{self.host}:{self.port}"
 
 
@@ -163,7 +163,10 @@ def parse_notify_rules(settings: Mapping[str, object]) -> NotifyRules:
 
 
 def _host_and_port(text: str, key: str, default: int) -> tuple[str, int]:
-    """Return host and port of ``HOST`` or ``HOST:PORT``."""
+    """Return host and port of the text ``HOST`` or ``HOST:PORT``.
+
+    Without a port in the text, ``default`` is returned. ``key`` is named in error messages.
+    """
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, ""
@@ -174,7 +177,7 @@ def _host_and_port(text: str, key: str, default: int) -> tuple[str, int]:
 
 
 def _texts(settings: Mapping[str, object], key: str) -> list[str]:
-    """Return the texts of a list in small letters."""
+    """Return the list of texts under a key of the settings, in lower case."""
     values = settings.get(key, [])
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise ValueError(f"{key}: expected a list of names, got {values!r:.80}")

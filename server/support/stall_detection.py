@@ -1,8 +1,8 @@
-"""Detect that the server process itself did not run: stopped, starved, or a suspended machine.
+"""Detect that the server process did not run for a time: stopped, starved, or machine suspended.
 
-Messages that arrived during such a stall are still unread in the sockets. The server must not take
-them for silence. So deadlines of peers are extended by the length of the stall, and by a moment in
-which the server can read what has arrived.
+Messages that arrived during this stall are still unread in the sockets. The server must not mistake
+them for silence. So the deadlines of peers are extended by the length of the stall, plus a short
+time in which the server can read what has arrived.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def wait_measuring_stall(flag: threading.Condition, seconds: float | None) -> fl
     """Wait for a notification or a timeout, and measure whether this process was stalled.
 
     Returns:
-        By how many seconds the wait overran its timeout; 0.0 if it was no stall.
+        By how many seconds the wait exceeded its timeout; 0.0 if it was not stalled.
     """
     if seconds is None:
         flag.wait()

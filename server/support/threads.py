@@ -58,8 +58,8 @@ def start_thread(
 def thread_pool(name: str, size: int) -> ThreadPoolExecutor:
     """Return a pool of at most ``size`` threads with a name that ``ps -T`` shows.
 
-    Without a pool of its own, a caller would use the pool of its event loop, which starts up to 32
-    threads, and more than it needs if many calls come at once.
+    Callers should not use the pool of their event loop instead. It starts up to 32 threads, one for
+    each call that finds no idle thread.
     """
     return ThreadPoolExecutor(
         size, thread_name_prefix=name, initializer=_name_in_kernel, initargs=(name,)

@@ -1,7 +1,7 @@
 """TLS on a connection that asyncio has accepted as a plain socket.
 
-`asyncio.start_server` would accept connections without asking first. The listeners of the server
-limit connections before the handshake, so they accept sockets themselves.
+`asyncio.start_server` would accept every connection. The listeners of the server limit the number
+of connections before the handshake, so they accept the sockets themselves.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ async def open_tls_stream(
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Perform the server's side of a TLS handshake on a socket; return its streams.
 
-    The transport closes the socket in the end. If the handshake fails, the caller closes it.
+    After the handshake, closing the writer closes the socket. If the handshake fails, the caller
+    closes the socket.
 
     Args:
-        connection: an accepted socket that does not block.
-        context: the server's certificate, and what it asks of its peer.
+        connection: an accepted, non-blocking socket.
+        context: the server's certificate, and the requirements for the certificate of its peer.
         limit: bytes after which the reader stops reading; also the longest line.
         handshake_s: time for the handshake, in seconds.
         shutdown_s: time for the end of TLS when the connection is closed, in seconds.

@@ -1,7 +1,7 @@
 """Encode answers to users as JSON, long ones piece by piece.
 
-One thread serves all users. Encoding a list of 50,000 jobs takes most of a second. So it is encoded
-in pieces of a few milliseconds, and other requests are served between two of them.
+One thread serves all users. Encoding a list of 50,000 jobs takes most of a second. So the list is
+encoded in pieces, each within a few milliseconds, and other requests are served between two pieces.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Objects:
-    """An array in an answer; its objects are created once, while the answer is sent."""
+    """A long array in an answer, whose objects are made one by one while the answer is sent."""
 
     def __init__(self, values: Iterable[object], *, at_once: int = OBJECTS_AT_ONCE) -> None:
         """Create an array.
 
         Args:
-            values: the objects.
-            at_once: the number of objects that are encoded in one piece.
+            values: the objects of the array.
+            at_once: how many objects are encoded in one piece.
         """
         self._values, self._at_once = iter(values), at_once
 

@@ -59,7 +59,7 @@ class RequestRecords:
     def record(
         self, request: Mapping[str, Any], user: str, uid: int, why: UserRequestError
     ) -> None:
-        """Record a refusal, without waiting until it is stored."""
+        """Record that a request was refused, without waiting until the record is stored."""
         operation = request.get("op")
         if why.kind != "refused" and (operation, why.kind) != ("submit", "invalid"):
             return
@@ -102,7 +102,7 @@ class RequestRecords:
 
 
 def _asked(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the main fields of a request for its record.
+    """Return those fields of a request that its record contains.
 
     The environment and the arguments are left out, because they may contain secrets.
     """

@@ -2,7 +2,8 @@
 
 The accept thread checks the job as it checks a submission, and takes a snapshot of the state. The
 query thread then asks a second instance of the active strategy, so that a query changes nothing. A
-strategy that is not part of Pliant is asked in a child process, which is killed if it is late.
+strategy that is not part of Pliant is asked in a child process, which is killed if it does not
+answer before the deadline.
 """
 
 from __future__ import annotations
@@ -229,9 +230,10 @@ def _process(name: str, options: Mapping[str, object] | None) -> StrategyProcess
 
 
 def _from_begin(found: Availability, begin: float) -> Availability:
-    """Return the answer about a job with a begin time, from that about the job without one.
+    """Return the answer for a job that may not start before the time ``begin``.
 
-    A refusal is not passed on, because the strategy may accept the job when its time has come.
+    It is derived from the answer for the same job without a begin time. A refusal becomes
+    "unknown", because the strategy may accept the job at its begin time.
     """
     if not found.accepted:
         return replace(found, accepted=None, reason=f"if it could begin now: {found.reason}")

@@ -67,9 +67,9 @@ class Commands:
     async def cancel(self, request: Request, peer: RequestingUser) -> Answer:
         """Cancel the jobs in ``ids``; the answer has one result for each.
 
-        Without ``ids``, cancel the jobs that ``users``, ``states`` and ``names`` select. Without
-        ``users``, these are only the user's own jobs. With ``states``, jobs and tasks of arrays
-        that have left these states meanwhile are not cancelled.
+        Without ``ids``, cancel the jobs that ``users``, ``states`` and ``names`` select. If
+        ``users`` is missing, too, only jobs of the requesting user are cancelled. With ``states``,
+        jobs and tasks of arrays whose state has changed to another one meanwhile are not cancelled.
         """
         states: frozenset[JobState] = frozenset()
         if request.get("ids") is None and {"users", "states", "names"} & request.keys():
@@ -159,7 +159,8 @@ class Commands:
     async def resize(self, request: Request, peer: RequestingUser) -> Answer:
         """Resize job ``id`` to ``size`` processors, or take the slots in ``release`` from it.
 
-        With ``step``, resize this step of the job's script instead.
+        With ``step`` (a number), resize instead this step, a program that the job's script started
+        with ``pliant run``.
         """
         job = await self._authorise("resize", JobId(read_number(request, "id")), peer)
         release = self._places(request.get("release") or [])
@@ -194,12 +195,12 @@ class Commands:
         return {"message": message}
 
     async def drain(self, request: Request, peer: RequestingUser) -> Answer:
-        """Stop placing work on the node ``node``, for the given ``reason``."""
+        """Drain the node ``node`` for the given ``reason``: it gets no more work."""
         reason = str(request.get("reason") or "")
         return await self._ask(events.NodeDrained(read_node(request), reason))
 
     async def resume(self, request: Request, peer: RequestingUser) -> Answer:
-        """Place work on the drained node ``node`` again."""
+        """End the drain of the node ``node``, so that it gets work again."""
         return await self._ask(events.NodeResumed(read_node(request)))
 
     async def remove(self, request: Request, peer: RequestingUser) -> Answer:
@@ -240,10 +241,11 @@ class Commands:
     async def _ask_of(
         self, operation: str, job: JobId, peer: RequestingUser, event: UserEvent
     ) -> Answer:
-        """Pass a request about a job to the core; say so if the job has ended in the meantime.
+        """Pass a request about a job to the core, and return the core's answer.
 
         Raises:
-            UserRequestError: the core refuses it, or the job has ended.
+            UserRequestError: the core refuses the request. If the job has ended in the meantime,
+                the error states this.
         """
         try:
             return await self._ask(event)
@@ -256,8 +258,15 @@ class Commands:
     ) -> JobId:
         """Check that a user may carry out an operation on an open job; return the job's number.
 
+        Args:
+            operation: the name of the operation.
+            job: the number of the job.
+            peer: the user.
+            name: the job as the user wrote it, for messages; 0 for its number.
+
         Raises:
-            UserRequestError: the user may not, there is no such job, or it has ended.
+            UserRequestError: the user may not, there is no such job, it has ended, or the operation
+                is not possible for an array or for a task that has not started.
         """
         state = await self._jobs.check_owner(operation, job, peer)
         if state in FINAL_STATES:

@@ -1,4 +1,4 @@
-"""Finding the jobs that a request names, and checking what the user may see or do with them."""
+"""Find the jobs that a request names, and check what the user may see or do with them."""
 
 from __future__ import annotations
 
@@ -43,14 +43,16 @@ class JobLookup:
         self.access = access
 
     def visible(self, info: Info, owner: int, peer: RequestingUser) -> Info:
-        """Return the values of a job that a user may see."""
+        """Return the values of a job, without those that the user may not see."""
         may_see = self.access.allows("private values", peer, owner)
         return info if may_see else without_private(info)
 
     def visible_jobs(
         self, entries: Iterable[JobEntry], peer: RequestingUser, fields: Collection[str] | None
     ) -> Iterator[Info]:
-        """Yield the values of jobs that a user may see; the roles are looked up once per owner.
+        """Yield the values of jobs, without those that the user may not see.
+
+        The role of the user is looked up only once for each owner of jobs.
 
         Args:
             entries: the jobs.
@@ -65,7 +67,7 @@ class JobLookup:
             yield info if may_see[owner] else without_private(info)
 
     async def find(self, ids: Sequence[int], peer: RequestingUser) -> dict[int, Info]:
-        """Return the jobs that the user may see, by number; unknown numbers are left out."""
+        """Return the jobs with these numbers, as the user may see them; omit unknown numbers."""
         found: dict[int, Info] = {}
         for place, number in enumerate(ids, start=1):
             if place % _AT_ONCE == 0:
@@ -82,12 +84,13 @@ class JobLookup:
         return found
 
     async def number(self, name: object, field: str = "id") -> object:
-        """Convert the name of a task, such as ``17_3``, to the number of its job.
+        """Return the job number of a task, from a name such as ``17_3``.
 
-        Anything that is not a text is returned as it is.
+        If ``name`` is not a text, it is returned unchanged.
 
         Raises:
-            UserRequestError: the text names no single task, or there is no such task.
+            UserRequestError: the text names no single task, or there is no such task. The error
+                names the request's ``field``.
         """
         if not isinstance(name, str):
             return name
@@ -133,13 +136,17 @@ class JobLookup:
     async def numbers(
         self, names: Sequence[int | str], most: int = MAX_OLD_JOBS
     ) -> tuple[list[int], list[int | str], bool]:
-        """Return the numbers of the jobs that a list names, and the unknown names.
+        """Return the numbers of the jobs that a list of names stands for.
 
-        An array stands for itself and for its tasks that are jobs. Of a large array, these
-        are the last ``most``; the third value tells whether none was left out.
+        An array stands for itself and for its tasks that have become jobs, of which at most the
+        last ``most`` are returned.
+
+        Returns:
+            The numbers, the names that are unknown, and whether all tasks of the arrays are
+            included.
 
         Raises:
-            UserRequestError: the list names too many tasks.
+            UserRequestError: the list names too many single tasks.
         """
         named = [
             JobName(JobId(name)) if isinstance(name, int) else parse_job_name(name, "ids")
@@ -178,7 +185,7 @@ class JobLookup:
         return list(found), missing, complete
 
     async def _tasks_of(self, array: JobId, most: int) -> Sequence[int]:
-        """Return the numbers of the last ``most`` tasks of an array that are jobs."""
+        """Return the job numbers of an array's tasks that are jobs: the ``most`` highest ones."""
         stored = await self._reader.in_thread(lambda reader: reader.tasks_of(array, most))
         return sorted({*stored, *self._status.tasks_of(array)})[-most:]
 

@@ -1,4 +1,4 @@
-"""Lists of jobs: which ones a request wants, and which values of them.
+"""Lists of jobs: the conditions in a request for a list, and the form of the answer.
 
 An answer has complete objects, or only the values that the request names: as rows or, for long
 lists, as blocks of columns.
@@ -31,7 +31,7 @@ _STATES = frozenset(state.value for state in JobState)
 
 
 def shown_fields(request: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the names in the request's ``fields``; None for complete jobs.
+    """Return the names in the request's ``fields``; None if complete jobs are requested.
 
     Raises:
         UserRequestError: if ``fields`` is not a list of names.
@@ -52,14 +52,14 @@ def shown_fields(request: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def read_selection(request: Mapping[str, Any], ended_since: float | None = None) -> JobSelection:
-    """Return the selection of jobs in ``users``, ``states``, ``names`` and ``since`` of a request.
+    """Return the conditions on jobs in ``users``, ``states``, ``names`` and ``since`` of a request.
 
     Args:
         request: the request as the client sent it.
         ended_since: the value of ``since`` if the request has none.
 
     Raises:
-        UserRequestError: if a field is not of its kind, or a state is unknown.
+        UserRequestError: if a field has the wrong type, or a state is unknown.
     """
     states = read_texts(request, "states")
     for state in states - _STATES:
@@ -75,10 +75,10 @@ def read_selection(request: Mapping[str, Any], ended_since: float | None = None)
 
 
 def read_time(request: Mapping[str, Any], field: str) -> float | None:
-    """Return a time of a request in seconds since the epoch; None if it has none.
+    """Return the time in a field of a request, in seconds since the epoch; None without the field.
 
     Raises:
-        UserRequestError: if the field is anything else.
+        UserRequestError: if the field is not a time.
     """
     value = request.get(field)
     if value is None:
@@ -91,10 +91,10 @@ def read_time(request: Mapping[str, Any], field: str) -> float | None:
 
 
 def read_texts(request: Mapping[str, Any], field: str) -> frozenset[str]:
-    """Return the texts in a list of a request; none if it has no such field.
+    """Return the list of texts in a field of a request; empty without the field.
 
     Raises:
-        UserRequestError: if the field is anything else, or has too many or too long texts.
+        UserRequestError: if the field is not a list of texts, or has too many or too long texts.
     """
     values = request.get(field)
     if values is None:
@@ -115,9 +115,10 @@ def read_texts(request: Mapping[str, Any], field: str) -> frozenset[str]:
 def table_lines(
     jobs: Iterable[Mapping[str, Any]], *, with_ended: bool
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the lines of a table of jobs; an array has one for its tasks that are not jobs yet.
+    """Yield the lines of a table of jobs: one for each job, up to two for an array.
 
-    With ``with_ended``, there is another one for tasks that were cancelled before.
+    An array has a line for its tasks that have not become jobs yet. With ``with_ended``, it has
+    another one for tasks that were cancelled before they became jobs.
     """
     for job in jobs:
         if "array" in job:
@@ -129,7 +130,7 @@ def table_lines(
 def job_list(
     jobs: Iterable[Mapping[str, Any]], fields: tuple[str, ...] | None, *, by_column: bool = False
 ) -> dict[str, Any]:
-    """Return the part of an answer that lists jobs; each is encoded only when it is sent.
+    """Return the part of an answer that lists jobs. Each job is encoded only when it is sent.
 
     Args:
         jobs: the jobs, as users may see them.
@@ -152,7 +153,7 @@ def _rows(jobs: Iterable[Mapping[str, Any]], fields: tuple[str, ...]) -> Iterabl
 def _blocks(
     jobs: Iterable[Mapping[str, Any]], fields: tuple[str, ...]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the values of the jobs as blocks: the number of its jobs, and a column for each field.
+    """Yield the values of jobs in blocks: the number of jobs in the block, and a column per field.
 
     A column has a value for each job of the block, or one value that all these jobs have.
     """

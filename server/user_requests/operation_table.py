@@ -1,7 +1,7 @@
-"""The table of operations on the users' socket, and who carries each of them out.
+"""The table of operations on the users' socket, with the method that carries out each of them.
 
-Runs in the event loop of the accept thread. `reading_requests` holds the requests that only look,
-`changing_requests` those that change something. `submissions` checks and stores new jobs.
+The code runs in the event loop of the accept thread. `reading_requests` has the requests that only
+read, `changing_requests` those that change something. `submissions` checks and stores new jobs.
 """
 
 from __future__ import annotations
@@ -144,7 +144,10 @@ class Operations:
             raise
 
     def _record(self, request: Request, answer: Answer, peer: RequestingUser) -> None:
-        """Record in the audit log the jobs that a request has changed or was refused for."""
+        """Record a changing request in the audit log.
+
+        For ``cancel``, one record has the jobs that were cancelled, and another the refused ones.
+        """
         if request["op"] != "cancel":
             self._refusals.record_done(request, peer.user, peer.uid)
             return

@@ -1,7 +1,7 @@
-"""Requests that only look: jobs, nodes, history, explanations, usage, and waiting for ends of jobs.
+"""Requests that only read: jobs, nodes, history, explanations and usage. One waits for job ends.
 
-Runs in the event loop of the accept thread. Answers come from the status cache and, for jobs that
-ended long ago, from the database.
+The code runs in the event loop of the accept thread. Answers come from the status cache and, for
+jobs that ended long ago, from the database.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class StateQueries:
         return {**answer, **listing.job_list(infos, shown, by_column=by_column)}
 
     async def number(self, name: object) -> object:
-        """Return the number of the job of a task such as ``17_3``; see `JobLookup.number`."""
+        """Return the job number of a task, from a name such as ``17_3``; see `JobLookup.number`."""
         return await self._jobs.number(name)
 
     async def starts(self, request: Request, peer: RequestingUser) -> Answer:
@@ -228,8 +228,8 @@ class StateQueries:
         """List events of the job ``id``, or of all jobs and nodes that the user may see.
 
         The request may select events by number (``after``, ``limit``), by time (``since``,
-        ``until``) and by ``kinds``. If there are more, the answer has the number ``next``, to be
-        sent as ``after``; ``complete`` tells whether there are none.
+        ``until``) and by ``kinds``. ``complete`` in the answer is whether all of them are listed.
+        If there are more, the answer has the number ``next``, to be sent as ``after``.
         """
         job = None if request.get("id") is None else read_number(request, "id")
         after = read_number(request, "after", default=0)
@@ -258,7 +258,8 @@ class StateQueries:
     async def audit(self, request: Request, peer: RequestingUser) -> Answer:
         """List submissions, changes and refusals: the user's own, or all for an operator.
 
-        The request may name ``since``, and a ``limit``: the newest are listed.
+        The request may have a time ``since`` and a ``limit``. If there are more than ``limit``,
+        only the newest are listed.
         """
         every = self._jobs.access.allows("audit of all users", peer)
         since = listing.read_time(request, "since") or 0.0
@@ -270,7 +271,7 @@ class StateQueries:
     # ---------------------------------------------------------------- wait
 
     async def wait(self, request: Request, peer: RequestingUser) -> Answer:
-        """Answer when the job ``id`` has ended."""
+        """Wait until the job ``id`` has ended, then return it."""
         job = read_number(request, "id")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(job, []).append(
@@ -309,7 +310,7 @@ class StateQueries:
         self._release_ended(list(self._awaited_tasks))
 
     def _release_ended(self, tasks: Sequence[int]) -> None:
-        """Answer the requests that wait for ended ones of these tasks."""
+        """Answer the requests that wait for those of ``tasks`` that have ended."""
         for job in tasks:
             entry = self._status.entry(JobId(job))
             if entry is None or entry.final:
@@ -351,9 +352,10 @@ class UsageQueries:
         }
 
     async def _job_numbers(self, request: Request) -> tuple[Sequence[int], bool]:
-        """Return the numbers of the named jobs, with the tasks of named arrays; empty for all.
+        """Return the numbers of the jobs that a request names, with the tasks of its arrays.
 
-        The second value tells whether no task of a large array was left out.
+        Empty if the request names none, which stands for all jobs. The second value is False if
+        tasks of a large array were left out.
         """
         if not request.get("ids"):
             return (), True
@@ -364,12 +366,12 @@ class UsageQueries:
         return found, complete
 
     async def accounting(self, request: Request, peer: RequestingUser) -> Answer:
-        """List the phases of jobs: periods with their processors and nodes.
+        """List the phases of jobs. A phase is a time in which a job had the same processors.
 
         A user gets the phases of the user's own jobs, an operator the phases of all jobs. The
         request may select by ``ids``, ``user``, ``account``, ``since`` and ``until``. Phases that
-        have not ended come last. With ``steps``, the answer has the steps of scripts among the jobs
-        ``ids``.
+        have not ended come last. With ``steps``, the answer also has the steps of the jobs in
+        ``ids``, the programs that scripts started with ``pliant run``.
         """
         every = self._access.allows("accounting of all users", peer)
         with_steps = request.get("steps") or False

@@ -1,4 +1,4 @@
-"""The types of requests and answers on the users' socket, and reading the fields of a request."""
+"""The types of requests and answers on the users' socket, and functions to read request fields."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def read_number(request: Request, field: str, default: int | None = None) -> int
 
     Args:
         request: the request as the client sent it.
-        field: its key.
-        default: the number if the request has no such key; None if it is required.
+        field: the key of the field.
+        default: the number if the request has no such key; None if the field is required.
 
     Raises:
-        UserRequestError: if it is missing or not a number.
+        UserRequestError: if the field is missing or not such a number.
     """
     value = request.get(field, default)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
@@ -39,10 +39,10 @@ def read_number(request: Request, field: str, default: int | None = None) -> int
 
 
 def read_numbers(request: Request, field: str) -> list[int]:
-    """Return a list of numbers, at most `MAX_IDS`, from a field of a request.
+    """Return the list of at most `MAX_IDS` numbers in a field of a request.
 
     Raises:
-        UserRequestError: if the field is anything else.
+        UserRequestError: if the field is not such a list.
     """
     values = request.get(field)
     if not isinstance(values, list) or len(values) > MAX_IDS:
@@ -51,10 +51,10 @@ def read_numbers(request: Request, field: str) -> list[int]:
 
 
 def read_names(request: Request, field: str) -> list[int | str]:
-    """Return a list of jobs, at most `MAX_IDS`: numbers, or texts such as ``17_3``.
+    """Return the list of at most `MAX_IDS` jobs in a field: numbers, or texts such as ``17_3``.
 
     Raises:
-        UserRequestError: if the field is anything else.
+        UserRequestError: if the field is not such a list.
     """
     values = request.get(field)
     if not isinstance(values, list) or len(values) > MAX_IDS:
@@ -77,7 +77,10 @@ def read_node(request: Request) -> NodeName:
 
 
 def error_of_msgspec(text: str) -> UserRequestError:
-    """Convert an error such as "Expected `int`, got `str` - at `$.umask`"; name the field."""
+    """Return the error for a user from an error text of msgspec; it names the wrong field.
+
+    Such a text is "Expected `int`, got `str` - at `$.umask`".
+    """
     message, _, place = text.partition(" - at `$")
     field = place.strip("`.").partition("[")[0]
     if not field and (match := re.search(r"field `(\w+)`", message)):

@@ -24,9 +24,10 @@ class StagingRequests:
         self._files, self._jobs, self._reader = files, jobs, reader
 
     async def stage(self, request: Request, peer: RequestingUser) -> Answer:
-        """Add the part ``data`` (base64) to ``upload``, or begin one; answer its id and size.
+        """Append the part ``data`` (base64) to an upload, and return the upload's id and size.
 
-        A client sends the next part after the answer, so only one of its parts is in memory here.
+        ``upload`` is the id; without it, a new upload begins. A client sends the next part only
+        after this answer, so at most one part of each client is in memory.
         """
         try:
             data = base64.b64decode(_text(request, "data"), validate=True)
@@ -40,8 +41,8 @@ class StagingRequests:
     async def outputs(self, request: Request, peer: RequestingUser) -> Answer:
         """List the outputs of job ``id`` that wait to be fetched.
 
-        With ``name``, read a part of one from ``offset``. With ``fetched``, the names of its files,
-        remove it.
+        With ``name``, return a part of this output, from the byte ``offset`` on. With ``fetched``
+        (the names of the files that it contained), remove this output.
         """
         job = JobId(read_number(request, "id"))
         await self._jobs.check_owner("outputs", job, peer)

@@ -1,7 +1,8 @@
-"""Pass users' requests for other sizes of steps to the shims of scripts, and take the answers.
+"""Pass users' requests to resize steps of scripts to the nodes, and receive the answers.
 
-The shim of a script decides about the sizes of its steps, so the server stores nothing. A request
-and its answer travel as the messages between shims do, with `SERVER_RANK` in place of a rank.
+A step is a program that a script started with ``pliant run``. The shim of the script, the process
+that starts it on its node, decides about the sizes of its steps, so the server stores nothing. A
+request and its answer are sent like messages between shims, with `SERVER_RANK` instead of a rank.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class _Waiting:
 
 
 class StepResizes:
-    """Requests of users for sizes of steps. May be used from any thread."""
+    """Users' requests to resize steps that are not answered yet. May be used from any thread."""
 
     def __init__(
         self, worlds: WorldRegistry, status: StatusCache, connections: Connections
@@ -82,7 +83,7 @@ class StepResizes:
             raise UserRequestError(reason, kind="refused", field="step")
 
     def on_answer(self, node: NodeName, message: node_pb2.Relay) -> None:
-        """Take an answer of a shim; one that nobody waits for is ignored."""
+        """Handle the answer of a shim; ignore it if nobody waits for it."""
         try:
             answer = json.loads(message.data)
             waiting = self._waiting.get(answer["request"])

@@ -1,6 +1,6 @@
-"""The operation ``watch``: checks a subscription, and streams messages to the subscriber.
+"""The operation ``watch``: check a subscription, and send messages to the subscriber.
 
-It is the only operation with more than one answer.
+This is the only operation with more than one answer.
 """
 
 from __future__ import annotations

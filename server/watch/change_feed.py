@@ -55,14 +55,14 @@ class ChangeFeed:
     # ---------------------------------------------------------------- any thread
 
     def on_jobs(self, jobs: Collection[JobId]) -> None:
-        """Record that these jobs have changed, so that subscribers are told."""
+        """Record that these jobs have changed, so that subscribers are informed."""
         if self._loop is not None:
             with self._lock:
                 self._jobs.update(jobs)
                 self._wake()
 
     def on_nodes(self) -> None:
-        """Record that some nodes have changed, so that subscribers are told."""
+        """Record that one or more nodes have changed, so that subscribers are informed."""
         if self._loop is not None:
             with self._lock:
                 self._nodes_changed = True
@@ -113,7 +113,7 @@ class ChangeFeed:
         return self._rows.get(name)
 
     def live_values(self, job: JobId) -> Mapping[str, Any] | None:
-        """Return a job's progress and memory as last sent to subscribers; None if never."""
+        """Return a job's progress and memory as last sent to subscribers; None if never sent."""
         return self._live.get(job)
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ class ChangeFeed:
         *,
         read_lines: bool = False,
     ) -> None:
-        """Add changes to all subscriptions; end a failed one, so that its user reconnects."""
+        """Add changes to all subscriptions; if one fails, end it, so that its user reconnects."""
         for each in self._subscriptions:
             try:
                 each.add(jobs, nodes, live, lines, read_lines=read_lines)
@@ -181,7 +181,7 @@ class ChangeFeed:
                 each.close()
 
     def _changed_nodes_or_later(self) -> set[NodeName]:
-        """Return the nodes that have changed; none after an error, and then try again later."""
+        """Return the nodes that have changed. After an error, return none and try again later."""
         try:
             return self._changed_nodes()
         except Exception:

@@ -63,9 +63,10 @@ class Streams:
 
         Args:
             peer: the subscriber.
-            job: only lines of this job; None for all that the subscriber may see.
-            after: lines after the one with this number are sent; None to decide by ``since``.
-            since: lines from this time on are sent; None for new lines only.
+            job: send only history lines of this job; None for all that the subscriber may see.
+            after: start with the history line after this number; None to start by ``since``.
+            since: start with history lines from this time on (seconds since the epoch). None for
+                new lines only.
             with_state: whether jobs and nodes are sent, too.
             pack: prepares a long list for sending.
         """
@@ -127,7 +128,10 @@ class _View:
         self._owner = None if every else peer.uid
 
     def job_rows(self, entries: Iterable[JobEntry]) -> list[Info]:
-        """Return jobs as the subscriber may see them, without those that cannot be described."""
+        """Return jobs as the subscriber may see them.
+
+        Jobs that cannot be described because of an error are left out.
+        """
         rows = []
         for entry in entries:
             try:
@@ -194,8 +198,8 @@ class _View:
     def knows_owners(self, lines: Iterable[Line]) -> bool:
         """Return whether the owners of all jobs in these lines are known, so `_shows` can decide.
 
-        Lines of a new job may arrive before the job, which is published only after the commit. The
-        caller then reads the lines from the database.
+        Lines of a new job may arrive before its owner is known, because the job is published only
+        after the commit. The caller then reads the lines from the database.
         """
         if self.job is not None or self._owner is None:
             return True
@@ -203,7 +207,7 @@ class _View:
         return all(self._status.entry(JobId(job)) is not None for job in jobs)
 
     def _shows(self, line: Line) -> bool:
-        """Return whether the subscriber may see a line: the same rule as for `Reader.history`."""
+        """Return whether the subscriber may see a line, by the same rule as in `Reader.history`."""
         job = line["job"]
         if self.job is not None:
             return bool(job == self.job)

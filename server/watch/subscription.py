@@ -1,8 +1,8 @@
 """The changes that one subscriber has not received yet.
 
 Used in the event loop of the accept thread. Jobs and nodes are collected by name, so a slow reader
-gets the last state of each once. Lines of the history beyond a limit are dropped here and read
-again from the database. So the memory of a subscription is bounded, whatever its reader does.
+gets only the last state of each. If too many lines of the history wait, they are dropped here and
+read again from the database. So the memory of a subscription is limited, however slow its reader.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Subscription:
         *,
         read_lines: bool = False,
     ) -> None:
-        """Add changes; does not wait.
+        """Add changes without waiting.
 
         With ``read_lines``, the subscriber reads new lines of the history from the database.
         """
@@ -70,12 +70,12 @@ class Subscription:
         self._arrived.set()
 
     def close(self) -> None:
-        """Wake the subscriber for the last time."""
+        """Wake the subscriber, so that it can end."""
         self.closed = True
         self._arrived.set()
 
     async def take(self, timeout_s: float) -> Changes:
-        """Wait for changes and return them; they are empty after the timeout."""
+        """Wait for changes and return them; after ``timeout_s`` seconds return empty changes."""
         try:
             await asyncio.wait_for(self._arrived.wait(), timeout_s)
         except TimeoutError:
@@ -86,5 +86,5 @@ class Subscription:
 
 
 def new_lines(lines: Iterable[Line], after: int) -> list[Line]:
-    """Return the lines that are newer than the last one that a subscriber has received."""
+    """Return those of the lines whose number is higher than ``after``."""
     return [line for line in lines if line["seq"] > after]

@@ -87,7 +87,7 @@ class StagingService(app_pb2_grpc.StagingServiceServicer):
             yield app_pb2.StageOrder(problem=sanitize_text(str(error)))
 
     async def _read(self, job: JobId) -> AsyncIterator[bytes]:
-        """Yield the archive of a job in parts."""
+        """Yield the archive with the staged files of a job, in parts."""
         try:
             file = await self._files.in_thread(_open, self._files.archive(job))
         except FileNotFoundError:
@@ -100,7 +100,11 @@ class StagingService(app_pb2_grpc.StagingServiceServicer):
     async def _store(
         self, job: JobId, sent: app_pb2.StoreOutputs, reports: Any
     ) -> AsyncIterator[app_pb2.StageOrder]:
-        """Receive outputs from a node; yield ``ready`` if they are not here yet, then ``done``."""
+        """Receive the outputs of a job from a node, and deliver them.
+
+        Yield ``ready`` before the node may send them, and ``done`` after the delivery. If the
+        server has these outputs already, only ``done`` is yielded.
+        """
         draft = await self._files.in_thread(
             self._files.begin_outputs, job, sent.world, sent.node, sent.size
         )
@@ -131,7 +135,7 @@ class StagingService(app_pb2_grpc.StagingServiceServicer):
         yield app_pb2.StageOrder(done=True)
 
     def _folder_of(self, job: JobId) -> JobFolder:
-        """Return the submission folder of a job, for its outputs."""
+        """Return the submission folder of a job, to which its outputs are delivered."""
         program, entry = self._reader.program(job), self._status.entry(job)
         if program is None or entry is None:
             raise StagingError(f"job {job} has ended")

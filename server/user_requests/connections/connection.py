@@ -30,7 +30,7 @@ Watcher = Callable[[Mapping[str, Any], RequestingUser], AsyncIterator[Mapping[st
 
 
 class SlowPeerError(Exception):
-    """A user sends no more of a request, or reads no more of an answer."""
+    """A user does not send the rest of a request, or does not read the rest of an answer."""
 
 
 class UserConnection:
@@ -58,7 +58,7 @@ class UserConnection:
 
     @property
     def busy(self) -> list[asyncio.Task[None]]:
-        """Return the requests that are carried out; a stop of the server waits for them."""
+        """Return the tasks of requests that have begun; a stopping server waits for them."""
         return [*self._tagged.tasks, *filter(None, [self._current])]
 
     async def serve(self) -> None:
@@ -96,9 +96,10 @@ class UserConnection:
         return line
 
     async def _take_bytes(self, number: int) -> None:
-        """Count bytes that have arrived; wait first for answers of this connection if need be.
+        """Count bytes of requests that have arrived.
 
-        A refusal would end the connection, and its other requests would lose their answers.
+        If they exceed the limit, first wait until other requests of this connection are answered.
+        A refusal would end the connection, and the other requests would lose their answers.
         """
         while self._use.is_full(number) and await self._tagged.wait_for_answer():
             pass
@@ -113,7 +114,7 @@ class UserConnection:
             raise SlowPeerError from None
 
     async def _serve_line(self, line: bytes) -> None:
-        """Answer a request, or begin to answer it if it has a tag."""
+        """Answer a request. If the request has a tag, do not wait for the answer."""
 
         def on_answered() -> None:
             self._use.give_bytes(len(line))
@@ -165,7 +166,7 @@ class UserConnection:
     async def _serve_watch(self, messages: AsyncIterator[Mapping[str, Any]]) -> None:
         """Send the messages of a subscription until the user disconnects or the server stops.
 
-        A reader that takes no message for the time of a stall is disconnected.
+        A user who reads no message within the time limit for slow readers is disconnected.
         """
         sending = asyncio.ensure_future(self._send_messages(messages))
         gone = asyncio.ensure_future(self._until_disconnected())

@@ -1,10 +1,10 @@
 """Requests with a tag: those of one connection that are carried out at the same time.
 
 Without a tag, the requests of a connection are answered one after the other, so a request that
-waits for the end of a job blocks the connection. A request with a ``tag`` (a number of the user's
-choice) does not. Its answer has the same tag, and is sent as soon as it is known. So one connection
-is enough for a program that waits for many jobs. The request ``forget`` gives up the wait that has
-its tag; it has no answer.
+waits for the end of a job blocks the connection. A request with a ``tag`` (a number that the user
+chooses) does not block it. Its answer has the same tag, and is sent as soon as it is known. So one
+connection is enough for a program that waits for many jobs. The request ``forget`` cancels the
+waiting request that has the same tag; ``forget`` has no answer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TaggedRequests:
         """Start a request; if too many are being carried out, wait first until one has ended.
 
         Args:
-            request: as the user sent it.
+            request: the request as the user sent it.
             tag: the value of its field ``tag``.
             on_answered: called when the request was answered or withdrawn (``forget``).
 
@@ -96,12 +96,15 @@ class TaggedRequests:
             await self._write(answer.result(), tag)
 
     def _forget(self, tag: int) -> None:
-        """Drop a waiting request without an answer; a request that has begun is carried out."""
+        """Cancel the request with this tag if it waits for a job; other requests continue."""
         if (wait := self._waits.get(tag)) is not None:
             wait.cancel()
 
     async def wait_for_answer(self) -> bool:
-        """Wait for the answer to a request that waits for no job; return False if there is none."""
+        """Wait until one request is answered; return False if there is none to wait for.
+
+        Requests that wait for the end of a job do not count, because this may take days.
+        """
         tasks = [task for tag, task in self._tasks.items() if tag not in self._waits]
         if tasks:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -113,7 +116,7 @@ class TaggedRequests:
             await asyncio.wait(tasks, timeout=interval_s)
 
     async def close(self) -> None:
-        """Drop the waiting requests, and wait until those that have begun are carried out."""
+        """Cancel the requests that wait for a job, and wait until all others are carried out."""
         for wait in self._waits.values():
             wait.cancel()
         if tasks := self.tasks:

@@ -1,7 +1,7 @@
 """The accept thread, which serves the users' sockets: one JSON line per request and per answer.
 
-The kernel tells which user is connected. A submission is answered when it is durable. Queries are
-answered from the status cache.
+The server gets the user of a connection from the kernel. A submission is answered when it is
+durable. Queries are answered from the status cache.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class UserSocketServer:
     Args:
         sockets: the mode of each socket, by its path.
         actions: carries requests out.
-        exempt: user ids without limits.
+        exempt: the ids of users for whom there are no limits.
         login_hosts: the port for login hosts, None if there is none.
     """
 
@@ -163,6 +163,6 @@ class UserSocketServer:
             writer.close()
 
     async def _refuse(self, writer: asyncio.StreamWriter, why: str) -> None:
-        """Tell a user that the connection is not served, and close it."""
+        """Send a user the reason why the connection is not served, and close the connection."""
         writer.write(encode(UserRequestError(why, kind="unavailable").answer()) + b"\n")
         writer.close()

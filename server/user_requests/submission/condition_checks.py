@@ -1,4 +1,4 @@
-"""Checks of a submission: what it waits for, its warning signal, and its components."""
+"""Check the dependencies, begin time, warning signal, messages and components of a submission."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def check_dependencies(text: str) -> tuple[Dependency, ...]:
 
 
 def check_array(text: str, max_array_size: int) -> ArrayTasks | None:
-    """Parse the tasks of a submitted array; None if the job is none.
+    """Parse the task numbers of a submitted array; None if the text is empty: it is no array.
 
     Raises:
-        UserRequestError: if the text is not in the grammar of arrays, or names a task too large.
+        UserRequestError: if the text is not in the grammar of arrays, or a number is too large.
     """
     if not text:
         return None
@@ -56,7 +56,7 @@ def check_array(text: str, max_array_size: int) -> ArrayTasks | None:
 
 
 def check_warning(text: str, time_limit_s: float | None) -> WarningSignal | None:
-    """Parse the signal that a job gets before its time limit; None if it wants none.
+    """Parse the signal that a job gets before its time limit; None if the text is empty.
 
     Raises:
         UserRequestError: the text is invalid, or the job has no time limit.
@@ -79,7 +79,7 @@ def check_begin(begin_s: float | None, begin_at: float | None, wall: float) -> f
 
     Args:
         begin_s: seconds from the submission.
-        begin_at: seconds since the epoch. A time that has passed meanwhile counts as none.
+        begin_at: seconds since the epoch. If this time has passed, the job may start at once.
         wall: the wall-clock time of the server, seconds since the epoch.
 
     Raises:
@@ -99,10 +99,11 @@ def check_begin(begin_s: float | None, begin_at: float | None, wall: float) -> f
 
 
 def contract_from_begin(contract: Contract | None, begin_s: float | None) -> Contract | None:
-    """Return the contract of a job with its deadline counted from the begin time of the job.
+    """Return a job's contract (deadline and profit) with the deadline relative to the begin time.
 
     Args:
-        contract: with its deadline in seconds from the submission; None if the job has none.
+        contract: the contract, with its deadline in seconds from the submission; None if the job
+            has none.
         begin_s: seconds from the submission until the job may start; None for at once.
 
     Raises:
@@ -132,7 +133,7 @@ def check_comment(text: str) -> None:
 
 
 def check_notify(receiver: str, events: str) -> str:
-    """Return the events and the receiver of a job's messages, as text; empty for none.
+    """Return the events and the receiver of a job's messages as one text; empty if there are none.
 
     Raises:
         UserRequestError: if the receiver or an event is malformed.
@@ -154,11 +155,11 @@ def check_notify(receiver: str, events: str) -> str:
 async def find_ended(
     dependencies: Iterable[Dependency], status: StatusCache, reader: Reader
 ) -> dict[JobId, JobState]:
-    """Return the final states of the named jobs that have already ended.
+    """Return the final states of those jobs in ``dependencies`` that have already ended.
 
     Raises:
-        UserRequestError: if a job does not exist, or has ended so that the dependency can never be
-            met.
+        UserRequestError: if a job does not exist, or has ended in a state with which the dependency
+            can never be met.
     """
     named = {each.job: each for each in dependencies if each.job}
     found: dict[JobId, JobState] = {}

@@ -38,7 +38,7 @@ def check_resources(
 
     Args:
         request: the submission.
-        sizes: of the job.
+        sizes: the sizes that the job may have.
         amounts: the amount of each resource in the cluster.
 
     Raises:
@@ -110,7 +110,7 @@ def check_sizes(request: JobRequest, processors: int) -> Sizes:
     """Return the sizes of a job for a cluster with this number of processors.
 
     Raises:
-        UserRequestError: the sizes are not valid, or the cluster is too small for all of them.
+        UserRequestError: the sizes are not valid, or even the smallest is too large.
     """
     try:
         sizes = parse_sizes(request.sizes)

@@ -210,12 +210,12 @@ class Submission:
 
     @property
     def job_count(self) -> int:
-        """Return the number of jobs to count for user limits: 1, or the tasks of an array."""
+        """Return how many jobs this counts as for user limits: 1, or an array's number of tasks."""
         return len(self.tasks.numbers) if self.tasks is not None else 1
 
     @property
     def number_count(self) -> int:
-        """Return the number of job numbers to reserve: 1, plus one for each task of an array."""
+        """Return how many job numbers to reserve: 1, plus 1 for each task of an array."""
         return 2 + self.tasks.numbers.last if self.tasks is not None else 1
 
     def program(self, spec: JobSpec) -> Program:
@@ -395,7 +395,7 @@ def _check_times(request: JobRequest) -> None:
 
 
 def _check_contract(request: JobRequest, wall: float) -> Contract | None:
-    """Return the deadline with its profit; None if the job has no deadline."""
+    """Return the contract of a job, its deadline and profit; None if the job has no deadline."""
     if request.deadline_s is not None and request.deadline_at is not None:
         raise UserRequestError("deadline_s and deadline_at: give one of them", field="deadline_s")
     deadline_s = request.deadline_s

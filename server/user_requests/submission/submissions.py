@@ -45,7 +45,7 @@ TOGETHER = 256
 
 @dataclass(frozen=True, slots=True)
 class _New:
-    """A job that was accepted, and waits until the database has stored it."""
+    """A job that was accepted, and is not stored in the database yet."""
 
     job: Job
     program: Program
@@ -84,7 +84,14 @@ class Submissions:
         self._storing: asyncio.Task[None] | None = None
 
     def configure(self, shares: Shares, max_array_size: int, federated_processors: int) -> None:
-        """Use these settings for all later submissions."""
+        """Set the settings for all later submissions.
+
+        Args:
+            shares: the settings of fair-share scheduling.
+            max_array_size: the numbers of an array's tasks must be smaller.
+            federated_processors: jobs up to this size are accepted, even if the cluster is smaller,
+                because a federation may claim processors at other sites.
+        """
         self.shares, self.max_array_size = shares, max_array_size
         self.federated_processors = federated_processors
 
@@ -118,7 +125,7 @@ class Submissions:
         return replace(submission, account=account)
 
     def _check_notify(self, receiver: str) -> None:
-        """Check that the server may tell a receiver about the job.
+        """Check that the server may send messages about the job to a receiver.
 
         Raises:
             UserRequestError: the configuration does not allow it.
@@ -209,7 +216,7 @@ class Submissions:
             raise UserRequestError(f"stage: {error}", kind="refused", field="stage") from None
 
     def _use_upload(self, uid: int, stage: StageRequest, job: JobId) -> None:
-        """Give a job its files; they are removed when it has ended."""
+        """Assign uploaded files to a job; they are removed when the job has ended."""
         assert self.staging is not None
         try:
             self.staging.use_upload(uid, stage.upload, job)
@@ -254,7 +261,7 @@ class Submissions:
         self._hand_over(together)
 
     def _hand_over(self, together: list[_New]) -> None:
-        """Pass stored jobs to the core before their users can send requests about them."""
+        """Publish stored jobs and pass them to the core, before their users get the job numbers."""
         for new in together:
             self._programs.keep(new.job.id, new.program)
             self._status.publish_summary(new.job.id, new.program.summary())
