@@ -21,7 +21,10 @@ PROG = "pliant config"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Show, check or compare files; return 0, 1 if files differ, or 2 for a wrong file."""
+    """Show, check or compare configuration files, and return the exit status.
+
+    The status is 0, or 1 if two files differ, or 2 if a file is invalid.
+    """
     parser = argparse.ArgumentParser(prog=PROG)
     parser.add_argument("action", choices=("show", "check", "diff"))
     parser.add_argument("files", nargs="*")
@@ -45,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _wrong(file: str | None, error: ControllerSettingsError) -> int:
-    """Print why a file is wrong, with the line of the key that the error names."""
+    """Print why a file is invalid, with the line of the wrong key; return the exit status 2."""
     key = str(error).partition(":")[0].partition(".")[0]
     try:
         line = key_lines(file).get(key) if file else None

@@ -190,7 +190,7 @@ def _with_lock(
     settings: ControllerSettings,
     work: Callable[[ControllerSettings, Path, Path], Coroutine[None, None, int]],
 ) -> int:
-    """Lock the state and run folders of a node, and call ``work`` with them.
+    """Lock the node's state and run folders, and call ``work`` with the settings and both folders.
 
     Returns:
         The exit status of ``work``; 1 if the folders cannot be used or another controller has them.
@@ -244,7 +244,7 @@ class Hangup:
         self._manager = manager
 
     def handle(self, controller: Controller) -> None:
-        """Apply the settings that can change while running; invalid settings change nothing."""
+        """Reopen the log and apply settings that need no restart; ignore invalid settings."""
         self._manager.reloading()
         self._apply(controller)
         self._manager.ready("serving")

@@ -51,7 +51,7 @@ class _Shim:
         self.directory = ""  # empty if the shim is idle
 
     def remove_group(self) -> None:
-        """Remove the control group of the shim after it was reaped."""
+        """Remove the control group of the shim, which was reaped before."""
         if self.identity is not None:
             cgroup.remove(self.identity)
 
@@ -138,7 +138,7 @@ class Launcher:
             self._report(gone)
 
     def _report(self, shim: _Shim) -> None:
-        """Tell the controller that a world has no shim any more."""
+        """Report to the controller that a world has no shim any more."""
         directory, shim.directory = shim.directory, ""
         if directory:
             self._controller.send(json.dumps({"gone": directory}).encode() + b"\n")

@@ -109,7 +109,7 @@ def _receive(channel: grpc.Channel, file: IO[bytes], size: int) -> None:
 
 
 def _store(folder: str) -> None:
-    """Pack the files that the job has written, send them, and remove the folder."""
+    """Pack the files that the job has written, send them to the server, and remove the folder."""
     work, before = os.path.join(folder, WORK), os.path.join(folder, BEFORE)
     patterns = [each for each in os.environ.get(STAGE_OUTPUTS, "").split(os.pathsep) if each]
     if os.path.exists(before):  # otherwise the files were never fetched, so no rank has run
@@ -199,14 +199,14 @@ class _Stream:
 
 
 def _with_server(transfer: Callable[[grpc.Channel], None], give_up_s: float | None) -> None:
-    """Carry out a transfer; if the server is away, try again at its present address.
+    """Carry out a transfer; if the server does not answer, try again at its present address.
 
     Args:
         transfer: the transfer; it begins from the start each time.
-        give_up_s: seconds after which it fails; None to try until the server is there.
+        give_up_s: seconds after which it fails; None to try until the server answers.
 
     Raises:
-        StagingError: the server refuses it, or is away for too long.
+        StagingError: the server refuses it, or does not answer for ``give_up_s`` seconds.
     """
     import grpc
 

@@ -1,4 +1,4 @@
-"""What the accounting stores about a step of a script."""
+"""The accounting record of a step, which is a program that a script of a job has started."""
 
 from __future__ import annotations
 

@@ -159,7 +159,11 @@ class StartRequest:
         return self.type == "script" and rank > 0
 
     def file_of(self, pattern: str, rank: int | None) -> str:
-        """Return the name of a file: ``%t`` is the number of the rank in the job, if it has one."""
+        """Return the name of a file of the job, from the pattern that the user has given.
+
+        ``%t`` becomes the number of the rank in the job, or empty if ``rank`` is None. The pattern
+        is returned unchanged if the ranks of this world have no numbers in the job.
+        """
         if self.first_rank is None:
             return pattern
         number = "" if rank is None else str(self.first_rank + rank)
@@ -247,10 +251,7 @@ class WorldFolder:
         *,
         access: tuple[str, bytes] | None = None,
     ) -> WorldFolder:
-        """Save an order in a new folder, and return the folder.
-
-        It gets its final name when it is complete.
-
+        """Save an order in a new folder, and return the folder, which gets its name when complete.
 
         Args:
             base: the folder of all worlds.
@@ -364,7 +365,7 @@ class WorldFolder:
         return found
 
     def save_exits(self, exits: Iterable[SpooledExit]) -> None:
-        """Append exits to the file and sync it: all of them or, with an OSError, none."""
+        """Append exits to the file and sync it. If that raises an OSError, none has been saved."""
         lines = "".join(json.dumps(end.to_record()) + "\n" for end in exits)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         handle = os.open(self.directory / "exits", flags, 0o600)
@@ -403,7 +404,7 @@ class WorldFolder:
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Remove the folder and its files, as far as that is possible."""
+        """Remove the folder and its files; files that cannot be removed are left."""
         _remove_folder(self.directory)
 
     def _lines(self, name: str) -> Iterator[str]:
@@ -427,7 +428,7 @@ def world_folders(base: Path) -> Iterator[WorldFolder]:
 
 
 def _remove_folder(path: Path) -> None:
-    """Remove a folder of files, as far as that is possible."""
+    """Remove a folder of plain files; what cannot be removed is left without an error."""
     # Not `shutil`: it loads three compression libraries, whose pages each forked shim would copy.
     with suppress(OSError):
         for name in os.listdir(path):

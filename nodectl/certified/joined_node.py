@@ -1,4 +1,4 @@
-"""The settings that follow from a node's identity: name, cluster, slots and own address."""
+"""The settings that follow from a node's identity: name, cluster, slots (processors), address."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ class JoinedNode:
         self._identity: NodeIdentity = load_node_identity(directory)
 
     def defaults(self) -> dict[str, Any]:
-        """Return the controller's default settings, which follow from the node's certificate."""
+        """Return default settings from the certificate and this host: name, cluster and slots.
+
+        Address and network interface are included if they could be found.
+        """
         slots = len(os.sched_getaffinity(0))
         allowed = self._identity.slots
         found: dict[str, Any] = {

@@ -48,11 +48,12 @@ def application_address(told: str, server: str) -> str:
     """Return the address, HOST:PORT, at which applications of this node reach the server.
 
     Args:
-        told: HOST:PORT from the server, perhaps without a host.
+        told: the address for applications that the server has sent. If it has a port only, the
+            host of ``server`` is used.
         server: HOST:PORT at which this node has reached the server.
 
     Raises:
-        ValueError: one of them is not an address.
+        ValueError: no port was sent, or ``server`` is not a TCP address although a host is needed.
     """
     host, _, port = told.rpartition(":")
     if host.strip("[]"):

@@ -1,4 +1,4 @@
-"""Find out why no TLS connection to the server can be made, to say it in one sentence.
+"""Find out why no TLS connection to the server can be made, and describe the cause in one sentence.
 
 gRPC names the cause only in a log line of its library, or not at all: with TLS 1.3 a client has
 finished its part of the handshake when the server refuses its certificate.

@@ -85,7 +85,7 @@ class CertificateLink:
         return self._address
 
     def is_current(self, address: str) -> bool:
-        """Return True, because a node with a certificate keeps trying an address that is silent."""
+        """Return True: a node with a certificate waits for a server until the attempt times out."""
         return True
 
     @asynccontextmanager

@@ -98,7 +98,7 @@ class Controller:
         )
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Serve until cancelled; call ``on_ready`` once the worlds that run here are known.
+        """Serve until cancelled; call ``on_ready`` once the jobs still running here were found.
 
         Raises:
             RefusedError: the server refuses this node.
@@ -129,7 +129,8 @@ class Controller:
     async def _connect(self) -> None:
         """Register at the server and carry out its orders, until cancelled or refused.
 
-        A node that starts jobs as their users, and has none now, first waits for its root helper.
+        In multi-user mode the root helper starts all jobs. So if no job runs here, the controller
+        waits until the root helper answers, and registers then.
         """
         if self._users is not None and not self._worlds:
             await self._users.wait_for_helper()
@@ -145,9 +146,9 @@ class Controller:
         return taken, others
 
     def _start_waiting_worlds(self) -> None:
-        """Ask a new launcher again to start all worlds that have no shim.
+        """Repeat the start of all worlds without a shim, after the launcher was restarted.
 
-        If a world gets two shims that way, the second one ends.
+        The former launcher may have started a shim. If a world gets two, the second one exits.
         """
         for world in self._node_worlds.without_shim():
             self._launcher.start_world(str(world.spool.directory))
@@ -164,7 +165,7 @@ class Controller:
         return make_registration(*host, self._last_server, worlds, order_version=version)
 
     def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
-        """Accept a server, and return the reports to repeat to it.
+        """Accept the server that has sent a welcome; return the reports that it may not have yet.
 
         Raises:
             StaleServerError: orders of a newer server have been carried out here.
@@ -213,7 +214,7 @@ class Controller:
         return any(map(confirmed_heartbeat.is_limited, self._worlds.values()))
 
     def on_contact(self, at: float) -> None:
-        """Tell the shims that the server has confirmed a heartbeat.
+        """Send the time of the last confirmed heartbeat to the shims, which check the lease.
 
         Args:
             at: the time at which the heartbeat was sent, in seconds of the monotonic clock.

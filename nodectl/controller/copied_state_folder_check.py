@@ -68,7 +68,7 @@ def _recorded_folders(spool: WorldFolder) -> Iterator[Path]:
 
 
 def _has_ended(spool: WorldFolder) -> bool:
-    """Return whether all ranks have ended, so that a copy is as good as the original."""
+    """Return whether all ranks of a world have ended, so that no folder owns a process of it."""
     with suppress(*UNREADABLE):
         return len(spool.exits()) >= len(spool.request().ranks)
     return False

@@ -29,7 +29,7 @@ _POLL_S = 0.5
 
 
 class KillWatcher:
-    """Has shims end ranks, and kills shims that are stopped and cannot do so."""
+    """Orders shims to end ranks, and kills a shim that is stopped and so cannot end them."""
 
     def __init__(self) -> None:
         #: By world, ranks and grace time, so that a repeated order is watched once.

@@ -31,7 +31,7 @@ class _JobMeter:
     samples: deque[tuple[float, int]] = field(default_factory=deque)
 
     def rate(self) -> float:
-        """Return the faults per second in the window."""
+        """Return the major page faults per second between the first and the last sample kept."""
         (first, before), (last, after) = self.samples[0], self.samples[-1]
         return (after - before) / (last - first) if last > first else 0.0
 

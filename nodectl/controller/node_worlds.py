@@ -111,7 +111,7 @@ class NodeWorlds:
             await listener.close()
 
     async def raise_if_unreadable(self) -> NoReturn:
-        """Wait until the files of a world are found to be unreadable, then raise the error.
+        """Wait until a world is found whose files cannot be read, then raise the error.
 
         Raises:
             ProtocolError: a world here needs another version of Pliant; it continues to run.
@@ -121,7 +121,10 @@ class NodeWorlds:
         raise self._unreadable_error
 
     def without_shim(self) -> list[LocalWorld]:
-        """Return the worlds that the launcher has to run and that have no shim yet."""
+        """Return the worlds whose shim the launcher must still fork.
+
+        Worlds that have ended, and those that the root helper starts, are left out.
+        """
         return [
             world
             for world in self.by_name.values()

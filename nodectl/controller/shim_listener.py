@@ -123,10 +123,11 @@ class ShimListener:
 
 
 async def _wait_for_peer(writer: asyncio.StreamWriter) -> None:
-    """Wait until few answers are unsent, then a moment longer.
+    """Wait until a shim has read most of the answers sent to it, and then ``PAUSE_S`` seconds.
 
     Raises:
-        TimeoutError: the shim does not read; the connection has been aborted.
+        TimeoutError: the shim has not read them within ``DRAIN_S`` seconds. The connection has been
+            aborted.
     """
     if not writer.is_closing():
         try:

@@ -1,6 +1,7 @@
 """Read the worlds of an earlier controller from the spool, and end those without a shim.
 
-Shims that still run connect to the new controller, which then continues their worlds.
+A world is one ``MPI_COMM_WORLD`` of a job. The shim, which started its ranks here, may outlive the
+controller: shims that still run connect to the new controller, which then continues their worlds.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ def _run_of(world: str) -> str:
 def read_world(spool: WorldFolder, boot: str, helper: HelperClient | None = None) -> LocalWorld:
     """Read one world from the spool, find out whether it has ended, and return it.
 
-    A world has ended if it was started in an earlier boot, or if all its exits are known. In the
-    second case its shim may still run, with another world.
+    A world has ended if it was started in an earlier boot, or if the exits of all its ranks are
+    known. In the second case its shim may still run, and serve another world.
     """
     world = LocalWorld(spool.request(), spool, spool.shim(), exits=spool.exits())
     if world.request.boot != boot:
@@ -120,7 +121,7 @@ def find_orphans(spool: WorldFolder, shim: ProcessIdentity | None) -> list[int]:
 async def end_by_helper(
     world: str, helper: HelperClient, timeout_s: float = ORPHANS_TIMEOUT_S
 ) -> list[int]:
-    """Let the root helper kill a world's processes, and wait until they have ended.
+    """Order the root helper to kill a world's processes, and wait until they have ended.
 
     Returns:
         An empty list if all processes have ended. Otherwise the process id of the shim, if it still
@@ -196,12 +197,15 @@ async def kill_orphans(
 
 
 async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list[SpooledExit]:
-    """End the processes of a world whose shim has ended; return the exits that this added.
+    """End the processes of a world whose shim has ended, and record the missing exits.
 
     Args:
         world: a world that the root helper started, or a world with missing exits.
         saved: exits that the shim has reported. If they complete the exits of a world of the root
             helper, they are added once its last process has ended; otherwise they are ignored.
+
+    Returns:
+        The exits that were added to the record of the world.
     """
     if world.is_last_claim(saved):
         await wait_for_last_process(world)

@@ -1,4 +1,4 @@
-"""The order to start a world: check it, turn it into a request for a shim, and write that down.
+"""The order to start a world: check it, turn it into a request for a shim, and save the request.
 
 A fault of the order is reported as the end of its ranks. If this node cannot start any job at the
 moment, the report says so: the server then places the job on other nodes and gives this node no
@@ -133,7 +133,9 @@ def create_world(
 def refuse_start(
     order: wire.StartWorld, settings: ControllerSettings, has_ended: bool, contact: float | None
 ) -> wire.NodeReport | None:
-    """Return a report that refuses an order which is too late to carry out; None if it is not.
+    """Return a report that refuses an order to start a world; None if it can be carried out.
+
+    It is refused if the world has ended here, or if the node has been without contact too long.
 
     Args:
         order: the order to start a world.
@@ -154,10 +156,11 @@ def refuse_start(
 def repeat_start(
     order: wire.StartWorld, known: LocalWorld, settings: ControllerSettings
 ) -> list[wire.NodeReport]:
-    """Return the reports that answer an order for a world that is already here.
+    """Return the reports that answer a repeated order to start a world that is here already.
 
-    A server on an older copy of its database may have placed the world again, and may have lost
-    exits that it had acknowledged.
+    If the order names other processors, the report refuses it: the database of the server may be an
+    older copy. Otherwise all reports about the world are repeated, because that copy may lack exits
+    that the server had acknowledged.
     """
     if known.request.ranks != [(place.rank, place.processor) for place in order.ranks]:
         here = "a world of this name runs here on other processors"
@@ -266,7 +269,7 @@ def _make_user_request(
 
 
 class NodeShares(NamedTuple):
-    """Assigns shares of this node to the worlds that are started."""
+    """Assigns the CPUs, memory and devices of this node to the worlds that are started."""
 
     slots: SlotCpus
     #: All worlds here.
@@ -275,7 +278,7 @@ class NodeShares(NamedTuple):
     gres: Mapping[str, int]
 
     def assign(self, request: StartRequest, order: wire.StartWorld, *, bind: bool) -> None:
-        """Set the CPUs, devices and memory in a request, as its order says.
+        """Set the CPUs, devices and memory in a request, as its order requires.
 
         Args:
             request: the request, which names the ranks.
@@ -306,7 +309,7 @@ class NodeShares(NamedTuple):
 
         Args:
             request: the request, which names the ranks and their processors.
-            shared: whether all ranks get the CPUs of all of them.
+            shared: whether each rank may run on the CPUs of all ranks.
         """
         mine = [processor for _, processor in request.ranks]
         cpus = [list(self.slots.cpus_of(processor)) for processor in mine]
@@ -378,8 +381,8 @@ def _launcher_variables(
 ) -> dict[str, str]:
     """Return the variables that tell mpiexec where to start processes.
 
-    In a script, it uses all processors of the job. In a job on one node, it does not try to reach
-    other hosts.
+    For a script, they make mpiexec use all processors of the job. For a job on one node, they stop
+    mpiexec from connecting to other hosts.
     """
     variables = {}
     if _count_lines(order.node_list) <= 1:
@@ -406,7 +409,10 @@ def _access_variables(access: ApplicationAccess, folder: Path) -> dict[str, str]
 
 
 def _processors(order: wire.StartWorld) -> list[int]:
-    """Return the processors of the whole world by rank; empty if they are not known here."""
+    """Return the processors of all ranks of the world by rank, including those on other nodes.
+
+    Empty if the order names only the processors of this node.
+    """
     if order.processors:
         return list(order.processors)
     if len(order.ranks) == (order.world_size or len(order.ranks)):

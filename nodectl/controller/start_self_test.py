@@ -1,9 +1,9 @@
 """Find out whether this node can start jobs again after a failure.
 
-A node that fails to start a job says so and is drained. The cause often goes away: a disk
+A node that fails to start a job reports this and is drained. The cause often goes away: a disk
 has room again, or a user's processes have ended. So the controller tries the same things itself,
-less often after each failure, and tells the server when all of them work. It also tries once when
-it starts, because an earlier controller may have been the one that failed.
+less often after each failure, and reports to the server when all of them work. It also tries once
+when it starts, because an earlier controller may have been the one that failed.
 """
 
 from __future__ import annotations

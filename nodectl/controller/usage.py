@@ -82,11 +82,10 @@ class MemoryLimits:
         ]
 
     def _is_exceeded(self, key: tuple[int, int], worlds: list[LocalWorld], resident: int) -> bool:
-        """Adapt the limit of a job to its present ranks; return whether the job exceeds it.
+        """Adapt the limit of a job to its present ranks; return whether the job exceeds the limit.
 
-        The limit is lowered only when the job uses no more than the lower limit allows. Otherwise
-        the last ranks of a job that ends would be ended for memory that earlier ranks had left to
-        them.
+        A lower limit is set only once the job uses no more than that. Otherwise the last ranks of a
+        job would be killed for memory that ended ranks have left allocated, such as shared memory.
 
         Args:
             key: the number of the job, and that of its run.
@@ -107,7 +106,7 @@ class MemoryLimits:
 
 
 def _proportional_bytes(worlds: Iterable[LocalWorld]) -> int:
-    """Return the memory that a job uses here, counting shared memory once."""
+    """Return the bytes of memory that a job uses here, counting shared memory only once."""
     shims = [world.shim for world in worlds if world.shim is not None]
     pids = [pid for shim in shims for pid in procfs.descendants(shim.pid)]
     # That of another user's process cannot be read; then only its private memory counts.

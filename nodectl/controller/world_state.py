@@ -92,7 +92,10 @@ class LocalWorld:
         return self.request.world
 
     def accepts_shim(self, pid: int) -> bool:
-        """Return whether a process that connects may be the shim of this world."""
+        """Return whether a process that connects may be the shim of this world.
+
+        If the shim is known, it must be this process. If not, the world must not be cleaned up yet.
+        """
         return not self.cleaning_up if self.shim is None else self.shim.pid == pid
 
     def record_shim(self) -> None:
@@ -108,7 +111,7 @@ class LocalWorld:
         return len(self.exits) == len(self.request.ranks)
 
     def is_last_claim(self, exits: Iterable[SpooledExit]) -> bool:
-        """Return whether ``exits`` are the last ones of a world that the root helper started.
+        """Return whether ``exits`` complete the exits of a world that the root helper started.
 
         The shim of such a world runs as the job's user, who can control it with a debugger and make
         it report invented exits. So the processors of the world are freed only when the root helper
@@ -158,7 +161,7 @@ class LocalWorld:
         return new
 
     def end(self) -> None:
-        """Mark the world as ended and detach its shim, which may get another world."""
+        """Mark the world as ended and detach its shim, which may serve another world next."""
         self.ended = True
         self.channel = None
         if self.shim_watch is not None:
@@ -191,7 +194,11 @@ class LocalWorld:
         )
 
     def relay_report(self, sent: dict[str, Any]) -> wire.NodeReport:
-        """Return a report that carries a packet from this shim to the shim of another node."""
+        """Return a report that carries a packet from this shim to the shim of another node.
+
+        Args:
+            sent: the shim's message: the packet, and a rank on the other node.
+        """
         relay = wire.Relay(
             world=self.name,
             from_rank=self.request.ranks[0][0],
@@ -210,7 +217,7 @@ class LocalWorld:
             self.send({"op": "relay", "from": order.from_rank, "packet": packet})
 
     def exits_report(self, exits: Iterable[SpooledExit]) -> wire.NodeReport:
-        """Return the report that tells the server how some ranks have ended."""
+        """Return the report that tells the server how the ranks in ``exits`` have ended."""
         request = self.request
         return wire.NodeReport(
             ranks_exited=wire.RanksExited(
@@ -335,10 +342,10 @@ def add_missing_exits(
 
 
 def share_cpus(changed: LocalWorld, worlds: Iterable[LocalWorld], slots: SlotCpus) -> None:
-    """Restrict a job here to the CPUs of its present processors.
+    """Restrict a job on this node to the CPUs of its present processors.
 
     If the ranks of the job share CPUs, all of them are bound to all these CPUs. Otherwise only the
-    control group of the changed world is restricted, if the root helper manages it.
+    control group of the changed world is restricted, if the root helper manages that group.
 
     Args:
         changed: a world of the job.
@@ -357,7 +364,7 @@ def share_cpus(changed: LocalWorld, worlds: Iterable[LocalWorld], slots: SlotCpu
 
 
 def _limit_by_helper(world: LocalWorld, cpus: list[int]) -> None:
-    """Let the root helper change the control group of a world, as its shim has no right to."""
+    """Order the root helper to restrict a world's control group, which its shim cannot change."""
     if world.helper is None or not (world.request.cpus and cpus):
         return
     try:
@@ -372,7 +379,7 @@ def spool_folder(state: Path) -> Path:
 
 
 def of_job(worlds: Iterable[LocalWorld], order: wire.Kill | wire.Signal) -> Iterator[LocalWorld]:
-    """Yield the worlds of the run of a job that an order names.
+    """Yield the worlds on this node that belong to the job and run that an order names.
 
     If the order names processors, only worlds with ranks on one of them are yielded.
     """
@@ -385,6 +392,6 @@ def of_job(worlds: Iterable[LocalWorld], order: wire.Kill | wire.Signal) -> Iter
 
 
 def send_signal(worlds: Iterable[LocalWorld], order: wire.Signal) -> None:
-    """Let the shims of a job send a signal to its ranks."""
+    """Order the shims of a job to send a signal to its ranks."""
     for world in of_job(worlds, order):
         world.send({"op": "signal", "number": order.number})

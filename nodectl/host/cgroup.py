@@ -43,7 +43,7 @@ def enter() -> bool:
     """Move this process, a shim without ranks, into new control groups of its own.
 
     Returns:
-        Whether any group could be made.
+        Whether at least one group could be made.
     """
     shim = ProcessIdentity.of(os.getpid())
     if shim is None:
@@ -100,7 +100,7 @@ def limit_tasks(shim: ProcessIdentity, tasks: int) -> bool:
 
 
 def limit_cpus(shim: ProcessIdentity, cpus: Collection[int]) -> bool:
-    """Restrict a shim and its descendants to CPUs; return whether the kernel enforces that.
+    """Restrict a shim and its descendants to CPUs; return whether the kernel enforces this.
 
     Args:
         shim: the shim.
@@ -180,7 +180,7 @@ def remove(shim: ProcessIdentity) -> None:
 
 
 def sweep() -> None:
-    """Remove the empty control groups of shims and jobs that have ended."""
+    """Remove the empty control groups that ended shims and ended jobs have left behind."""
     for each in {*bases(), base("memory")}:
         if each is not None:
             _sweep(each.folder)

@@ -119,9 +119,9 @@ def _mounts() -> list[Mount]:
 
 @lru_cache(maxsize=8)
 def base(controller: str) -> Base | None:
-    """Return the folder in which this process may make groups of a controller, or None.
+    """Return the folder in which this process may make groups of a controller; None if nowhere.
 
-    The result is that of the first call, because a shim enters groups of its own later.
+    The first result is kept for later calls, because a shim then enters groups of its own.
 
     Args:
         controller: its name; empty if a group of version 2 will do, even without controllers.
@@ -146,10 +146,10 @@ def find_bases() -> None:
 
 
 def enable_controllers() -> None:
-    """Arrange that groups (v2) which this node controller makes can use controllers.
+    """Arrange that the v2 groups which this node controller makes can use cgroup controllers.
 
-    Only a group without processes may give controllers to its children. So a controller that is
-    alone in its group, like a unit of systemd with `Delegate=yes`, moves into a child of it.
+    Only a group without processes may give controllers to its children. So if this process is
+    alone in its group, like a unit of systemd with `Delegate=yes`, it moves into a child of it.
     """
     group = own_group("")
     if group is None or not any(map(available, _V2_CONTROLLERS)):

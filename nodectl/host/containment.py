@@ -1,4 +1,4 @@
-"""Find out once, at the start, how this node can keep jobs within their shares."""
+"""Find out once, at the start, how this node can limit jobs to their CPUs, memory and processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_GROUP = "no control group can be made here"
 
 
 class Description(NamedTuple):
-    """What enforces each share, as text for users."""
+    """The means that enforce each kind of limit on jobs of this node, as text for users."""
 
     cpus: str
     memory: str
@@ -45,7 +45,7 @@ class SlotCpus:
         return self._cpus[slot] if 0 <= slot < len(self._cpus) else ()
 
     def union(self, processors: Collection[int]) -> list[int]:
-        """Return all CPUs that belong to some processors."""
+        """Return all CPUs that belong to the given processors, sorted."""
         return sorted({cpu for processor in processors for cpu in self.cpus_of(processor)})
 
     def why_not_bound(self) -> str:

@@ -19,7 +19,7 @@ _TOPOLOGY = "/sys/devices/system/cpu"
 
 
 class Place(NamedTuple):
-    """Where a CPU is: CPUs of the same package and core are hardware threads of one core."""
+    """The package and core of a CPU. CPUs with the same place are hardware threads of one core."""
 
     package: int
     core: int
@@ -134,7 +134,7 @@ def bind_tree(roots: Iterable[int], cpus: Collection[int], former: Collection[in
 
 
 def _bind_task(task: int, allowed: frozenset[int], former: frozenset[int]) -> bool:
-    """Bind one thread; return whether its CPUs have changed."""
+    """Bind one thread to CPUs; return whether its affinity was changed."""
     now = os.sched_getaffinity(task)
     wanted = allowed if now == former else now & allowed or allowed
     if now == wanted:

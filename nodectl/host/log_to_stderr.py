@@ -1,4 +1,4 @@
-"""Messages to administrators in the log of shims; failing to write one is never an error."""
+"""Messages to administrators in the log of shims; if writing one fails, the error is ignored."""
 
 from __future__ import annotations
 

@@ -41,7 +41,10 @@ def group_name(job: int, run: int, node: int | os.PathLike[str]) -> str:
 
 
 def find_group(name: str) -> Base | None:
-    """Return the memory group of a job; None if the kernel limits no memory here."""
+    """Return the path of the group with a job's memory limit, whether or not the group exists.
+
+    None if this process cannot make groups that limit memory.
+    """
     where = base("memory")
     return where and Base(where.version, f"{where.folder}/{name}")
 
@@ -117,7 +120,7 @@ def leave(name: str) -> None:
 
 
 def _own_group_v2(where: Base) -> tuple[str, str]:
-    """Return the path of this shim's group of version 2, and its name."""
+    """Return the path that this shim's group of version 2 should have, and the group's name."""
     shim = ProcessIdentity.of(os.getpid())
     assert shim is not None
     return cgroup.group_of(where, shim), f"{cgroup.SHIM_PREFIX}{shim.pid}-{shim.start}"

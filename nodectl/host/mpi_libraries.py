@@ -88,8 +88,8 @@ def loaded_library(pid: int) -> MpiLibrary | None:
 def unlaunched_library(pid: int) -> MpiLibrary | None:
     """Return an MPI library without PMI-1 that a process, or a descendant of it, has loaded.
 
-    None if there is none, or if the launcher of the library has started that process, for example
-    because a rank runs ``mpirun``.
+    None if there is none. None also if the launcher of the library has started the process that
+    loaded it, for example because a rank runs ``mpirun``.
     """
     for process in (pid, *procfs.descendants(pid)):
         library = loaded_library(process)

@@ -1,7 +1,7 @@
 """The memory that jobs may use on this node: that of the host, or of its control group.
 
-If the node is in a control group with a limit, the figures of the host say little about it. So free
-memory and pressure are those of the group then.
+If the control group of the node has a limit, the host's free memory is not what jobs can use. Then
+free memory and memory pressure are those of the group.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Group(NamedTuple):
 
 
 class FreeMemory(NamedTuple):
-    """The state of the memory at one instant."""
+    """The free memory and the memory pressure of this node at one time."""
 
     #: Bytes that new allocations could use, without swap.
     available: int

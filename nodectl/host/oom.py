@@ -29,22 +29,25 @@ def out_of_memory(limit_bytes: int, node: str) -> str:
 
 
 class MemoryKills:
-    """Tells whether the kernel killed processes for lack of memory since this object was made."""
+    """Detects that the kernel killed processes for lack of memory after this object was made.
+
+    Only processes of this process's control group count.
+    """
 
     def __init__(self, limit_bytes: int = 0, node: str = "") -> None:
-        """Count from now on.
+        """Store how many processes of this control group the kernel has killed so far.
 
         Args:
             limit_bytes: memory that the job may have on this node; 0 if it has no limit. A resize
                 may change it.
-            node: its name.
+            node: the name of the node, for the messages.
         """
         self._counter = counter()
         self._before = kill_count(self._counter)
         self._limit, self._node = limit_bytes, node
 
     def occurred(self) -> bool:
-        """Return whether the kernel has killed a process of the group since the start."""
+        """Return whether the kernel has killed a process of the group since `__init__`."""
         return kill_count(self._counter) > self._before
 
     def reason(self) -> str:

@@ -55,7 +55,10 @@ class ProcessIdentity(NamedTuple):
         return cls(boot_id(), pid, stat.start) if stat is not None else None
 
     def alive(self) -> bool:
-        """Return whether exactly this process still runs; also True if that cannot be found out."""
+        """Return whether this process still exists, and not another one with its reused id.
+
+        True also if that cannot be found out.
+        """
         try:
             stat = read_stat(self.pid, strict=True)
         except OSError:

@@ -1,8 +1,8 @@
 """Find and remove the shared memory of MPI libraries, which killed ranks cannot remove.
 
-The shim remembers the segments that its ranks have mapped. A rank can die before that, so the one
-segment that MPICH makes for a world on a node is also found by its name. No other file in /dev/shm
-is touched.
+The shim records the segments that its ranks have mapped. A rank may be killed before its segments
+were recorded, so the one segment that MPICH makes for a world on a node is also found by its name.
+No other file in /dev/shm is touched.
 """
 
 from __future__ import annotations

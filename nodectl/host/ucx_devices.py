@@ -14,7 +14,7 @@ _IFF_LOOPBACK = 0x8
 
 
 def ucx_devices(interface: str, interfaces: Path = Path("/sys/class/net")) -> str:
-    """Return the devices of an interface, as UCX expects them.
+    """Return the value of ``UCX_NET_DEVICES`` for a network interface.
 
     A device for remote direct memory access comes first, then the interface itself for TCP.
 

@@ -1,7 +1,8 @@
 """The log of the root helper: one line for each order carried out or refused, without secrets.
 
-A controller that repeats a bad request all the time must not fill the disk: only some refusals of
-the same kind are logged in a minute. The next line tells how many were left out.
+A controller that repeats a bad request all the time must not fill the disk. So the number of
+refusals of the same kind that are logged in a minute is limited, and the next line contains how
+many were left out.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class AuditLog:
         self._write(_one_line(text), priority)
 
     def refused(self, refusal: str, text: str) -> None:
-        """Write a line about a refused request, unless there were many of its kind just now."""
+        """Log a refused request, unless its kind has reached the limit for this minute."""
         now = self._clock()
         start, count = self._windows.get(refusal, (now, 0))
         if now - start >= _MINUTE_S:

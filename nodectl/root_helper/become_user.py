@@ -1,4 +1,4 @@
-"""Users of jobs: look them up, and become one of them for good."""
+"""Users of jobs: look them up, and change this process to one of them irrevocably."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _drop_inheritable_capabilities() -> None:
 
 
 def become(user: User) -> None:
-    """Give up root for good: groups, then group, then user, then capabilities, and check each.
+    """Give up root irrevocably: set groups, group, user, then capabilities, and check each.
 
     Raises:
         OSError: a step failed. The process must end.

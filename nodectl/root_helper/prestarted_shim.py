@@ -1,8 +1,8 @@
 """A shim that was started before its world is known, and waits for it as a process of root.
 
 It has all modules in memory, because the fork server (`subreaper_fork_server`) has loaded them.
-When the order comes, it becomes the user before it reads anything else. Its memory holds nothing of
-the helper or of other users.
+When the order comes, the shim changes to the job's user before it reads anything else. Its memory
+holds nothing of the helper or of other users.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PR_SET_DUMPABLE = 4
 
 
 def wait_for_world(channel: socket.socket, shims: Path) -> int:
-    """Wait for a world, and run it.
+    """Wait for the order to start a world, then become the job's user and run the world.
 
     Args:
         channel: the connection to the subreaper.

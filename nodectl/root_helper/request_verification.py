@@ -131,7 +131,7 @@ class RequestVerifier:
         return order, self._find_user(order)
 
     def _known(self) -> dict[str, Any]:
-        """Return, as keyword arguments, the facts of this node to verify an order against."""
+        """Return what an order must match, such as cluster and node, as keyword arguments."""
         return {
             "cluster": self._config.cluster,
             "node": self._config.node,
@@ -168,7 +168,7 @@ class RequestVerifier:
         return tuple(sorted(set(value) or allowed))
 
     def _max_tasks(self, wanted: int) -> int:
-        """Return the lower of the controller's and root's limit on tasks; 0 if there is none."""
+        """Return the lower of the controller's and root's limits on tasks; 0 for no limit."""
         limits = [limit for limit in (wanted, self._config.max_tasks) if limit > 0]
         return min(limits, default=0)
 

@@ -182,7 +182,7 @@ class HelperService:
     def _answer(
         self, sock: socket.socket, data: bytes, handles: list[int]
     ) -> dict[str, Any] | None:
-        """Carry out a request, and return the answer; None if another process answers."""
+        """Carry out a request, and return the answer; None if a forked process will answer."""
         try:
             self._count_message()
             try:
@@ -277,10 +277,13 @@ class HelperService:
         self._log.note(f"removing {order.folder}: job {order.job}, user {order.uid} ({user.name})")
 
     def _check_number_of_removals(self, uid: int) -> None:
-        """Refuse a removal if too many have not ended.
+        """Refuse a removal if one user, or all users together, have too many that have not ended.
 
-        A process that was killed may wait for a file system that does not answer. It counts for its
-        user only, so that no user can keep the others from removing anything.
+        A process that was killed may still wait for a file system that does not answer. It counts
+        for its user only, so that no user can keep the others from removing anything.
+
+        Raises:
+            HelperRefusalError: one of the two limits is reached.
         """
         if sum(each.uid == uid for each in self._removals.values()) >= MAX_REMOVALS_OF_USER:
             reason = f"{MAX_REMOVALS_OF_USER} removals of user {uid} have not ended yet"

@@ -49,7 +49,7 @@ class Started:
         send_signal(self.subreaper, signal.SIGTERM)
 
     def kill_without_subreaper(self) -> None:
-        """Kill all processes found of a world whose subreaper was killed."""
+        """Kill all processes that can be found of a world whose subreaper was killed."""
         cgroup.kill(self.shim)
         if self.shim.alive():
             for pid in (*procfs.descendants(self.shim.pid), self.shim.pid):
@@ -59,7 +59,7 @@ class Started:
 
 
 def send_signal(who: ProcessIdentity, number: int) -> None:
-    """Send a signal to a process; do nothing if another process has its number now."""
+    """Send a signal to a process; do nothing if its id belongs to another process now."""
     try:
         handle = os.pidfd_open(who.pid)
     except OSError:

@@ -1,10 +1,10 @@
 """Fork the subreapers of worlds and their shims: ``subreaper_fork_server RECORDS SHIMS``.
 
-A new interpreter needs tens of milliseconds for its imports, and no job should wait for them. This
-process has loaded all modules of a shim. A fork of it shares this memory, so that several can wait
-at little cost. The helper executes this program instead of forking itself, so the process holds
-nothing of the helper: no content of an order, no descriptor. It reads nothing but the helper's
-requests for another subreaper, and ends when the helper ends.
+A new interpreter needs tens of milliseconds for its imports, and no job should wait for them. So
+this process loads all modules of a shim once, and its forks share that memory: a waiting fork costs
+little. The helper executes this program instead of forking itself, so the process holds nothing of
+the helper: no content of an order, no descriptor. It reads nothing but the helper's requests for
+another subreaper, and ends when the helper ends.
 """
 
 from __future__ import annotations

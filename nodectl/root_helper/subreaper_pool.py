@@ -1,7 +1,8 @@
 """The subreapers that wait for a world, so that no job waits for a fork.
 
-The pool belongs to the helper. It executes the fork server (`subreaper_fork_server`), which forks
-subreapers on request. Nothing here waits for a subreaper until it has a world.
+A subreaper is the process of root that starts a world's shim, and ends what the world leaves
+behind. The pool belongs to the helper. It executes the fork server (`subreaper_fork_server`), which
+forks subreapers on request. No function here waits for a subreaper that has no world.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class SubreaperPool:
         return len(self._waiting) == self._size
 
     def refill(self) -> None:
-        """Ask for the subreapers that are missing.
+        """Request as many subreapers from the fork server as the pool lacks.
 
         Raises:
             OSError: processes, memory or descriptors are exhausted; try again later.
@@ -74,10 +75,10 @@ class SubreaperPool:
             self._waiting.append(self._ask_for_subreaper())
 
     def start(self, launch: CheckedLaunch, folder: int, request: int) -> ProcessIdentity:
-        """Hand a world over to a waiting subreaper, and return the process of its shim.
+        """Give a world to a waiting subreaper, and return the process of the world's shim.
 
         Args:
-            launch: checked and used up.
+            launch: the request, which has been checked and recorded as used.
             folder: descriptor of the job's folder.
             request: descriptor of the request, which the shim reads.
 
@@ -102,7 +103,7 @@ class SubreaperPool:
         raise HelperRefusalError("start", why)
 
     def _send(self, message: bytes, handles: list[int]) -> socket.socket:
-        """Send a world to a subreaper; return the connection to it."""
+        """Send a waiting subreaper the message with its world; return the connection to it."""
         while self._waiting:
             channel = self._waiting.popleft()
             try:
@@ -117,7 +118,7 @@ class SubreaperPool:
         return channel
 
     def _ask_for_subreaper(self) -> socket.socket:
-        """Let the fork server fork a subreaper; return the connection to it."""
+        """Request another subreaper from the fork server; return the connection to it."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
@@ -147,16 +148,16 @@ def _execute_fork_server(records: Path, shims: Path) -> socket.socket:
 
 
 def _end_subreaper(channel: socket.socket) -> None:
-    """End a subreaper that has not started its world in time."""
+    """End a subreaper that has not started its world within the time limit."""
     with suppress(OSError, ValueError):
         pid, start = map(int, channel.recv(64, socket.MSG_DONTWAIT).split())
         send_signal(ProcessIdentity(procfs.boot_id(), pid, start), signal.SIGTERM)
 
 
 def _read_within(handle: int, seconds: float) -> bytes:
-    """Return all that comes through a pipe within some time.
+    """Return all bytes that are written to a pipe until it is closed, within ``seconds``.
 
-    Nothing is returned if the pipe is not closed in time, or if too much comes through it.
+    Return nothing if it is not closed by then, or if more than the allowed number of bytes come.
 
     Args:
         handle: the descriptor of the pipe.

@@ -2,10 +2,10 @@
 
 A few subreapers wait for orders (`subreaper_pool`). Each has forked a shim that waits, too
 (`prestarted_shim`), and that becomes the user when the order has come. A process of the job that
-loses its parent becomes a child of the subreaper (``PR_SET_CHILD_SUBREAPER``), whatever session or
-environment it has. So the subreaper can end exactly the processes of its world, even if the kernel
-gives no control groups. It waits until the shim has ended or until the helper sends SIGTERM. Then
-it ends the remaining processes, removes its record, and exits.
+loses its parent becomes a child of the subreaper (``PR_SET_CHILD_SUBREAPER``), even if it has made
+a session of its own or changed its environment. So the subreaper can end exactly the processes of
+its world, even if the kernel gives no control groups. It waits until the shim has ended or until
+the helper sends SIGTERM. Then it ends the remaining processes, removes its record, and exits.
 
 A subreaper outlives the helper. It reads nothing from processes of users.
 """
@@ -144,7 +144,11 @@ def _end_unused(pid: int) -> None:
 def _start_world(
     world: WorldOrder, handles: list[int], records: Path, pid: int, to_shim: socket.socket
 ) -> None:
-    """Write the record, hand the world to the shim, and stay until its processes have ended."""
+    """Write the record of a world, pass the world to the waiting shim, and wait until it has ended.
+
+    Then end the processes that are left and remove the record. If there is a record already, the
+    world was started before: report that and kill the shim.
+    """
     _, _, report = handles
     subreaper, shim = ProcessIdentity.of(os.getpid()), ProcessIdentity.of(pid)
     assert subreaper is not None
@@ -172,7 +176,7 @@ def _start_world(
 
 
 def _fork_shim(shims: Path) -> tuple[int, socket.socket]:
-    """Fork a shim that waits; return its process and this side's end of the connection to it."""
+    """Fork a shim that waits; return its process id and our end of the connection to it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         pid = os.fork()

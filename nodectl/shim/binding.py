@@ -34,10 +34,10 @@ class Binding:
         cgroup.limit_cpus(shim, self._group)
 
     def release(self, ranks: Iterable[Rank]) -> None:
-        """Bar the processes of the world from the CPUs of ranks that have ended.
+        """Keep the processes of the world off the CPUs of ranks that have ended.
 
         Called before the exits are reported, because the processors may be given to another job
-        from then on. If ranks share their CPUs, the controller decides, see `share`.
+        from then on. If ranks share their CPUs, nothing is done here: the controller calls `share`.
 
         Args:
             ranks: all ranks of the world.

@@ -14,12 +14,12 @@ from pliant.nodectl.world_folder import StartRequest
 
 
 class Lease:
-    """Calls a function once if the server last confirmed a heartbeat too long ago."""
+    """Calls a function once the server has confirmed no heartbeat for longer than is allowed."""
 
     def __init__(
         self, loop: EventLoop, request: StartRequest, on_expired: Callable[[str], None]
     ) -> None:
-        """Begin with the last contact that the order names.
+        """Store the last confirmed contact and the limits; `watch` starts the check.
 
         Args:
             loop: runs the timers.
@@ -41,7 +41,10 @@ class Lease:
         return expiry_reason(self._lease_s, self._stop_after_s, self._at)
 
     def watch(self) -> None:
-        """Check the lease now, and again when it would expire."""
+        """Call ``on_expired`` if the lease has expired; otherwise check again when it would.
+
+        If the job may run without contact, do nothing.
+        """
         if self._stop_after_s is None:
             return
         if reason := self.expired():

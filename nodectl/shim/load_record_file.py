@@ -58,7 +58,7 @@ class LoadRecorder:
     def __init__(
         self, loop: EventLoop, request: StartRequest, *, max_bytes: int = MAX_FILE_BYTES
     ) -> None:
-        """Prepare to record, if the job was submitted so.
+        """Prepare to record; nothing is recorded unless the job was submitted with an interval.
 
         Args:
             loop: runs the timer.
@@ -85,7 +85,10 @@ class LoadRecorder:
         self._sample()
 
     def measure(self) -> None:
-        """Measure without writing a row, because the shim is about to wait for ended children."""
+        """Measure without writing a row, before the counters of ended children are lost.
+
+        The shim calls this when it is about to wait for children that have ended.
+        """
         if self._file >= 0:
             self._load.measure(search=True)
 
@@ -97,7 +100,9 @@ class LoadRecorder:
             self._stop()
 
     def _open(self) -> int:
-        """Open the file with the rights of the job.
+        """Open the file with the job's umask, and return its descriptor.
+
+        A new file gets a header row. The file of an earlier submission is emptied first.
 
         Raises:
             LaunchError: the file cannot be opened, or is not a plain file.
@@ -168,7 +173,7 @@ class LoadRecorder:
         self._file = -1
 
     def _fail(self, reason: str) -> None:
-        """Stop recording, and tell the user why."""
+        """Stop recording, and write the reason to the error file of the job."""
         self._stop()
         text = f"the load is not recorded on {self._request.node_name} any more: {reason}"
         write_line(f"{self._request.world}: {text}")

@@ -1,8 +1,9 @@
 """Ranks of an MPI library that PMI-1 cannot serve: start them by their own launcher, or end them.
 
 A program that is linked with such a library is recognised before the start. Interpreters load
-their MPI library later, so the libraries of a rank are looked at until a rank uses PMI. Otherwise a
-job of N ranks would be N jobs of one rank, which compute the same and overwrite each other's files.
+their MPI library later, so the libraries of the ranks are checked until one rank uses PMI.
+Otherwise a job of N ranks would be N jobs of one rank, which compute the same and overwrite each
+other's files.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class SingletonDetector:
     def verdict(self) -> tuple[int, str] | None:
         """Return exit code and reason for a rank that ends without having used PMI.
 
-        None if it has loaded no MPI library, as far as is known.
+        None if no rank was seen to load an MPI library that needs its own launcher.
         """
         if self._library is None:
             return None

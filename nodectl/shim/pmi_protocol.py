@@ -1,8 +1,9 @@
 """The server side of PMI-1 for the ranks of a world on this node.
 
-This module only handles the protocol: lines in, effects out, without sockets or clock. Only the
-barrier of a world on several nodes is not local: each node passes on the pairs that its ranks have
-put (`Barrier`), and releases its ranks when it gets the merged pairs of all nodes (`release`).
+This module only handles the protocol, without sockets or clock: it takes lines from ranks, and
+returns effects, such as a reply, for the caller to carry out. Only the barrier of a world on
+several nodes is not local: each node passes on the pairs that its ranks have put (`Barrier`), and
+releases its ranks when it gets the merged pairs of all nodes (`release`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """All local ranks have entered the barrier; call `release` when all other nodes' have too."""
+    """The effect that all local ranks are in the barrier.
+
+    The caller calls `release` when the ranks of all other nodes are in it, too.
+    """
 
     sequence: int
     pairs: Mapping[str, str]
@@ -66,17 +70,17 @@ class PmiServer:
         }
 
     def handle(self, rank: int, line: bytes) -> list[Effect]:
-        """Handle one line from a rank, and return the effects that the caller carries out."""
+        """Handle one line from a rank; return effects, such as replies, to be carried out."""
         text = line.decode("utf-8", "replace").strip()
         if rank in self._multi or text.startswith("mcmd="):
             return self._handle_multi(rank, text)
         return self._handle_single(rank, text) if text else []
 
     def release(self, pairs: Mapping[str, str]) -> list[Effect]:
-        """Release the local ranks from the barrier, and return the effects to carry out.
+        """Release the local ranks from the barrier; return the replies that the caller sends them.
 
         Args:
-            pairs: the pairs that the ranks of all nodes have put.
+            pairs: the key-value pairs that the ranks of all nodes have put.
         """
         self._pairs.update(pairs)
         ranks, self._waiting = self._waiting, []
@@ -122,9 +126,9 @@ class PmiServer:
         return [Barrier(self._sequence, new)]
 
     def _handle_multi(self, rank: int, text: str) -> list[Effect]:
-        """Collect the lines of a request to spawn processes, the only command of several lines.
+        """Collect the lines of a spawn request, the only PMI command of several lines.
 
-        Return a refusal after the last line, and no effects before.
+        Return a reply that refuses it after the last line, and no effects before.
         """
         lines = self._multi.setdefault(rank, [])
         lines.append(text)

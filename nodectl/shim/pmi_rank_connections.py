@@ -1,8 +1,8 @@
 """PMI-1 for the ranks of a shim or of a step: passes lines to the protocol and carries out effects.
 
-`pmi_protocol` is the protocol without sockets. Here its replies are sent to the ranks, and
-barriers, aborts and ends are passed on to the owner of the ranks. The first line of any rank shows
-that the program uses PMI, so the search for programs that ignore it (`non_pmi_mpi`) ends then.
+`pmi_protocol` is the protocol without sockets. Here its replies are sent to the ranks. Barriers and
+calls of MPI_Abort and MPI_Finalize are passed on to the owner of the ranks. The first line of any
+rank shows that the program uses PMI, so the search for programs without it (`non_pmi_mpi`) stops.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PmiService:
         self._detector: SingletonDetector | None = None
 
     def handle(self, rank: int, line: bytes) -> None:
-        """Handle a line that a rank has sent."""
+        """Handle a PMI-1 line from a rank: send replies, and call the owner for other events."""
         self.stop_detection()
         self._apply(self._server.handle(rank, line))
 
@@ -73,7 +73,7 @@ class PmiService:
     def verdict(self) -> tuple[int, str] | None:
         """Return exit code and reason for a rank that ends now without having used PMI.
 
-        None if the rank has loaded no MPI library, as far as is known.
+        None if no rank was seen to load an MPI library that needs its own launcher.
         """
         return self._detector.verdict() if self._detector is not None else None
 

@@ -51,9 +51,10 @@ class ProcessLoad:
         return procfs.has_swap()
 
     def measure(self, *, search: bool) -> Load:
-        """Return the present load.
+        """Return the load since the start of the world, ended processes included.
 
-        Call this before the root waits for a child that has ended: its counters are lost then.
+        Call this before the root process waits for a child that has ended, because the counters of
+        that child are lost then.
 
         Args:
             search: whether to search for new processes. This takes more time than to read known

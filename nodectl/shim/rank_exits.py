@@ -47,7 +47,7 @@ class ExitCallbacks(NamedTuple):
 
 
 class ExitTracker:
-    """Follows the ranks of a world from their end to the saved exit."""
+    """Handles the end of ranks: waits for leftover processes, then saves and reports the exit."""
 
     def __init__(
         self, loop: EventLoop, spool: WorldFolder, request: StartRequest, callbacks: ExitCallbacks
@@ -70,7 +70,7 @@ class ExitTracker:
         self._failures, self.failure_pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def watch(self, ranks: dict[int, Rank]) -> None:
-        """Watch the ranks of the world for their ends; ranks that never started count as ended."""
+        """Begin to handle the ends of these ranks; ranks that never started have ended already."""
         self._ranks = ranks
         for rank in ranks.values():
             if not rank.live:
@@ -146,13 +146,13 @@ class ExitTracker:
             self._callbacks.on_done()
 
     def _end_leftovers(self, number: int, left: Iterable[int]) -> None:
-        """Send SIGTERM to the leftovers of a rank, and kill them after a grace time."""
+        """Send SIGTERM to processes that an ended rank left running; kill them after a time."""
         rank_termination.ask_all_to_end(left)
         grace = min(self._request.grace_s, _LEFTOVER_GRACE_S)
         self._leaving[number] = self._loop.after(grace, lambda: self._kill_leftovers(number))
 
     def _kill_leftovers(self, number: int) -> None:
-        """Kill the leftovers of a rank repeatedly until none remains.
+        """Kill the processes that an ended rank left running, repeatedly until none remains.
 
         A process that was started during one round is found in the next.
         """

@@ -144,7 +144,7 @@ def truncate_outputs(request: StartRequest) -> None:
 
 
 def _has_content(path: str) -> bool:
-    """Return whether a file has content that must be removed; True if this user cannot tell."""
+    """Return whether a file must be emptied; True if this user may not ask for its size."""
     try:
         return os.stat(to_bytes(path)).st_size > 0
     except OSError as error:
@@ -192,7 +192,7 @@ def _lock(handle: int) -> None:
 
 
 def read_failures(pipe: int) -> dict[int, tuple[int, str]]:
-    """Return (code, reason) by process id of the launches that failed since the last call."""
+    """Return (exit code, reason) by process id of the launches that failed since the last call."""
     found = {}
     try:
         while data := os.read(pipe, 1 << 16):
@@ -340,9 +340,9 @@ def _inherit(keep: Sequence[int]) -> None:
 
 
 def _reset_signals() -> None:
-    """Restore the default signal handlers, and unblock all signals.
+    """Restore the default handlers of the signals that the shim handles, and unblock all signals.
 
-    The launcher has reset all other signals.
+    The launcher has restored the handlers of all other signals before.
     """
     for number in (*HANDLED, *_IGNORED_BY_PYTHON):
         signal.signal(number, signal.SIG_DFL)

@@ -56,7 +56,7 @@ def stop_all(find: Callable[[], Iterable[int]]) -> set[int]:
 
 
 def stop_leftovers(ranks: Iterable[Rank], ended: Rank) -> set[int]:
-    """Stop the processes that an ended rank has left behind, and return them."""
+    """Send SIGSTOP to the processes that an ended rank left running; return their ids."""
     every = list(ranks)
     return stop_all(lambda: leftovers(every, ended))
 

@@ -29,9 +29,9 @@ TERMINATED = "its shim was told to end, as by `pliant down` where no server coul
 
 @dataclass(slots=True)
 class Rank:
-    """A rank of the world, from the fork to the end of its process.
+    """A rank of the world on this node, from the fork to the end of its process.
 
-    For scripts, it may also be a processor without a process, see ``held``.
+    In the world of a script, it may also stand for a processor without a process, see ``held``.
     """
 
     rank: int
@@ -72,7 +72,7 @@ class Rank:
 
 
 def one_line(said: object) -> str:
-    """Return a rank's message as one printable line of limited length; empty if it is no text."""
+    """Return a rank's message as one printable line of limited length; empty if not a string."""
     text = "".join(c if c.isprintable() else " " for c in said) if isinstance(said, str) else ""
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
 

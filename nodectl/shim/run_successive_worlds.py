@@ -69,7 +69,7 @@ def _run_world(spool: WorldFolder, identity: procfs.ProcessIdentity) -> None:
 def _memory_limited(request: StartRequest, node: int) -> Iterator[None]:
     """Within this context, keep this process in the group that limits the memory of the job.
 
-    Do nothing if the job has no memory limit.
+    If the job has no memory limit, the context does nothing.
     """
     if not request.memory_bytes:
         yield
@@ -86,8 +86,7 @@ def _relative_to_node(spool: WorldFolder, node: int) -> WorldFolder:
     """Return the folder of a world as a path relative to the open folder ``node``.
 
     The state folder may be moved while ranks run. With its old path the shim could not record
-    how ranks end. If no controller is connected then, the next one would find no record and report
-    that the shim was killed.
+    how ranks end. A later controller would find no record, and report that the shim was killed.
     """
     state = spool.directory.parent.parent
     return WorldFolder(Path(f"/proc/self/fd/{node}") / spool.directory.relative_to(state))

@@ -2,7 +2,7 @@
 
 A shim is a fork of the launcher and outlives both launcher and controller. It sleeps in one
 selector. It saves exits in the spool first, and then sends them to the controller if one is
-connected. It is done with a world when all ranks have ended and no process that a rank started is
+connected. A world has ended when all its ranks have ended and no process that a rank started is
 left. `run_successive_worlds` then waits for another world.
 """
 
@@ -107,7 +107,7 @@ class Shim:
         self._pmi = PmiService(request, self._ranks, self)
 
     def run(self) -> None:
-        """Start the ranks; serve them until all their processes have ended, leftovers included."""
+        """Start the ranks, and serve them until they and all processes they started have ended."""
         self._loop.on_signals(
             {
                 signal.SIGCHLD: self._reap,
@@ -147,7 +147,7 @@ class Shim:
     def on_abort(self, rank: int, code: int, message: str) -> None:
         """End the ranks of this node, because one of them has called MPI_Abort.
 
-        All ranks get the exit code of that rank, whichever ends first.
+        All ranks get the exit code of that call, even if another rank ends first.
         """
         for other in self._ranks.values():
             if other.live and not other.end_requested:
@@ -194,7 +194,7 @@ class Shim:
             self._send({"op": "ready"})
 
     def _ready(self) -> bool:
-        """Return whether the world can begin: a first start, or all joining ranks are ready."""
+        """Return whether the ranks can begin: if they join a running job, all must be ready."""
         return self._request.resize == 0 or all(rank.ready for rank in self._ranks.values())
 
     def _scan_segments(self) -> None:
@@ -239,7 +239,7 @@ class Shim:
         self._end_held()
 
     def _end_held(self) -> None:
-        """Free the processors that a script holds without processes, once the script has ended."""
+        """Free the processors that the ended script held for ranks without a process."""
         if any(not rank.held for rank in self._ranks.values()):
             self._release_held()
 
@@ -261,15 +261,20 @@ class Shim:
         return True
 
     def _add_steps(self, end: SpooledExit) -> None:
-        """Add the steps of a script to its exit."""
+        """Add the accounting records of a script's steps to the exit of rank 0."""
         if self._steps is not None and end.rank == 0:
             end.steps = self._steps.records()
 
     def _returns_outputs(self, last: list[SpooledExit]) -> bool:
-        """Begin to return the outputs of staged files, if due; return whether this takes place now.
+        """Start the transfer of staged outputs to the server, if this is the last shim of the run.
+
+        If the transfer has failed, the failure is added to the reason of the first of these exits.
 
         Args:
-            last: the exits of the last ranks, which are reported when the outputs have arrived.
+            last: the exits of the last ranks, which are reported after the transfer.
+
+        Returns:
+            Whether a transfer is in progress.
         """
         if self._staged is None or self._staged.begin_return():
             return self._staged is not None
@@ -281,7 +286,10 @@ class Shim:
         return False
 
     def _end_singletons(self, reason: str) -> None:
-        """End ranks that are worlds of one rank each; the job fails even if they return 0."""
+        """End the ranks, each of which has become an MPI world of its own without PMI.
+
+        The job fails even if they return 0.
+        """
         self._pmi.stop_detection()
         for rank in self._ranks.values():
             if rank.runs and not rank.end_requested:

@@ -2,10 +2,10 @@
 
 It differs from a shim of the launcher in three ways. It gets its order through a descriptor, and
 serves one world. It keeps secrets for the ranks in the job's private folder. And it does not save
-exits: the controller, which cannot read this folder, saves them and confirms that. Until then the
-shim stays, also if there is no controller for a while.
+exits: the controller, which cannot read this folder, saves the exits and confirms that. The shim
+waits for this confirmation, also if no controller runs for a while.
 
-Ranks run as the same user and can do all that this process can do. It has no rights that they lack.
+Ranks run as the same user, so they can do all that this process can do.
 """
 
 from __future__ import annotations

@@ -19,7 +19,10 @@ _MAX_UNCONFIRMED = 4096
 
 
 class ConfirmedHeartbeat:
-    """The last contact that the server has confirmed. Times are in seconds, monotonic clock."""
+    """The time at which the last heartbeat was sent that the server has confirmed.
+
+    Times are in seconds of the monotonic clock.
+    """
 
     def __init__(self) -> None:
         #: When the confirmed heartbeat was sent, or None if there was none.
@@ -39,7 +42,11 @@ class ConfirmedHeartbeat:
         self._sent.append((number, now))
 
     def heard(self, number: int) -> bool:
-        """Record that heartbeat ``number`` was confirmed; return whether `at` has changed."""
+        """Record that the server confirmed heartbeat ``number``.
+
+        Returns:
+            Whether the time of the last confirmed contact, `at`, has changed.
+        """
         at = None
         while self._sent and self._sent[0][0] <= number:
             found, sent = self._sent.popleft()
@@ -51,16 +58,19 @@ class ConfirmedHeartbeat:
 
 
 def is_limited(world: LocalWorld) -> bool:
-    """Return whether a world may run only while the server is in contact."""
+    """Return whether the ranks of a world must end if the node is out of contact for too long."""
     return not world.ended and world.request.stop_after_s is not None
 
 
 def send_contact(worlds: Iterable[LocalWorld], at: float | None) -> None:
-    """Tell connected shims of a contact; the other shims are told when they connect.
+    """Send the time of the last confirmed contact to the connected shims.
+
+    A shim that is not connected gets this time when it connects.
 
     Args:
-        worlds: all worlds here. Only shims of those that need contact are told.
-        at: the time of the contact, in seconds of the monotonic clock; None if there was none.
+        worlds: all worlds here. Only shims of those whose ranks must end without contact get it.
+        at: the time of the contact, in seconds of the monotonic clock. If it is None, because there
+            was none, nothing is sent.
     """
     for world in worlds:
         if at is not None and is_limited(world) and world.channel is not None:
@@ -68,7 +78,15 @@ def send_contact(worlds: Iterable[LocalWorld], at: float | None) -> None:
 
 
 def expired_order(order: wire.StartWorld, at: float | None) -> str:
-    """Return why it is too late to carry out an order; empty if it is not."""
+    """Return why an order to start ranks comes too late; empty if it can be carried out.
+
+    An order comes too late if the server has been out of contact for longer than the order allows.
+
+    Args:
+        order: the order.
+        at: the time of the last confirmed contact, in seconds of the monotonic clock; None if there
+            was none.
+    """
     if not order.HasField("stop_after_s"):
         return ""
     if at is None:

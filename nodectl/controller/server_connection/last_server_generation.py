@@ -24,7 +24,7 @@ class ServerStart:
     life: str = ""
 
     def rejection(self, server: ServerStart) -> str:
-        """Return why ``server`` must not follow this server start; empty if it may."""
+        """Return why orders of ``server`` must be rejected after those of this one; else empty."""
         if server.generation < self.generation:
             return f"generation {server.generation} is older than {self.generation}"
         same = server.generation == self.generation

@@ -1,6 +1,7 @@
-"""Connect a controller to its server without a certificate, by the secret that they share.
+"""Connect a controller to a server on the same host, without a certificate.
 
-`pliant.nodectl.certified.tls_link` is the other way, for nodes that have joined a cluster.
+Both sides prove that they know a common secret. `pliant.nodectl.certified.tls_link` connects nodes
+that have joined a cluster and have a certificate.
 """
 
 from __future__ import annotations

@@ -57,11 +57,11 @@ _FAILPOINTS = {
 
 
 class RefusedError(PliantError, code="node-refused"):
-    """The server refuses this node, and would do so again."""
+    """The server refuses this node for a reason that a new attempt would not change."""
 
 
 class StaleServerError(PliantError):
-    """The server is older than one whose orders were carried out here, so it is ignored."""
+    """The server is older than one whose orders were carried out here, so this node rejects it."""
 
 
 class WrongVersionError(PliantError):
@@ -92,7 +92,11 @@ class NodeCallbacks(Protocol):
         """Return the registration of this node: its properties and its worlds."""
 
     def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
-        """Accept a server, and return the reports to repeat to it; may raise StaleServerError."""
+        """Accept the server that has sent ``welcome``, and return the reports to repeat to it.
+
+        Raises:
+            StaleServerError: orders of a newer server have been carried out here.
+        """
 
     def carry_out(self, order: wire.NodeOrder) -> None:
         """Carry out an order, which may be a repeated one."""
@@ -172,9 +176,10 @@ class ControllerStream:
 
     @asynccontextmanager
     async def _limit_time(self, limit_s: float, address: str) -> AsyncIterator[None]:
-        """Raise TimeoutError after ``limit_s`` seconds, or once the server has another address.
+        """Cancel the body of ``async with`` with a TimeoutError if it takes too long.
 
-        A process at an old address may keep a connection open for ever without an answer.
+        That is after ``limit_s`` seconds, or once ``address`` is no longer that of the server: a
+        process at an old address may keep a connection open for ever without an answer.
         """
 
         async def watch(limit: asyncio.Timeout) -> None:

@@ -1,5 +1,5 @@
 """Worlds of other users, which the root helper of the node starts and ends.
 
 `user_worlds` starts them and listens for their shims, `helper_client` sends requests to the helper.
-The other side is `pliant.nodectl.root_helper`.
+`pliant.nodectl.root_helper` is the code of the helper.
 """

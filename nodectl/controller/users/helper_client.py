@@ -1,7 +1,7 @@
 """Requests to the root helper of this node, which starts worlds as the users of their jobs.
 
-Each request has a connection of its own, so a restart of the helper needs no care. The functions
-that wait run in threads, because the helper writes to the disk before it starts anything.
+Each request opens a connection of its own, so nothing has to be done when the helper restarts. The
+functions that wait run in threads, because the helper writes to the disk before it starts anything.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class HelperUnavailableError(PliantError):
 
 
 class HelperRefusedError(PliantError):
-    """The root helper refused a request; ``refusal`` says why, for programs."""
+    """The root helper refused a request; ``refusal`` is the reason as a code for programs."""
 
     def __init__(self, refusal: str, reason: str) -> None:
         super().__init__(reason)
@@ -79,7 +79,10 @@ class HelperClient:
         return VERSION if self._order_version is None else self._order_version
 
     def controllers(self) -> dict[str, str]:
-        """Return the cgroup controllers that the helper can use; empty if it does not answer."""
+        """Return the cgroup version by controller that the helper can use; empty without an answer.
+
+        The version of a controller that cannot be used is empty.
+        """
         try:
             found = self._ask({"op": "controllers"})
         except (HelperUnavailableError, HelperRefusedError):

@@ -1,9 +1,9 @@
 """Worlds that the root helper starts as the users of their jobs.
 
-Their shims connect to a socket that every account of the host can reach, so nothing is believed
-that one of them says about other worlds, or about this node. A shim is identified by the user and
-the process that the kernel names. Its exits are a claim about its own ranks. They are saved here,
-because the controller opens no file in a folder of a user.
+Their shims connect to a socket that every account of the host can reach. So the controller ignores
+what a shim reports about other worlds or about this node. It identifies a shim by the user and the
+process that the kernel names, and accepts exits of that shim's own ranks only. The controller saves
+these exits itself, because it opens no file in a folder of a user.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class UserWorlds:
     def start(
         self, world: LocalWorld, order: wire.StartWorld, access: ApplicationAccess | None
     ) -> None:
-        """Start a world in the background; ``on_started`` or ``on_failed`` tells the result."""
+        """Start a world in the background; call ``on_started`` or ``on_failed`` afterwards."""
         files = (access.address, access.roots) if access is not None else None
         task = asyncio.create_task(self._start(world, order, files))
         self._tasks.add(task)
@@ -236,7 +236,7 @@ class UserWorlds:
     def remove_checkpoints(
         self, order: wire.RemoveCheckpoints, report: Callable[[wire.NodeReport], None]
     ) -> None:
-        """Let the helper remove the checkpoints of a job that has ended, and report the result."""
+        """Order the helper to remove the checkpoints of a job that has ended; report the result."""
         task = asyncio.create_task(self._remove_checkpoints(order, report))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -334,10 +334,10 @@ def _is_shim_of(world: LocalWorld, pid: int, uid: int) -> bool:
 
 
 def clean_message(world: LocalWorld, sent: dict[str, Any], pid: int) -> dict[str, Any]:
-    """Return the fields of a message that a user's shim may send, with checked types.
+    """Return the fields that a user's shim may send in a message, after a check of their types.
 
     Raises:
-        ValueError, TypeError, KeyError: a value is wrong; the shim is disconnected.
+        ValueError, TypeError, KeyError: a value is wrong; the caller disconnects the shim.
     """
     clean: dict[str, Any] = {"op": sent["op"]}
     match sent["op"]:
@@ -377,7 +377,7 @@ def _clean_fence(sent: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _clean_exits(world: LocalWorld, records: Any) -> list[dict[str, Any]]:
-    """Return checked exits of ranks of this world, without any claim that this node is faulty."""
+    """Return a shim's reported exits after checks; a claimed fault of this node is dropped."""
     places = dict(world.request.ranks)
     if not isinstance(records, list) or len(records) > len(places):
         raise ValueError("more exits than ranks")

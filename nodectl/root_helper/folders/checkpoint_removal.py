@@ -1,8 +1,9 @@
 """Remove the checkpoints of a job in a process that has become the job's user.
 
-Everybody may write to the folder of checkpoints, so another user may have put anything in the place
-of the job's folder. Each folder is opened relative to the descriptor of the one above it, without
-following a link, and must belong to the user. The user's rights decide about everything inside.
+Everybody may write to the folder of checkpoints, so another user may have replaced the job's folder
+by a link or another file. Each folder is opened relative to the descriptor of the one above it,
+without following a link, and must belong to the user. The user's rights decide about everything
+inside.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _MAX_TEXT = 300
 
 
 def fork_removal(folder: Path, user: User, answer_to: socket.socket) -> int:
-    """Start a process that removes a folder as a user, and answers the controller.
+    """Start a process that removes a folder with the rights of a user, and answers the controller.
 
     Args:
         folder: the folder of the job's checkpoints, as a signed order names it.
@@ -30,7 +31,7 @@ def fork_removal(folder: Path, user: User, answer_to: socket.socket) -> int:
         answer_to: the connection of the controller's request.
 
     Returns:
-        The process.
+        The id of the process.
 
     Raises:
         OSError: processes or memory are exhausted.
@@ -55,7 +56,7 @@ def _run(folder: Path, user: User, answer_to: socket.socket) -> NoReturn:
 
 
 def remove_folder(folder: Path, uid: int) -> str:
-    """Remove a folder of a user, with the rights of this process.
+    """Remove a folder of user ``uid`` with its content, with the rights of this process.
 
     Returns:
         Why something is left; empty if nothing is.

@@ -67,13 +67,13 @@ class JobFolders:
         return handle
 
     def remove_unused(self, used: Collection[str]) -> bool:
-        """Remove the folders of jobs that have ended.
+        """Remove the folders of jobs that have ended; processes of their users remove the content.
 
         Args:
             used: the names of the folders of jobs that run.
 
         Returns:
-            Whether processes remove content now; call again when they have ended.
+            Whether such processes were started. Call this again when they have ended.
         """
         is_cleaning = False
         for name in os.listdir(self._base):

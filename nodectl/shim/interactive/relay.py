@@ -130,7 +130,7 @@ def _close_others(kept: set[int]) -> None:
 
 
 def _finish(link: socket.socket) -> None:
-    """Close the connection when the other side has read everything.
+    """Close the connection once ``pliant run`` has read everything.
 
     If a connection is closed while received bytes are unread, the last sent bytes are lost.
     """

@@ -1,9 +1,9 @@
 """The folder on a host in which a job with staged files runs.
 
-All worlds of a run on a host share the folder, so that a growth and the nodes of one host find the
-same files. Each shim holds a shared lock on it. The first rank unpacks the files while the others
-wait, and the last shim returns the outputs. A separate process, `pliant.nodectl.staged_transfer`,
-carries out both transfers, because a shim must not load gRPC.
+All worlds of a run on a host share the folder, so that all ranks of the run there find the same
+files, also those that a growth starts. Each shim holds a shared lock on it. The first rank unpacks
+the files while the others wait, and the last shim returns the outputs. A separate process,
+`pliant.nodectl.staged_transfer`, carries out both transfers, because a shim must not load gRPC.
 
 The folder is always below ``/tmp``, where only root and the user can rename it. If the controller
 chose the place, it could exchange the programs that run as the user.
@@ -75,7 +75,10 @@ def _names(environment: Mapping[str, str]) -> list[str]:
 
 
 class StagedFolder:
-    """The folder of staged files, which a shim creates or shares, and returns at the end."""
+    """The folder of a job's staged files on this host, which all shims of the run share.
+
+    The last shim of the run returns the outputs in it to the server.
+    """
 
     def __init__(self, request: StartRequest) -> None:
         """Create the folder, or share it with other shims of the run.
@@ -166,7 +169,7 @@ class StagedFolder:
             self._lock = -1
 
     def stop(self) -> None:
-        """End a transfer, because no server will take the outputs; they stay in the folder."""
+        """End a transfer, because no server will take the outputs, which stay in the folder."""
         if self.returning:
             os.kill(self.returning, signal.SIGTERM)
 
@@ -195,7 +198,13 @@ def fetch(request: StartRequest) -> None:
 
 
 def _spawn(action: str, stage: Mapping[str, str], errors: int) -> int:
-    """Start a transfer that writes its error to a pipe; return its process id."""
+    """Start a process that transfers staged files; return its id.
+
+    Args:
+        action: ``fetch`` or ``store``.
+        stage: the environment variables that describe the files.
+        errors: descriptor of the pipe to which the process writes an error.
+    """
     flag = "-I" if sys.flags.isolated else "-P"
     variables = {to_bytes(name): to_bytes(value) for name, value in stage.items()}
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -217,7 +226,13 @@ def _spawn(action: str, stage: Mapping[str, str], errors: int) -> int:
 
 
 def _problem(errors: int, status: int, more: str) -> str:
-    """Return the error of a transfer that has ended as one line; empty if it succeeded."""
+    """Return the error of a transfer that has ended as one line; empty if it succeeded.
+
+    Args:
+        errors: descriptor of the pipe with the error; it is closed.
+        status: the wait status of the process.
+        more: a text to add to the error.
+    """
     text = os.read(errors, 1 << 16).decode(errors="replace") if errors >= 0 else ""
     os.close(errors)
     code = os.waitstatus_to_exitcode(status)

@@ -41,7 +41,13 @@ class StepEvents(Protocol):
         """
 
     def on_failure(self, code: int, number: int, reason: str) -> None:
-        """Handle the failure of a rank, with its exit code, signal number and reason."""
+        """Handle the failure of a rank.
+
+        Args:
+            code: its exit code.
+            number: the number of the signal that ended it; 0 for none.
+            reason: why it failed, for the user.
+        """
 
     def on_control(self, message: Mapping[str, Any]) -> None:
         """Handle a message that a rank has sent on its control socket."""
@@ -119,7 +125,7 @@ class LocalRanks:
         self._pmi.release(pairs)
 
     def control(self, rank: int, message: Mapping[str, Any]) -> None:
-        """Send a message to the control socket of a rank, if it is one of these."""
+        """Send a message to a rank's control socket; ignore ranks that are not on this node."""
         known = self._ranks.get(rank)
         if known is not None and known.control is not None:
             known.control.send(json.dumps(message).encode() + b"\n")
@@ -262,7 +268,7 @@ class LocalRanks:
         self._events.on_gone()
 
     def _leftovers(self) -> list[int]:
-        """Return the running processes that the ranks have left behind; empty for a command."""
+        """Return the processes that ended ranks of the step left running; none for a command."""
         if not self._request.is_mpi:
             return []
         return [

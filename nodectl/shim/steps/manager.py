@@ -87,7 +87,7 @@ class StepManager:
         self._ended: list[StepRecord] = []
 
     def launch_variables(self) -> dict[str, str]:
-        """Return the variables that make MPI launchers in the script use the nodes of the job."""
+        """Return the variables that make MPI launchers in the script use all nodes of the job."""
         agent = agent_path()
         if not agent or self._socket is None or len(self._requests.addresses()) < 2:
             return {}
@@ -111,9 +111,9 @@ class StepManager:
         self._relay.receive(rank, packet)
 
     def records(self) -> tuple[StepRecord, ...]:
-        """Return the accounting records of the first steps of the script.
+        """Return the accounting records of the steps, up to a maximum number of them.
 
-        Called at the end of the script, with which steps that still run end.
+        Called at the end of the script, with which steps that are still running end.
         """
         now = time.time()
         running = (each.record(now) for each in self._running.values() if _is_counted(each))
@@ -132,7 +132,7 @@ class StepManager:
     # ------------------------------------------------------------------ requests
 
     def _on_request(self, sent: dict[str, Any], stdio: list[int]) -> Callable[..., None]:
-        """Read a client's request, and return the function that takes over its connection."""
+        """Read a client's request; return the function to call with the client's connection."""
         if sent["op"] == "resize":
             for handle in stdio:
                 os.close(handle)
@@ -209,7 +209,8 @@ class StepManager:
 
         Args:
             step: the step.
-            resize: the resize for which the ranks are started; 0 for the start of the step.
+            resize: the number of the resize for which the ranks are started; 0 for the start of the
+                step.
             places: the ranks of the script's world whose processors are used.
         """
         ours = self._request
@@ -253,20 +254,27 @@ class StepManager:
     # ------------------------------------------------------------------ malleable steps
 
     def start_joining(self, number: int, resize: int, places: list[int]) -> None:
-        """Start the joining ranks of a step; see `ResizerCalls`."""
+        """Start the ranks with which a step grows; see `ResizerCalls.start_joining`."""
         self._start_world(self._running[number], resize, places)
 
     def free(self, places: list[int]) -> None:
-        """Mark processors as free that a step does not use any more."""
+        """Mark processors as free that a step does not use any more.
+
+        Args:
+            places: the ranks of the script's world that have these processors.
+        """
         self._free = sorted([*self._free, *places])
         self._start_waiting()
 
     def update(self) -> None:
-        """Consider the sizes of all malleable steps again."""
+        """Offer new sizes to malleable steps, if waiting steps or free processors allow it."""
         self._resize_steps()
 
     def _resize_steps(self) -> None:
-        """Offer other sizes to malleable steps, as the waiting steps and the free ones require."""
+        """Offer other sizes to malleable steps.
+
+        They shrink if a step waits for processors, and grow into free processors if none waits.
+        """
         resizers = {
             number: step.resizer
             for number, step in self._running.items()
@@ -316,7 +324,10 @@ class StepManager:
         self._relay.send(rank, {"step": number, "resize": resize, **order})
 
     def _on_relayed(self, rank: int, message: dict[str, Any]) -> bool:
-        """Handle a message of another shim of this world; return False to get it again later."""
+        """Handle a message of another shim of this world, about a step's ranks.
+
+        Return False if it cannot be handled yet; it is then passed on again later.
+        """
         number, resize = int(message["step"]), int(message.get("resize", 0))
         if "order" in message:
             # Only the node with rank 0 runs the script and gives orders. Packets pass through

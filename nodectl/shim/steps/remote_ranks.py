@@ -70,7 +70,7 @@ class RemoteRanks:
         self._send({"order": "release", "pairs": dict(pairs)})
 
     def control(self, rank: int, message: Mapping[str, Any]) -> None:
-        """Order the rank's node to pass a message to its control socket; ignore other ranks."""
+        """Send a message to a rank's control socket through its node; ignore ranks elsewhere."""
         if rank in self._ranks:
             self._send({"order": "control", "rank": rank, "message": dict(message)})
 
@@ -124,7 +124,7 @@ class RemoteStep:
             loop.selector.register(reader, selectors.EVENT_READ, partial(self._read, reader))
 
     def carry_out(self, order: dict[str, Any]) -> None:
-        """Carry out an order of the manager to ranks that were started."""
+        """Carry out the manager's order, such as ``signal`` or ``end``, on the started ranks."""
         match order["order"]:
             case "signal":
                 self._ranks.signal(int(order["number"]))
@@ -223,9 +223,14 @@ def _local_request(world: StartRequest, order: dict[str, Any]) -> StartRequest:
 def place_on(
     request: StartRequest, world: StartRequest, ranks: list[tuple[int, int]]
 ) -> StartRequest:
-    """Return a copy of a request with ``ranks`` on processors that a world has on this node.
+    """Return a copy of a request whose ranks have the CPUs and devices of their processors.
 
     A command gets all processors and devices that the world has here.
+
+    Args:
+        request: the request to start a step or command.
+        world: the request of the script's world on this node, which has the CPUs and devices.
+        ranks: pairs of rank and processor for the copy.
     """
     if request.type == COMMAND:
         cpus = sorted({cpu for each in world.cpus for cpu in each})

@@ -34,7 +34,7 @@ _FIELDS = {
 
 
 class ResizePhase(StrEnum):
-    """The phases of a step's resize."""
+    """The phases of a step's resize, between the offer and the outcome."""
 
     OFFERED = "offered"
     #: The joining ranks are being started.
@@ -47,7 +47,7 @@ class ResizePhase(StrEnum):
 
 @dataclass(slots=True)
 class Resize:
-    """The open resize of a step."""
+    """The resize of a step that is in progress."""
 
     number: int
     size: int
@@ -60,7 +60,7 @@ class Resize:
 
 
 class ResizableProgram(Protocol):
-    """The step that is resized."""
+    """The interface of a step that a resizer uses."""
 
     #: By rank, the ranks of the script's world whose processors the step uses.
     places: list[int]
@@ -76,10 +76,20 @@ class ResizerCalls(Protocol):
     """The functions of the step manager that a resizer calls."""
 
     def start_joining(self, number: int, resize: int, places: list[int]) -> None:
-        """Start the joining ranks of a step on the given processors."""
+        """Start the ranks with which a step grows.
+
+        Args:
+            number: the number of the step.
+            resize: the number of the resize.
+            places: the ranks of the script's world whose processors the new ranks use.
+        """
 
     def free(self, places: list[int]) -> None:
-        """Mark processors as free that the step does not use any more."""
+        """Mark processors as free that the step does not use any more.
+
+        Args:
+            places: the ranks of the script's world that have these processors.
+        """
 
     def update(self) -> None:
         """Consider the sizes of all steps again."""
@@ -125,7 +135,10 @@ class StepResizer:
         self._failed: dict[int, list[int]] = {}
 
     def state(self) -> ResizableStep | None:
-        """Return the step's sizes for the resize policy; None if it can get no offer now."""
+        """Return the sizes of the step for the policy that chooses offers.
+
+        None if the step can get no offer now, for example because a resize is in progress.
+        """
         can_resize = self._rendezvous and self._resize is None and self._pause is None
         if not can_resize or self._step.is_ending:
             return None
@@ -133,7 +146,11 @@ class StepResizer:
 
     @property
     def releasing(self) -> int:
-        """Return how many processors the present shrink and the exits of old ranks will free."""
+        """Return how many processors will become free without another offer.
+
+        These are those of the shrink in progress, and those of ranks that have left the program and
+        whose processes have not ended.
+        """
         resize, count = self._resize, len(self._left) + sum(map(len, self._failed.values()))
         if resize is not None and not resize.joining:
             count += len(self._step.places) - resize.size
@@ -144,7 +161,7 @@ class StepResizer:
         self.history.append((time.time(), len(self._step.places)))
 
     def fix(self, size: int) -> str:
-        """Fix the size of the step; 0 makes it resizable again.
+        """Set a fixed size for the step, or make it resizable again.
 
         Args:
             size: the size; 0 to let the step grow and shrink again.
@@ -231,12 +248,16 @@ class StepResizer:
         return world.resize in self._failed
 
     def on_exit(self, place: int) -> None:
-        """Record that the process on a place has ended."""
+        """Record that a process has ended.
+
+        Args:
+            place: the rank of the script's world whose processor the process has used.
+        """
         self._exited.add(place)
         self._free_left()
 
     def on_world_gone(self, world: StepWorld) -> None:
-        """Record that all processes of a joining world have ended."""
+        """Record that all processes have ended that were started together for a growth."""
         resize = self._resize
         if resize is not None and resize.number == world.resize:
             if resize.phase is ResizePhase.STARTING:
@@ -245,7 +266,10 @@ class StepResizer:
             self._calls.free(places)
 
     def close(self) -> list[int]:
-        """Stop resizing at the end of the step; return the places that it still holds."""
+        """Stop resizing at the end of the step; return the places that it still holds.
+
+        A place is a rank of the script's world, whose processor the step uses.
+        """
         held = {*self._step.places, *self._left}
         held.update(*self._failed.values())
         if self._resize is not None:

@@ -26,7 +26,7 @@ OnMessage = Callable[[int, dict[str, Any]], bool]
 
 @dataclass(slots=True)
 class _Peer:
-    """The state of the exchange with one other node."""
+    """The messages sent to one other node, and those received from it."""
 
     #: The number of the first message in `unacknowledged`.
     first: int = 1
@@ -58,7 +58,10 @@ class ShimMessenger:
         self._timer: ScheduledCall | None = None
 
     def send(self, rank: int, message: dict[str, Any]) -> None:
-        """Send a message to another node; it arrives unless one of the two shims ends before."""
+        """Send a message to the shim that has ``rank``; it is repeated until acknowledged.
+
+        It arrives unless one of the two shims ends before.
+        """
         peer = self._peers.setdefault(rank, _Peer())
         peer.unacknowledged.append(message)
         waiting = len(peer.unacknowledged)
@@ -68,7 +71,7 @@ class ShimMessenger:
         self._arm()
 
     def has_room(self, rank: int) -> bool:
-        """Return whether `send` may be called: too many unacknowledged messages forbid it."""
+        """Return whether `send` may be called; not if ``WINDOW`` messages are unacknowledged."""
         peer = self._peers.get(rank)
         return peer is None or len(peer.unacknowledged) < WINDOW
 

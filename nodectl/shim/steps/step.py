@@ -62,13 +62,16 @@ class Step:
 
     @property
     def held_places(self) -> list[int]:
-        """Stop resizing, and return the places of all processes of the step; called at its end."""
+        """Stop resizing, and return the places of all processes of the step; called at its end.
+
+        A place is a rank of the script's world, whose processor the step uses.
+        """
         return self.places if self.resizer is None else self.resizer.close()
 
     def record(self, end: float) -> StepRecord:
         """Return the accounting record of this step, which ends at time ``end``.
 
-        A step that has been ended without a failure of its own counts as ended by SIGTERM.
+        If the step was ended from outside, and no rank had failed, its recorded signal is SIGTERM.
         """
         is_cut = self.is_ending or bool(self.worlds)
         code, number, _ = self._failure or (0, int(signal.SIGTERM) if is_cut else 0, "")
@@ -90,7 +93,7 @@ class Step:
         )
 
     def tell(self, **message: Any) -> None:
-        """Send a message to the client, unless it has disconnected."""
+        """Send a message to the client that requested the step, unless it has disconnected."""
         if self.client is not None:
             self.client.send(json.dumps(message).encode() + b"\n")
 
@@ -141,12 +144,20 @@ class Step:
             self.resizer.on_control(world, message)
 
     def on_exit(self, world: StepWorld, place: int) -> None:
-        """Tell the resizer that the process on a place has ended."""
+        """Notify the resizer that a process has ended.
+
+        Args:
+            world: the world of the process.
+            place: the rank of the script's world whose processor the process has used.
+        """
         if self.resizer is not None and not self.is_ending:
             self.resizer.on_exit(place)
 
     def on_world_gone(self, world: StepWorld) -> None:
-        """Record the end of a world; answer the client after the last one."""
+        """Record that all ranks of a world have ended; after the last world, answer the client.
+
+        If the first world has ended, the ranks of all growths are ended, too.
+        """
         del self.worlds[world.resize]
         if not self.worlds:
             code, number, reason = self._failure or (0, 0, "")

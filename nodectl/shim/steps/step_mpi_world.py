@@ -13,7 +13,7 @@ from pliant.nodectl.shim.steps.local_ranks import LocalRanks
 
 
 class StepRanks(Protocol):
-    """The ranks of a world on one node, this or another one."""
+    """The interface to the ranks of a world on one node, which may be this or another node."""
 
     def signal(self, number: int) -> None:
         """Send a signal to the ranks."""
@@ -22,10 +22,10 @@ class StepRanks(Protocol):
         """End the ranks: SIGTERM, and SIGKILL after the grace time."""
 
     def release(self, pairs: Mapping[str, str]) -> None:
-        """Release the ranks from a barrier."""
+        """Release the ranks from a barrier, with the key-value pairs that all nodes have put."""
 
     def control(self, rank: int, message: Mapping[str, Any]) -> None:
-        """Send a message to the control socket of a rank, if it is one of these."""
+        """Send a message to the control socket of a rank; ignore ranks on other nodes."""
 
 
 class WorldEvents(Protocol):
@@ -51,7 +51,7 @@ class WorldEvents(Protocol):
 
 @dataclass(slots=True, eq=False)
 class StepWorld:
-    """The ranks of one start on all nodes."""
+    """The ranks of a step that are started together, on all nodes."""
 
     #: The resize for which the ranks were started; 0 for the start of the step.
     resize: int
@@ -70,7 +70,7 @@ class StepWorld:
         """End all ranks on all nodes.
 
         Args:
-            again: repeat this for ranks that were started meanwhile.
+            again: this is a later call, for ranks that were started after the first one.
         """
         if self.is_ending and not again:
             return
@@ -114,7 +114,7 @@ class NodeEvents:
     node: int
 
     def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
-        """Tell the world that the ranks of this node are in a barrier; see its `on_barrier`."""
+        """Report to the world that all ranks of this node are in a barrier."""
         self.world.on_barrier(self.node, sequence, pairs)
 
     def on_failure(self, code: int, number: int, reason: str) -> None:
@@ -130,5 +130,5 @@ class NodeEvents:
         self.world.events.on_exit(self.world, self.world.places[rank])
 
     def on_gone(self) -> None:
-        """Tell the world that all ranks of this node have ended; see `StepWorld.on_gone`."""
+        """Report to the world that all ranks of this node have ended."""
         self.world.on_gone(self.node)

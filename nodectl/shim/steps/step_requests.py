@@ -1,4 +1,4 @@
-"""Read and check requests for steps and commands, and copy them into steps."""
+"""Read and check requests for steps and commands, and copy their values into `Step` objects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_COMMANDS = 64
 
 
 class StepRequests:
-    """Reads the requests of a script's clients."""
+    """Reads the requests that processes of a script send to run steps or commands."""
 
     def __init__(self, spool: WorldFolder, request: StartRequest, processors: int) -> None:
         """Prepare to read requests.
@@ -114,7 +114,7 @@ class StepRequests:
         return ""
 
     def addresses(self) -> dict[str, int]:
-        """Return the job's nodes by address; empty if two nodes share an address."""
+        """Return each node's index by its address; empty if two nodes of the job share one."""
         lines = self._spool.nodes.read_text().split()
         nodes = {node_of(self._request.mapping, rank) for rank in range(self._count)}
         if len(lines) != len(nodes):
@@ -123,5 +123,8 @@ class StepRequests:
 
 
 def leader(world: StartRequest, node: int) -> int:
-    """Return the lowest rank of a world on a node; packets address a shim by this rank."""
+    """Return the lowest rank of a world on a node.
+
+    Packets to the shim on that node use this rank as their address.
+    """
     return next(rank for rank in range(world.size) if node_of(world.mapping, rank) == node)
