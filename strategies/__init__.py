@@ -1,4 +1,4 @@
-"""Scheduling strategies: an immutable view in, a plan out.
+"""Scheduling strategies: each takes an immutable view of the cluster and returns a plan.
 
 The package exports everything that the author of a strategy needs, so that a strategy does not
 import from ``pliant.core``; ``docs/writing-a-strategy.md`` lists the names by purpose. Each of

@@ -22,11 +22,11 @@ _PASSED_OVER = WaitReason(WaitCode.PASSED_OVER)
 
 
 class Equipartition(Strategy):
-    """Kumar's uniform first fit.
+    """Kumar's uniform first fit: equal shares of the processors beyond the minima of all jobs.
 
     Args:
         max_pass_over: the most jobs that may start before a job that does not fit; none for no
-        limit.
+            limit.
     """
 
     def __init__(self, *, max_pass_over: int | None = None) -> None:
@@ -59,16 +59,17 @@ class Equipartition(Strategy):
     def _admit(
         self, view: View, passed: dict[JobId, int], budget: int
     ) -> tuple[list[WaitingJob], dict[JobId, WaitReason]]:
-        """Choose, in order, all jobs that fit at their minimum sizes, and that start now.
+        """Choose the jobs that start: in order of arrival, each job whose minimum size still fits.
 
         Args:
             view: the cluster.
-            passed: the number of jobs that passed each waiting job; the method raises the counts.
+            passed: for each waiting job, how many later jobs have started before it; the method
+                raises the counts.
             budget: processors beyond the minima of the running jobs.
 
         Returns:
-            The jobs that start, and the reasons of jobs that wait for something else than
-            processors.
+            The jobs that start, and the reasons of jobs that wait because ``max-pass-over`` is
+            reached.
         """
         most = self._most
         admitted: list[WaitingJob] = []

@@ -1,9 +1,10 @@
 """``fpsma`` and ``egs``, each with ``+pra`` or ``+pwa`` (KOALA: Buisson et al. 2007, 5.2, 5.3).
 
 A strategy combines a malleability management policy (module ``koala_malleability``) with a
-precedence (module ``koala_precedence``). The queue is scanned from head to tail, and later jobs may
-start before a job that does not fit. The strategy remembers how often a job could not be placed,
-and rejects a job that exceeds ``max-tries`` (4.1).
+precedence, which says whether running or waiting jobs get processors first (module
+``koala_precedence``). The queue is scanned from head to tail, and later jobs may start before a job
+that does not fit. The strategy counts how often a job could not be placed, and rejects a job that
+exceeds ``max-tries`` (4.1).
 """
 
 from collections.abc import Iterable
@@ -29,7 +30,7 @@ from pliant.strategies.policies.queue_order import queue_with
 
 
 class Koala(Strategy):
-    """A KOALA strategy: a malleability policy, and a precedence of growth or waiting jobs.
+    """A KOALA strategy: a malleability policy, and whether running or waiting jobs come first.
 
     Args:
         policy: the rule by which jobs share growth and shrinking.
@@ -92,7 +93,15 @@ class Koala(Strategy):
         return self._limits.placement == "fcm" and bool(job.components)
 
     def _count(self, view: View, plan: Plan, failed: Iterable[JobId]) -> Plan:
-        """Return a plan with counts of failed placements; jobs with too many are rejected."""
+        """Return the plan with updated counts of failed placements, which its memory stores.
+
+        Jobs with more failures than ``max_tries`` are rejected in it.
+
+        Args:
+            view: the cluster.
+            plan: the plan of this round.
+            failed: the jobs that could not be placed in this round.
+        """
         # A job with reserved processors returns to the queue if a donor refuses.
         present = [job.id for job in view.waiting] + [job.id for job in view.promised]
         before, since = _tries(view.memory)
@@ -113,7 +122,7 @@ class Koala(Strategy):
 
 
 def _tries(memory: object) -> tuple[dict[JobId, int], float | None]:
-    """Return the failed placements by job, and the time of the last poll, from the memory.
+    """Return the failed placements by job and the time of the last poll, from ``View.memory``.
 
     The time is None if there was no poll yet.
     """

@@ -48,7 +48,11 @@ class MalleableEasyPolicy(Resizing):
         return job.sizes.min
 
     def before(self, view: View, placer: Placer) -> None:
-        """Start jobs with an agreement (step 1), unless the core does, as under ``direct``."""
+        """Start jobs for which donors have agreed to give processors (step 1).
+
+        With the option ``agreement`` at ``direct``, do nothing, because the core starts these jobs.
+        It also starts them if nodes differ.
+        """
         # Reserved processors are exchanged only if all are equal. Otherwise the core starts the
         # jobs on their own ones.
         if self._agreement != "direct" and placer.capacity is None:
@@ -110,11 +114,11 @@ class MalleableEasyPolicy(Resizing):
             placer.start_on(job_id, processors)
 
     def _lower_donors(self, job: WaitingJob, free: int, ledger: PlannedShrinks) -> int:
-        """Plan shrinks of donors until a waiting job has enough processors.
+        """Plan shrinks of donors until they free the processors that a waiting job lacks.
 
         Returns:
             The size at which the job starts; 0, with no shrink planned, if the donors cannot give
-            enough.
+            that many.
         """
         for need, limits in self._rules(job, ledger):
             if free + count(ledger.spare) + limits.above(ledger.sizes) < need:
@@ -131,12 +135,19 @@ class MalleableEasyPolicy(Resizing):
         return 0
 
     def _rules(self, job: WaitingJob, ledger: PlannedShrinks) -> Iterator[tuple[int, DonorLimits]]:
-        """Yield, best first, the sizes to try for a job, and the limits of donors for each."""
+        """Yield the sizes at which to try to start a job, best first.
+
+        Each comes with the sizes to which donors may shrink for it.
+        """
         yield job.sizes.min, ledger.minima
 
     @abstractmethod
     def _surplus(self, job: RunningJob, size: int) -> float:
-        """Return a donor's surplus at a size; the donor with the largest surplus gives first."""
+        """Return the donor's surplus with ``size`` processors.
+
+        The donor with the largest surplus gives first. Each of the three policies measures it in
+        another way.
+        """
 
     def _take(self, ledger: PlannedShrinks, donor: RunningJob, short: int, floor: int) -> None:
         """Shrink a donor by up to ``short`` processors, but not below ``floor``."""

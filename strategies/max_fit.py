@@ -59,7 +59,7 @@ class _Donors:
         return sum(count(self._given(job, job.sizes.min)) for job in self.jobs)
 
     def ask(self, placer: Placer, need: int) -> None:
-        """Shrink donors, in their order, until they have given ``need`` processors."""
+        """Plan to shrink donors, in their order, until they have given ``need`` processors."""
         for job in self._order:
             if need <= 0:
                 return
@@ -77,7 +77,7 @@ class _Donors:
 
 
 class MaxFit(Strategy):
-    """Ghafoor's maximum fit: in order of arrival, as many jobs as possible.
+    """Ghafoor's maximum fit: start as many waiting jobs as possible, in order of arrival.
 
     Args:
         donor_order: which job gives first; the longest-running jobs are those that end last.

@@ -1,18 +1,18 @@
 """``profit-simple``: Kumar's simple profit-driven strategy (2001, 3.2.3, 3.2.4).
 
-A waiting job is accepted if it can end before its deadline next to the minima of the running jobs,
-and if its profit is at least as large as what other jobs lose by its start. Otherwise it is
-rejected for good. An accepted job then gets more processors as long as the gain is larger than the
-loss of others. Idle processors go to the jobs that gain most.
+A waiting job is accepted if two conditions hold. It can end before its deadline although all
+running jobs keep their minima. And its profit is at least as large as what other jobs lose by its
+start. Otherwise it is rejected for good. An accepted job then gets more processors as long as the
+gain is larger than the loss of others. Idle processors go to the jobs that gain most.
 
-Corrections of the printed algorithm: free processors are used first, a rejected job leaves no
+Corrections of the algorithm in the paper: free processors are used first, a rejected job leaves no
 changes behind, and losses are computed for the planned allocation.
 
 Choices where the source is silent: a job without a contract has no deadline, so it is never
 rejected; it waits until its start costs no other job's profit. No job is rejected while a resize is
 under way, or while a job has just started and may still register as malleable, if it might be
 accepted afterwards. An accepted job that loses its processors because a donor refused starts as
-soon as its minimum is available, whatever that costs.
+soon as its minimum is available, even if other jobs lose more than it gains.
 
 A deadline is at risk if an accepted job has not been started as promised. It is also at risk if a
 running job has become too slow (a refused offer, a lost node, a wrong estimate) and a larger size
@@ -127,7 +127,10 @@ class Cycle:
         return True
 
     def accept(self, job: WaitingJob, start: float, text: str = "accepted") -> None:
-        """Promise to run a job; one without a contract needs no promise."""
+        """Record in the plan that a job will run, from ``start`` on, to meet its deadline.
+
+        Do nothing for a job without a contract, or one that was accepted before.
+        """
         if job.contract is not None and not job.accepted:
             self.accepts.append(Acceptance(job.id, text, start))
 
@@ -197,7 +200,7 @@ def _check_grace(grace: float) -> float:
 
 
 def _resizes(job: RunningJob) -> bool:
-    """Return whether a job has an open resize that changes what other jobs can get."""
+    """Return whether a job has an open resize that can change what other jobs can get."""
     changes = job.target != job.size or count(job.held) > job.size
     return job.malleable and not job.resizable and changes
 

@@ -4,16 +4,16 @@ A job that cannot be started profitably now may be accepted but postponed to a *
 lookahead is the deadline of one job, the lookahead job, which has ended by then and frees its
 processors. A job stays a lookahead job until it has ended.
 
-Corrections of the printed algorithm: it tests the wrong job in its last block, and it starts a new
-job without regard to promises made to other jobs. Here every start and every promise must leave at
-each lookahead what earlier promises need. If estimates are exact, no accepted job is late.
+Corrections of the algorithm in the paper: it tests the wrong job in its last block, and it starts a
+new job without regard to promises made to other jobs. Here every start and every promise must leave
+at each lookahead what earlier promises need. If estimates are exact, no accepted job is late.
 
 The source has one lookahead and names several as future work. The rule for several is Pliant's: the
 lookaheads are the deadlines of the ``lookaheads`` accepted jobs with the earliest deadlines, and a
-job is postponed to the earliest lookahead at which it fits. It fits if its minimum and the minima
-of the other jobs do not exceed the processors at this lookahead and at each later one. The other
-jobs are those that run or are postponed until then, without lookahead jobs with no later deadline.
-With one lookahead this is the rule of the source.
+job is postponed to the earliest lookahead at which it fits. It fits if, at this lookahead and at
+each later one, its minimum and the minima of other jobs do not exceed the processors. The other
+jobs are those that run or are postponed until then. Lookahead jobs whose deadline is not later than
+that are not counted. With one lookahead this is the rule of the source.
 
 Choice where the source is silent: a job whose deadline has passed because its estimate was wrong
 cannot be a lookahead job.
@@ -70,11 +70,16 @@ class LazyCycle(Cycle):
     # ---------------------------------------------------------------- the lookaheads
 
     def _times(self) -> list[float]:
-        """Return the lookaheads in order of time, in seconds since the epoch."""
+        """Return the lookaheads (deadlines to which jobs are postponed) in order of time.
+
+        Times are in seconds since the epoch.
+        """
         return sorted(self._lookaheads.values())
 
     def _update_lookaheads(self) -> set[JobId]:
-        """Drop lookahead jobs that have ended or are past their deadlines, and choose new ones.
+        """Choose the lookahead jobs, to whose deadlines other jobs are postponed.
+
+        Those that have ended, or are past their deadlines, are dropped.
 
         Returns:
             The new lookahead jobs.
@@ -101,14 +106,14 @@ class LazyCycle(Cycle):
         return set(new)
 
     def _needed_by_others(self, but: JobId, time: float) -> int:
-        """Return how many processors other jobs need at a lookahead (Kumar's ``at(L)``).
+        """Return how many processors other jobs need at a given lookahead (Kumar's ``at(L)``).
 
         Running jobs count with their present needs, postponed jobs with their needs at their own
         lookahead, and jobs with reserved processors with these processors.
 
         Args:
             but: the job that is not counted.
-            time: the lookahead, in seconds since the epoch.
+            time: the lookahead, a deadline to which jobs are postponed, in seconds since the epoch.
         """
         ended = {job_id for job_id, end in self._lookaheads.items() if end <= time}
         total = sum(value.minpe for value in self.valuation.jobs if value.id not in ended)
@@ -123,7 +128,10 @@ class LazyCycle(Cycle):
         return total + sum(given)
 
     def _fits(self, job_id: JobId, size: int, start: float) -> bool:
-        """Return whether all promises can be kept if the job has this size from ``start`` on."""
+        """Return whether all promises hold if a job has ``size`` processors from ``start`` on.
+
+        Promises are the deadlines of accepted jobs.
+        """
         return all(
             self._needed_by_others(job_id, time) + size <= self.view.total
             for time in self._times()
@@ -131,7 +139,10 @@ class LazyCycle(Cycle):
         )
 
     def _earliest_lookahead(self, value: JobValue) -> float | None:
-        """Return the time of the earliest lookahead to which a job can be postponed, or None."""
+        """Return the earliest lookahead (another job's deadline) to which a job can be postponed.
+
+        None if it can be postponed to none.
+        """
         if value.contract is not None:
             for time in self._times():
                 if time >= value.deadline or not (least := value.min_size_at(time)):
@@ -180,9 +191,9 @@ class LazyCycle(Cycle):
 
 
 def _read_memory(memory: object) -> tuple[dict[JobId, float], dict[JobId, float | None]]:
-    """Return the lookahead jobs and the jobs that were postponed, each with its lookahead.
+    """Return two mappings from the strategy's memory: lookahead jobs, and postponed jobs.
 
-    Postponed jobs are in the order of their acceptance.
+    Each job has the time of its lookahead. Postponed jobs are in the order of their acceptance.
     """
     match memory:
         case ["lazy", [*lookaheads], [*put_off]]:

@@ -2,8 +2,8 @@
 
 Strategies walk ``View.waiting`` from its beginning, which is in order of arrival.
 ``WithQueueOrder`` sorts it before the strategy sees it. Backfilling, the start of malleable jobs
-and agreements with donors then follow the new order. A strategy that sorts the queue itself keeps
-its own order, and jobs that are equal in it follow the new one.
+and agreements with donors then follow this new order. A strategy that sorts the queue itself keeps
+its own order, in which only jobs that it ranks as equal follow the new one.
 """
 
 from collections.abc import Sequence

@@ -41,19 +41,25 @@ SUSPENDING = WaitReason(WaitCode.SUSPENDING)
 
 
 class Resizing(ABC):
-    """A policy for running malleable jobs, and for the sizes at which waiting jobs start."""
+    """The interface of a policy for running malleable jobs, and for the sizes of starting jobs."""
 
     def wanted(self, job: WaitingJob) -> int:
         """Return the largest size at which the queue starts a job."""
         return preferred(job)
 
     def before(self, view: View, placer: Placer) -> None:
-        """Start jobs that come before the queue, such as those with reserved processors."""
+        """Start jobs that come before the queue, such as those with reserved processors.
+
+        Called before the strategy walks the queue.
+        """
         del view, placer
 
     @abstractmethod
     def after(self, view: View, placer: Placer) -> None:
-        """Offer resizes and start more jobs. ``placer`` has the jobs that the queue started."""
+        """Offer resizes to running jobs, and start more jobs.
+
+        Called after the strategy has walked the queue; ``placer`` has the jobs that it started.
+        """
 
 
 class Composed(Strategy):

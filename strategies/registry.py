@@ -124,9 +124,9 @@ def _factory(name: str) -> tuple[EntryPoint, Callable[..., Any]]:
 def _points() -> dict[str, EntryPoint]:
     """Return all installed entry points by name. Pliant's own names cannot be replaced.
 
-    The origin of an entry point is determined only if another one has the same name, because the
-    metadata of a whole distribution must be parsed. For all names, this took a tenth of the
-    server's start.
+    The origin of an entry point is determined only if another one has the same name, because this
+    requires to parse the metadata of a whole distribution. Doing so for all names took a tenth of
+    the time of the server's start.
     """
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=GROUP):

@@ -1,10 +1,10 @@
 """When waiting jobs are expected to start: a forecast for users, on which no strategy relies.
 
 The forecast is a conservative plan (Mu'alem and Feitelson 2001): in the order of the queue, each
-job gets the earliest place in which its smallest size is free for its expected time, and nobody
-before it is delayed. Jobs are expected to run as long as their estimate, or their time limit if
-they have no estimate. Resizes, needs of nodes and limits of users are not considered, so a strategy
-may start a job earlier or later.
+job gets the earliest time from which its smallest size is free for as long as it is expected to
+run, so that no job before it in the queue is delayed. Jobs are expected to run as long as their
+estimate, or their time limit if they have no estimate. Resizes, needs of nodes and limits of users
+are not considered, so a strategy may start a job earlier or later.
 """
 
 import math

@@ -27,7 +27,7 @@ from pliant.strategies.policies.placement import place
 
 @dataclass(frozen=True, slots=True)
 class Climber:
-    """A job that takes part in the ascent: its sizes, its speedup, and its present size."""
+    """A job to which steps in size may go: its sizes, its speedup model, and its present size."""
 
     id: JobId
     sizes: Sizes
@@ -120,7 +120,10 @@ class SteepestAscent(Strategy):
         return placer.plan(behind=too_few(max(0, left)))
 
     def _better(self, running: list[Climber], targets: dict[JobId, int]) -> bool:
-        """Return whether the sum of the running jobs' speedups rises enough to resize them."""
+        """Return whether a resize raises the sum of the running jobs' speedups sufficiently.
+
+        The sum must rise by the fraction that the option ``min-improvement`` sets.
+        """
         present = sum(job.speedup(job.size) for job in running)
         future = sum(job.speedup(targets[job.id]) for job in running)
         return future > present * (1 + self._min_improvement)

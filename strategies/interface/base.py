@@ -1,4 +1,4 @@
-"""The interface of a strategy: an immutable view in, a plan out.
+"""The interface of a strategy: it takes an immutable view of the cluster and returns a plan.
 
 A strategy is pure and deterministic: no clock, no random numbers, and no decision depends on the
 order of a dictionary or a set. Every tie is broken by an explicit key that ends in the job's id.
@@ -24,24 +24,24 @@ class Strategy(ABC):
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Return whether a job could be accepted, when it would start, and on how many processors.
 
-        ``jobsub --query`` asks this without submitting anything, so nothing may change. ``job`` is
-        not in ``view.waiting``, unless the option ``order`` has inserted it there. The
-        default answer is that the strategy does not know.
+        ``jobsub --query`` calls this without submitting anything, so nothing may change. ``job`` is
+        not in ``view.waiting``, unless the option ``order`` has inserted it there. The default
+        returns the answer that these are not known.
         """
         del job, view
         return Availability(None, None, 0, "the strategy does not answer queries")
 
     @abstractmethod
     def allocate_processors(self, view: View) -> Plan:
-        """Return the plan for this view."""
+        """Return the plan for this view: which jobs start, and which running jobs are resized."""
 
     def revise(self, view: View, outcomes: Sequence[Outcome]) -> Plan:
-        """Return another plan after negotiations that did not end as planned.
+        """Return another plan after negotiations with running jobs that did not end as planned.
 
-        A job that refused is not resizable in ``view`` for some time. A job that agreed to shrink,
-        or proposed another size, and whose processors are not used yet can be shrunk to exactly
-        this size without being asked again; consent that the plan does not use is withdrawn. The
-        default ignores the outcomes and plans as usual.
+        A job that refused is not resizable in ``view`` for some time. If a job has agreed to
+        shrink, or has proposed another size, and its processors are not used yet, the new plan can
+        shrink it to exactly this size: the job is not asked again. If the plan does not use this
+        consent, it is withdrawn. The default ignores the outcomes and plans as usual.
 
         Args:
             view: the cluster now.

@@ -1,4 +1,4 @@
-"""The check that a plan fits the view it was made for. Every user of plans makes it.
+"""The check that a plan fits the view for which it was made. Every caller of a strategy uses it.
 
 The core refuses single parts of a plan that do not fit its state. But a strategy that gives away
 processors which are not free has misunderstood the view, so its whole plan is rejected.
@@ -255,7 +255,7 @@ def _migration_faults(view: View, plan: Plan, free: ProcessorMap) -> Iterator[st
 
 
 def _sizes(job: RunningJob) -> Sizes:
-    """Return the sizes that a job may be offered: only requested ones if it is not resizable."""
+    """Return the sizes that a job may be offered; if not resizable, only those it requests."""
     return job.request.sizes if job.request and not job.resizable else job.sizes
 
 

@@ -26,7 +26,7 @@ class ReservationRules:
     """The options for reserving nodes: limits and time-outs.
 
     Raises:
-        ValueError: a value makes no sense.
+        ValueError: a value is out of bounds.
     """
 
     #: Whether a node is ready as soon as it has enough memory and a slot; otherwise when it is
@@ -58,14 +58,14 @@ class ReservationRules:
 
 @dataclass(frozen=True, slots=True)
 class Reservations:
-    """The reserved nodes, and since when, which the strategy keeps from pass to pass."""
+    """The reserved nodes and the times of their reservations, kept from one pass to the next."""
 
     flags: tuple[tuple[NodeName, ReservationState, float], ...] = ()
     #: No node is reserved before this time, in seconds since the epoch.
     backoff_until: float = 0.0
 
     def to_memory(self) -> object:
-        """Return the value of ``Plan.memory``; None if there is nothing to remember."""
+        """Return the value of ``Plan.memory``; None if no node is reserved and no back-off runs."""
         if not self.flags and not self.backoff_until:
             return None
         return tuple((name, str(state), at) for name, state, at in self.flags), self.backoff_until
@@ -107,7 +107,10 @@ class Reconfiguration:
         self._backoff_until = backoff_until
 
     def resolve(self, blocked: Sequence[Blocked]) -> list[Migration]:
-        """Return the moves from blocked to reserved nodes; reserve another node if necessary."""
+        """Return migrations of jobs from blocked nodes (short of memory) to reserved nodes.
+
+        If jobs of blocked nodes remain, and the rules allow it, another node is reserved.
+        """
         open_nodes = list(blocked)
         migrations: list[Migration] = []
         for row in self._table.flagged(RESERVING):
@@ -133,8 +136,8 @@ class Reconfiguration:
         """Continue to reserve the node ``row`` until it can take a large job.
 
         If the node is ready, the largest job of another blocked node is moved to it, and the move
-        is added to ``migrations``. The reservation ends if there is no such job, or if the node was
-        not ready in time.
+        is added to ``migrations``. The reservation ends if there is no such job, or if the node is
+        not ready after ``reserve-timeout`` seconds.
         """
         others = [each for each in blocked if each.row is not row]
         if not others:
@@ -150,9 +153,11 @@ class Reconfiguration:
             self._backoff_until = self._now + self._rules.backoff_s
 
     def _is_ready(self, row: NodeRow, job: JobMemory) -> bool:
-        """Return whether a node can take the job now.
+        """Return whether a reserved node can take a job now.
 
-        A job with more demand than any node has memory needs a whole node. It faults there alone.
+        The node must be empty or, with the option ``early``, have idle memory for the job. A job
+        that demands more memory than any node has needs an empty node, where only it suffers the
+        faults.
         """
         if not row.free:
             return False
@@ -160,7 +165,11 @@ class Reconfiguration:
         return row.running == 0 or is_early
 
     def _may_reserve(self) -> bool:
-        """Return whether enough memory is idle, and few enough nodes are reserved."""
+        """Return whether another node may be reserved.
+
+        No back-off may be in progress, the limits on the number of reserved nodes must allow it,
+        and the idle memory of all nodes must exceed the average memory of a node.
+        """
         if self._now < self._backoff_until:
             return False
         rows = self._table.rows
@@ -188,7 +197,7 @@ class Reconfiguration:
             row.flag, row.since = RESERVING, self._now
 
     def remembered(self) -> Reservations:
-        """Return the reservations that the next pass has to know."""
+        """Return the reservations after this pass, to be stored for the next pass."""
         flags = tuple(
             (row.node.name, row.flag, row.since) for row in self._table.rows if row.flag is not None
         )

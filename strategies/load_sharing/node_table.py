@@ -1,4 +1,4 @@
-"""The nodes as one pass sees them: reports and allocations, corrected by each decision."""
+"""The nodes in one planning pass: their reports and allocations, corrected by each decision."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_REPORT = NodeLoad(math.inf, 0.0)
 
 
 class NodeRow:
-    """A node in a pass. Its values change with each decision of the pass."""
+    """A node in a planning pass. Its values change with each decision of the pass."""
 
     __slots__ = (
         *("demand", "fault_rate", "faulting", "flag", "free", "idle", "index"),
@@ -54,11 +54,11 @@ class NodeRow:
 
     @property
     def accepts(self) -> bool:
-        """Return whether the node takes submissions: not reserved, with idle memory and a slot."""
+        """Return whether the node takes new jobs: not reserved, with idle memory and a slot."""
         return self.flag is None and self.demand < self.memory and bool(self.free)
 
     def has_place(self, demand: float) -> bool:
-        """Return whether a job with this demand fits into idle memory and a free slot."""
+        """Return whether ``demand`` bytes fit into the node's idle memory, and a slot is free."""
         return bool(self.free) and self.idle >= demand
 
     def take(self, demand: float) -> ProcessorMap:
@@ -71,14 +71,14 @@ class NodeRow:
         return processor
 
     def lose(self, moved: JobMemory) -> None:
-        """Subtract a job that leaves the node from the jobs, demand and faults of the node."""
+        """Subtract a job that is moved away from the node's job count, memory demand and faults."""
         self.running -= 1
         self.demand -= moved.demand
         self._set_idle()
         self.faulting = tuple(each for each in self.faulting if each.job != moved.job)
 
     def largest_faulting(self, movable: frozenset[JobId]) -> JobMemory | None:
-        """Return the faulting job with the largest present demand; None if there is none.
+        """Return the page-faulting job with the largest memory demand; None if there is none.
 
         Args:
             movable: the jobs that can be moved now.
@@ -107,11 +107,11 @@ class NodeTable:
                 row.flag, row.since = flags[row.node.name]
 
     def flagged(self, state: ReservationState) -> Iterator[NodeRow]:
-        """Yield the nodes whose reservation is in this state."""
+        """Yield the nodes whose reservation is in the given state."""
         return (row for row in self.rows if row.flag is state)
 
     def largest_place(self, flag: ReservationState | None = None) -> float:
-        """Return the largest idle memory of the nodes with a free slot; -1 if there is none.
+        """Return the most idle memory, in bytes, of a node with a free slot; -1 if there is none.
 
         Args:
             flag: the state that the node must have; None for a node that is not reserved.
@@ -126,7 +126,7 @@ class NodeTable:
         *,
         above: float = 0.0,
     ) -> NodeRow | None:
-        """Return the node with the least demand that has a place for a moved job.
+        """Return the node with the least memory demand that can take a job; None if none can.
 
         Args:
             demand: the present demand of the job, in bytes.

@@ -40,7 +40,7 @@ class Thresholds:
         return row.fault_rate > self.faults and row.idle < IDLE_SHARE * row.memory
 
     def is_overloaded(self, row: NodeRow) -> bool:
-        """Return whether a job should leave the node."""
+        """Return whether a job should leave the node: it is hot, or demands exceed its memory."""
         return row.demand > self.memory * row.memory or self.is_hot(row)
 
 
@@ -56,16 +56,17 @@ class Blocked:
 def relieve(
     table: NodeTable, thresholds: Thresholds, movable: frozenset[JobId], *, migrate: bool
 ) -> tuple[list[Migration], list[Blocked]]:
-    """Plan to move the largest faulting job of each overloaded node to a node with a place for it.
+    """Plan to move the largest page-faulting job of each overloaded node to another node.
 
     Args:
         table: the nodes.
         thresholds: the loads above which a node is overloaded.
         movable: the jobs that can be moved now.
-        migrate: whether running jobs are moved at all; if not, hot nodes are blocked.
+        migrate: whether running jobs are moved at all; if not, nodes short of memory are blocked.
 
     Returns:
-        The migrations, and the nodes that are blocked.
+        The migrations, and the blocked nodes. A node is blocked if it is short of memory and no
+        other node can take the job.
     """
     migrations: list[Migration] = []
     blocked: list[Blocked] = []

@@ -1,8 +1,8 @@
 """The strategy ``load-sharing+suspend``, a simple remedy that Chen, Xiao and Zhang 2002 reject.
 
-It suspends the largest faulting job of each blocked node, so that submissions continue. Suspended
-jobs wait as long as others wait, so a stream of submissions can starve them. It exists to be
-compared with ``v-reconfiguration``.
+It suspends the largest page-faulting job of each blocked node, so that the node takes new jobs. A
+suspended job is resumed only when no other job waits, so a stream of submissions can starve it. The
+strategy exists to be compared with ``v-reconfiguration``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LoadSharingWithSuspension(Strategy):
         self._migrate = migrate
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return "now" if enough nodes accept jobs, otherwise an estimated start."""
+        """Return "now" if nodes that accept jobs suffice for it, otherwise an estimated start."""
         return available(job, view, {})
 
     def allocate_processors(self, view: View) -> Plan:
@@ -90,9 +90,9 @@ def _resumed(view: View, shared: Shared, demands: dict[JobId, float]) -> list[St
 
 
 def _place(job: WaitingJob, demand: float, table: NodeTable) -> int:
-    """Take a processor for a job that is resumed, and return it as a set.
+    """Take a processor of a node with idle memory for a suspended job; return it as a set.
 
-    The set is empty if no node has a place for the job.
+    The set is empty if no node has idle memory and a slot for the job.
     """
     if job.sizes.min > 1:
         return 0
@@ -103,7 +103,10 @@ def _place(job: WaitingJob, demand: float, table: NodeTable) -> int:
 
 
 def _remembered(memory: object) -> dict[JobId, float]:
-    """Read the demands of suspended jobs. The memory of another strategy counts as empty."""
+    """Return the memory demands of suspended jobs, which ``View.memory`` stores.
+
+    Empty if another strategy stored its memory there.
+    """
     entries: Sequence[object] = memory if isinstance(memory, list | tuple) else ()
     found: dict[JobId, float] = {}
     for entry in entries:

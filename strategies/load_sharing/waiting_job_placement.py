@@ -15,8 +15,8 @@ def start_waiting(view: View, table: NodeTable) -> tuple[list[Start], WaitingJob
     """Start waiting jobs in order until no node accepts the next one.
 
     A job starts on its home node if that node accepts it, otherwise on the accepting node with the
-    least demand. The job's own demand is unknown, so it does not change that of the node. The first
-    job that does not start stops all later ones.
+    least memory demand. The job's own demand is unknown, so it does not change that of the node.
+    The first job that does not start stops all later ones.
 
     Returns:
         The starts, and the first job that does not start; None if all start.

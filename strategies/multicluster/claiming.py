@@ -40,7 +40,7 @@ def plan_claim(
     lead_s: float = 0.0,
     reserves: bool = False,
 ) -> Claim:
-    """Return the claim of a job that has just been placed.
+    """Return the claim of a job that has just been placed: what it takes of each cluster, and when.
 
     Args:
         job: the job.

@@ -1,8 +1,8 @@
 """Which jobs of the queue start now, and on which processors, if nodes differ.
 
-The rules are those of ``policies.backfill``: strict order, EASY, conservative. Reservations are for
-certain processors that the job can use, so they promise nothing that the job could not have. If it
-is not known when a job can start, later jobs start only on nodes that this job could never use.
+The rules are those of ``policies.backfill``: strict order, EASY, conservative. A reservation names
+the processors that the job will use, and these suit it. If it is not known when a job can start,
+later jobs start only on nodes that this job could never use.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def choose(
 def _easy(queue: Sequence[WaitingJob], left: _Remaining) -> list[Choice]:
     """Return later jobs that do not delay the first job of the queue, which does not fit.
 
-    A job that ends after the reserved start must fit at present and at that start. In between and
-    later, more is free.
+    A job that ends after the reserved start must fit into what is free now, and into what is free
+    at that start. At all other times until its end, more is free.
     """
     head, capacity = queue[0], left.capacity
     time = left.seconds(head, head.sizes.min)
@@ -177,5 +177,5 @@ def _now(job: WaitingJob, free: ProcessorMap, left: _Remaining) -> ProcessorMap:
 
 
 def view_of(view: View, free: ProcessorMap, capacity: FreeCapacity) -> View:
-    """Return the view with the processors and amounts that a plan has left."""
+    """Return a copy of the view with the processors, memory and devices that a plan has left."""
     return replace(view, free=free, amounts_left=capacity.amounts_left())

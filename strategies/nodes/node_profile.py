@@ -82,8 +82,8 @@ class NodeProfile:
             needs: the needs of the job.
             start: the beginning of the period.
             end: the end of the period.
-            enough: how many processors the job needs; if fewer than that are free, the result may
-                be empty.
+            enough: how many processors the job needs. If fewer are free, the search may stop early,
+                and the result may be empty.
         """
         free, capacity = self._at(start)
         overlapping = [each for each in self._reservations if each.start < end and start < each.end]
@@ -188,8 +188,9 @@ def _lowest_of(first: ProcessorMap, then: ProcessorMap, number: int) -> Processo
 def _end(job: RunningJob, now: float) -> float:
     """Return when a job frees its processors, by its estimate; inf if it has none.
 
-    Nothing can start on processors that are not free now, so a job ends after the present at the
-    earliest. A leaving job counts as ended before overdue jobs, which may continue.
+    The result is after the present, because nothing can start on processors that are not free now.
+    A leaving job counts as ended before jobs that are past their estimates, which may continue to
+    run.
     """
     soon = math.nextafter(now, math.inf)
     if job.leaving:

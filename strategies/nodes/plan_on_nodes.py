@@ -65,7 +65,7 @@ def plan_on_nodes(view: View, plan: Callable[[View], Plan]) -> Plan:
 
 
 def availability(job: WaitingJob, view: View, answer: Availability) -> Availability:
-    """Return the answer of a strategy that counts processors, corrected for the job's nodes."""
+    """Return the answer of a strategy that counts processors, corrected for the node needs."""
     if not job.needs or not answer.accepted or answer.start is None:
         return answer
     start, processors = NodeProfile(view).earliest(job, job.sizes.min, 0.0)
@@ -94,7 +94,10 @@ def _reason(job: WaitingJob, view: View) -> WaitReason:
 
 
 def _limited(view: View) -> View:
-    """Return the view without the sizes of jobs that nodes cannot provide at present."""
+    """Return the view without the sizes of jobs for which too few suitable processors exist now.
+
+    That includes processors that running jobs could give.
+    """
     capacity = free_capacity_of(view)
     surplus = [
         (from_indices(job.ranks[job.sizes.min :]), job.needs)
@@ -103,7 +106,12 @@ def _limited(view: View) -> View:
     ]
 
     def limit(job: WaitingJob | RunningJob, own: ProcessorMap) -> int:
-        """Return how many more processors a job may get; ``maxsize`` if all would suit it."""
+        """Return how many more processors a job may get; ``maxsize`` if all would suit it.
+
+        Args:
+            job: the job.
+            own: the processors that the job has already.
+        """
         coming = [(given & ~own, needs) for given, needs in surplus if given & ~own]
         free, later = capacity.fitting_both(job.needs, view.free, coming)
         there = count(view.free) + sum(count(given) for given, _ in coming)

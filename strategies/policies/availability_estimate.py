@@ -1,4 +1,4 @@
-"""When could a job start, and why does it wait: answers that several strategies share."""
+"""Answers that several strategies share: when a job could start, and why it waits."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def too_wide(job: WaitingJob, most: int, whose: str = "cluster") -> str:
 
 
 def too_few(reach: int) -> WaitReason:
-    """Return the reason of jobs that need more than the ``reach`` processors available."""
+    """Return the wait reason that a job needs more than the ``reach`` processors it could get."""
     return WaitReason(WaitCode.PROCESSORS, live=(("reach", reach),))
 
 
@@ -59,7 +59,7 @@ def promised_total(view: View) -> int:
 
 
 def beyond_minima(view: View) -> int:
-    """Return how many processors are left if running jobs have their minima.
+    """Return how many processors would be left if all running jobs shrank to their minima.
 
     Processors that are reserved for waiting jobs are not counted as left.
     """

@@ -1,10 +1,10 @@
 """Starting jobs with reserved processors (agreements) on other processors that are free earlier.
 
-``direct``: a job starts on exactly its reserved processors; the core does this without the
-strategy. ``pool``: jobs start on any reserved or free processors, in order of arrival. ``steal``: a
-job starts on free processors and those reserved for later jobs. A job that loses a reserved
-processor gets in exchange one that was reserved for the starting job and is not free yet, so no job
-has fewer reserved processors than before.
+The option ``agreement`` chooses the rule. ``direct``: a job starts on exactly its reserved
+processors; the core does this without the strategy. ``pool``: jobs start on any reserved or free
+processors, in order of arrival. ``steal``: a job starts on free processors and those reserved for
+later jobs. A job that loses a reserved processor gets in exchange one that was reserved for the
+starting job and is not free yet, so no job has fewer reserved processors than before.
 """
 
 from typing import Literal

@@ -7,14 +7,14 @@ from pliant.core.values.sizes import Sizes
 
 
 class Member(NamedTuple):
-    """A job that takes part in sharing the surplus."""
+    """A job that gets a share of the processors beyond the minima of all jobs."""
 
     id: JobId
     sizes: Sizes
 
 
 def share(members: list[Member], left: int) -> dict[JobId, int]:
-    """Share ``left`` processors equally on top of the members' minima.
+    """Share ``left`` processors equally between jobs, in addition to their minimum sizes.
 
     Args:
         members: the jobs; their order breaks ties.
@@ -50,9 +50,10 @@ def _share_evenly(members: list[Member], target: dict[JobId, int], left: int) ->
 
 
 def _raise_to_next(members: list[Member], target: dict[JobId, int], left: int) -> None:
-    """Give processors that the size grammars left over to members that can use them.
+    """Raise targets to the next size of the job's grammar while ``left`` processors allow it.
 
-    The members are served in their order; ``target`` is changed.
+    Equal shares may lie between two sizes of a job, so processors are left over. The members are
+    served in their order; ``target`` is changed.
     """
     changed = True
     while changed:

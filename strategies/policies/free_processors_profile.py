@@ -71,7 +71,7 @@ class Profile:
             self._free.append(total)
 
     def earliest(self, processors: int, seconds: float, after: float = -math.inf) -> float:
-        """Return the first time from which enough processors are free long enough; inf if never.
+        """Return the first time from which ``processors`` are free for ``seconds``; inf if never.
 
         Args:
             processors: the number of processors that are needed.

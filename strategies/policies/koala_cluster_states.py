@@ -10,7 +10,7 @@ from pliant.strategies.policies.placement import processors_by_cluster
 
 @dataclass(slots=True)
 class ClusterState:
-    """One cluster at the beginning of a round of management."""
+    """One cluster at the beginning of a round, in which KOALA resizes and starts jobs."""
 
     name: str
     #: Its usable processors.
@@ -35,7 +35,7 @@ class ClusterState:
 
 
 def cluster_states(view: View) -> list[ClusterState]:
-    """Return the clusters in order of name, each with its running malleable jobs.
+    """Return the state of each cluster in order of name, with its running malleable jobs.
 
     A job belongs to the cluster of its first rank.
     """

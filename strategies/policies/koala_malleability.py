@@ -1,16 +1,17 @@
 """KOALA's malleability management policies: FPSMA and EGS (KOALA 5.3, figures 4 and 5).
 
-Both policies either grow or shrink jobs in one round. The scheduler offers a job an amount of
-processors, or asks it for one, and the job answers how much of it it takes or gives. The *accepted*
-amount counts. It may be less than a growth offered. Because of the job's size grammar, it may be
-more than a shrink asked for. The answer of a cooperative job follows from its sizes, so a round is
-computed first, and all its negotiations are held at the same time. A job that answers differently
-is not asked again for some time, and the next round continues in the same order.
+Both policies either grow or shrink jobs in one round. The scheduler offers processors to a job, or
+requests processors from it, and the job answers how many it takes or gives. Only this *accepted*
+number counts. In a growth it may be less than the number offered. In a shrink it may be more than
+the number requested, because the job's size grammar has no size in between. The answer of a
+cooperative job follows from its sizes, so a round is computed first, and all its negotiations are
+held at the same time. A job that answers differently is not asked again for some time, and the next
+round continues in the same order.
 
-Corrections of the printed code: FPSMA's shrink stops when the rest is *at most* 0, because a job
-may give more than it was asked for. EGS asks each job for its share, not for the whole amount. The
-extra processor of a share falls on the first ``remainder`` jobs of the list, which are the latest
-started ones, as the text of the paper says.
+Corrections of the code in the paper: FPSMA's shrink stops when the rest is *at most* 0, because a
+job may give more than it was asked for. EGS asks each job for its share, not for the whole amount.
+The extra processor of a share falls on the first ``remainder`` jobs of the list, which are the
+latest started ones, as the text of the paper says.
 """
 
 from abc import ABC, abstractmethod
@@ -56,7 +57,10 @@ class Growth:
     offers: int = 0
 
     def offer(self, job: RunningJob, amount: int) -> None:
-        """Plan to offer a job ``amount`` more processors; it may take fewer. 0 is not offered."""
+        """Plan to offer a job ``amount`` more processors, of which it may take fewer.
+
+        If the amount is 0, no offer is planned.
+        """
         if amount > 0:
             self.offers += 1
             taken = growth_taken(job, self.sizes[job.id], amount)
@@ -83,7 +87,7 @@ class Shrinking:
     requests: int = 0
 
     def ask(self, job: RunningJob, amount: int) -> bool:
-        """Ask a job for ``amount`` processors. Return whether it gives at least that many."""
+        """Plan to ask a job for ``amount`` processors; return whether it gives at least as many."""
         self.requests += 1
         size = self.sizes[job.id]
         given = shrink_given(job, size, amount)
@@ -104,9 +108,9 @@ class MalleabilityPolicy(ABC):
     def shrink(self, jobs: Sequence[RunningJob], amount: int, gain: Gain) -> Shrinking:
         """Return a plan by which resizable jobs give ``amount`` processors; nothing is changed.
 
-        In KOALA, missing processors are asked for in the next poll. Then a waiting job would wait
-        although running jobs can give enough, so here the jobs are asked again in the same round
-        until they have given enough or can give no more.
+        KOALA asks for processors that are still missing only in the next poll. Then a waiting job
+        would wait although running jobs can give what it needs, so here the jobs are asked again in
+        the same round until they have given ``amount`` or can give no more.
         """
         shrinking = Shrinking(amount, {job.id: job.size for job in jobs}, gain)
         able = by_start(jobs)[::-1]
@@ -116,11 +120,17 @@ class MalleabilityPolicy(ABC):
 
     @abstractmethod
     def _grow(self, jobs: Sequence[RunningJob], growth: Growth) -> None:
-        """Plan the growth of jobs, which are ordered by start, the earliest first."""
+        """Plan the growth of jobs, which are in order of start, the earliest first.
+
+        Called by `grow`; each policy implements it.
+        """
 
     @abstractmethod
     def _shrink(self, jobs: Sequence[RunningJob], shrinking: Shrinking) -> list[RunningJob]:
-        """Plan shrinks, latest started job first; return the jobs that may be asked again."""
+        """Plan shrinks, latest started job first; return the jobs that may be asked again.
+
+        Called by `shrink`, once or more; each policy implements it.
+        """
 
 
 class Fpsma(MalleabilityPolicy):

@@ -8,16 +8,17 @@ shrinks.
 fit, running jobs shrink if that suffices. In clusters where no job shrinks, running jobs grow.
 
 A job runs within one cluster, is placed in the cluster with the most idle processors (worst fit,
-4.1) and starts at its minimum (6.3). The threshold limits growth, but not placement. So does the
-cap on the processors of all jobs together: "a threshold [...] over which KOALA never expands the
-total set of the jobs it manages" (5.2) can be read as either. A job with components gets a cluster
-for each of them, by one of the placement policies of module ``placement_rules``.
+4.1) and starts at its minimum (6.3). The options ``threshold`` and ``cap``, on the processors of
+all jobs together, limit growth, but not placement: "a threshold [...] over which KOALA never
+expands the total set of the jobs it manages" (5.2) can be read as either. A job with components
+gets a cluster for each of them, by one of the placement policies of module ``placement_rules``.
 
-Choices where the paper is silent: a waiting job with several sizes counts as malleable, because it
-is not known yet. The jobs that run when the round begins count, so one scan may start several jobs.
-A job shrinks for one waiting job at a time, in the first cluster, in order of idle processors, that
-can give enough. No job shrinks for a job with several components. If jobs of a cluster cannot grow
-because of the threshold, waiting jobs may start there.
+Choices where the paper is silent: a waiting job with several sizes counts as malleable, because
+nothing else is known before it runs. Whether a job can still grow is judged by the jobs that run
+when the round begins, so one scan may start several jobs. A job shrinks for one waiting job at a
+time. Of the clusters whose jobs can give what is missing, the one with the most idle processors is
+used. No job shrinks for a job with several components. If jobs of a cluster cannot grow because of
+the threshold, waiting jobs may start there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -60,7 +61,7 @@ class Limits:
 
 
 class Round:
-    """One round of management over all clusters. ``placer`` has the plan.
+    """One round, in which KOALA resizes and starts jobs in all clusters. ``placer`` has the plan.
 
     Args:
         view: the cluster.
@@ -136,7 +137,8 @@ class Round:
         """Place jobs with one size in any cluster, other jobs where no running job can grow.
 
         Returns:
-            The jobs that were not placed, with the idle processors that they found.
+            The jobs that were not placed. Each comes with the largest number of processors that one
+            cluster had idle at that time.
         """
         grown = [cluster for cluster in self._clusters if not cluster.growing]
         return [
@@ -151,7 +153,7 @@ class Round:
             cluster.growing = cluster.growing or self._growth(cluster)
 
     def _stop_growth(self) -> bool:
-        """Unmark clusters whose jobs cannot grow any more; return whether there were any.
+        """Mark clusters whose jobs cannot grow any more; return whether there were any.
 
         Clusters with an open resize, or with growth offered in this round, are left out, because
         another round follows when the resize has ended.
@@ -260,9 +262,11 @@ class Round:
     def _wait(
         self, job: WaitingJob, reason: WaitReason | None = None, *, tried: bool = True
     ) -> None:
-        """Record why a job waits; without a reason, only whether it is too wide for every cluster.
+        """Record why a job waits.
 
-        With ``tried``, also note that the job could not be started in this round.
+        If the job is wider than every cluster, that is recorded instead of ``reason``. If it is
+        not, and no reason is given, none is recorded. With ``tried``, also count this as a failed
+        try to place the job.
         """
         if max(job.components, default=job.sizes.min) > self._widest and not self._may_split(job):
             whose = "largest cluster"

@@ -81,15 +81,15 @@ class JobValue:
 
 
 def value_of(job: WaitingJob, view: View) -> JobValue:
-    """Return the value of a waiting job at the begin of a plan: without processors."""
+    """Return the value of a waiting job at the beginning of a plan, when it has no processors."""
     sizes = job.sizes.up_to(view.total) or job.sizes
     return JobValue(job.id, job.arrival, view.now, sizes, job.speedup, job.contract, job.work)
 
 
 def _running(job: RunningJob, now: float) -> JobValue:
-    """Return the value of a running job at the begin of a plan: at its present size.
+    """Return the value of a running job at the beginning of a plan: at its present size.
 
-    A job that cannot be offered anything counts at the processors that it holds.
+    A job that cannot be resized now counts with the processors that it certainly keeps.
     """
     value = JobValue(
         job.id, job.arrival, job.started, job.sizes, job.speedup, job.contract, job.remaining(now)
@@ -238,7 +238,10 @@ class Valuation:
             job.size = size
 
     def _between(self, job: JobValue, below: int, above: int) -> int:
-        """Return how many usable processors a shrink frees, without drained nodes."""
+        """Return how many usable processors a job frees if it shrinks from ``above`` to ``below``.
+
+        Processors of drained nodes are not usable.
+        """
         if self._whole or not job.ranks or below > above:
             return above - below
         return count(from_indices(job.ranks[below:above]) & self._usable)

@@ -5,12 +5,12 @@ spare, then a part of what was requested. ``WithSizeRequests`` does so for every
 the strategy and adds offers to its plan. If there are no requests, the strategy's plan is returned
 as it is.
 
-Requests are served in order of arrival. With ``first`` they are served before the strategy plans,
-and the strategy sees the cluster without the processors that were used. A request is offered the
-largest of its sizes that fits into the idle processors and those of malleable jobs above their
-minima. The earliest started jobs are asked first. No job gives before the requesting application
-has said how much it takes (core/handlers/donor_negotiation.py). Jobs with an open request give
-nothing.
+Requests are served in order of arrival. If the option ``requests`` is ``first``, they are served
+before the strategy plans, and the strategy sees the cluster without the processors that were used.
+A request is offered the largest of its sizes that fits into the idle processors and those of
+malleable jobs above their minima. The earliest started jobs are asked first. A job gives processors
+only after the requesting application has accepted an offer (core/handlers/donor_negotiation.py).
+Jobs with an open request give nothing.
 
 With ``last`` the strategy plans first, and requests get what it leaves idle; no job is asked to
 give. In both cases a request that cannot get anything stays open. A job that runs within one of

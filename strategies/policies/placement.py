@@ -1,4 +1,4 @@
-"""From sizes to processors: which ones shrinks give, starts take and growth adds.
+"""Turn sizes into processors: those that shrinks give, that starts take and that growth adds.
 
 A ``Placer`` makes one plan. It never uses a processor twice and gives away only processors of
 usable nodes. Starts and growth use free processors first. If these do not suffice, a start gets
@@ -231,7 +231,10 @@ class Placer:
     # ---------------------------------------------------------------- results
 
     def reach(self) -> int:
-        """Return how many processors this plan can still use: free ones, and those of shrinks."""
+        """Return how many processors this plan can still use.
+
+        These are the free processors, and those that the shrinks of the plan give.
+        """
         return count(self.free | self._coming(None))
 
     def plan(
@@ -276,7 +279,7 @@ class Placer:
     def _fitting(
         self, needs: NodeNeeds | None, free: ProcessorMap, coming: ProcessorMap
     ) -> tuple[ProcessorMap, ProcessorMap]:
-        """Return the free and the coming processors that a job can use at the same time.
+        """Return the free and the ``coming`` processors that a job can use at the same time.
 
         Args:
             needs: the job's needs on its nodes.
@@ -288,7 +291,10 @@ class Placer:
         return self.capacity.fitting_both(needs, free, self._donated(coming))
 
     def _donated(self, coming: ProcessorMap) -> list[tuple[ProcessorMap, NodeNeeds | None]]:
-        """Return the ``coming`` processors by donor, with the needs of each donor."""
+        """Return processors that donors will give as a part for each donor, with the donor's needs.
+
+        Donors without a processor in ``coming`` are left out.
+        """
         if not coming:
             return []
         parts = ((given & coming, self._needs.get(job)) for job, given in self._given.items())

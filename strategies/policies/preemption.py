@@ -33,7 +33,7 @@ from pliant.strategies.policies.placement import usable_processors
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """The jobs to suspend, and the view for planning the rest of the queue."""
+    """The jobs to suspend, and the view with which the rest of the queue is planned."""
 
     #: The view in which the jobs to be suspended are leaving.
     view: View
@@ -91,7 +91,7 @@ class Preemption:
     def _decide_on_nodes(
         self, queue: Sequence[WaitingJob], view: View, wanted: Wanted
     ) -> Preempted:
-        """Choose the jobs to suspend where nodes differ, and only some suit the waiting job."""
+        """Choose jobs to suspend if nodes differ, so that only some nodes suit the waiting job."""
         capacity = free_capacity_of(view)
         chosen, free = backfill_on_nodes.start_in_order(queue, view.free, capacity, wanted)
         if len(chosen) == len(queue):
@@ -139,7 +139,7 @@ def _gives(job: RunningJob, good: ProcessorMap) -> int:
 
 
 def _enough(jobs: Sequence[RunningJob], need: int, good: ProcessorMap) -> list[RunningJob]:
-    """Return jobs whose end frees ``need`` of the processors ``good``; none if all are too few.
+    """Return jobs whose end frees ``need`` of the processors ``good``; none if all free fewer.
 
     Jobs of the lowest priority come first, and of these the one that started last.
     """

@@ -2,7 +2,7 @@
 
 Streit 2002, sections 2 and 5. All estimates are those of the users, never true run times. A job
 without an estimate counts as longer than any other: it is last under sjf and first under ljf, and
-dynP's mean leaves it out. dynP changes between the first three orders. ``priority`` orders jobs by
+dynP's mean leaves it out. dynP chooses between the first three orders. ``priority`` orders jobs by
 the priority that users state. ``fairshare`` orders users by their fair-share factors
 (``core/model/fair_share_factor.py``), and the jobs of one user by priority.
 """
@@ -84,7 +84,7 @@ def estimate(job: WaitingJob) -> float:
 
 @dataclass(frozen=True, slots=True)
 class DynpMemory:
-    """The memory of dynP: the present queue order, and how long each order was used. In seconds."""
+    """The memory of dynP: the present queue order, and for how many seconds each order was used."""
 
     policy: QueueOrder
     #: When this order came into force.
