@@ -51,7 +51,7 @@ Address = UnixAddress | TcpAddress
 
 
 def parse_address(text: str) -> Address:
-    """Read ``unix:PATH`` or ``HOST:PORT``.
+    """Parse an address: ``unix:PATH`` or ``HOST:PORT``.
 
     Raises:
         ValueError: the text is neither; the message says what was expected.
@@ -70,7 +70,9 @@ def parse_address(text: str) -> Address:
 
 @contextmanager
 def dial_target(text: str) -> Iterator[str]:
-    """Within this context, yield the gRPC target of an address that has been checked.
+    """Within this context, yield the gRPC target of an address.
+
+    A unix socket is checked first: no other account may be able to serve it.
 
     Raises:
         ValueError: the text is not an address.
@@ -111,9 +113,9 @@ def prepare_socket(address: UnixAddress) -> tuple[int, str]:
 
 
 def local_address(servers: Sequence[str]) -> str:
-    """Return the address of this host on the route to the servers; empty if there is no route.
+    """Return the address from which this host reaches the first server to which it has a route.
 
-    Nothing is sent: connecting a UDP socket only chooses the route.
+    Empty if there is no route. Nothing is sent: connecting a UDP socket only chooses the route.
     """
     for each in servers:
         address = parse_address(each)

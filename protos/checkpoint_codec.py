@@ -1,4 +1,4 @@
-"""Convert messages about checkpoints and suspensions; see codec.py."""
+"""Convert messages about checkpoints and suspensions; see `pliant.protos.codec`."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def save_status_to_proto(progress: SaveProgress) -> app_pb2.SaveWord.ValueType:
 
 
 def suspend_step_to_proto(step: SaveStep) -> app_pb2.SuspendStep.ValueType:
-    """Convert a step of a suspension to protobuf."""
+    """Convert a step in the suspension of a job, such as saving a checkpoint, to protobuf."""
     return _STEPS[step]
 
 
 def suspend_step_from_proto(step: app_pb2.SuspendStep.ValueType) -> SaveStep:
-    """Read a step of a suspension, or raise CodecError."""
+    """Convert a step in the suspension of a job from protobuf, or raise CodecError."""
     found = _STEPS_BACK.get(step)
     if found is None:
         raise CodecError(f"step: {step} is unknown")
@@ -45,7 +45,7 @@ def suspend_step_from_proto(step: app_pb2.SuspendStep.ValueType) -> SaveStep:
 
 
 def save_from_proto(job: JobId, run: int, message: app_pb2.SaveReport) -> SaveReported:
-    """Read the report of a checkpoint, or raise CodecError."""
+    """Convert an application's report on a checkpoint from protobuf, or raise CodecError."""
     progress = _PROGRESS_BACK.get(message.word)
     if progress is None:
         raise CodecError(f"word: {message.word} is unknown")
@@ -62,7 +62,11 @@ def save_from_proto(job: JobId, run: int, message: app_pb2.SaveReport) -> SaveRe
 
 
 def suspension_from_proto(message: app_pb2.Hello) -> SuspensionHeld | SaveReported:
-    """Return the suspension that a coordinator's first message reports. May raise CodecError."""
+    """Return the event for a coordinator that reports a suspension in its first message (Hello).
+
+    It is `SaveReported` if the application has made progress with the checkpoint, otherwise
+    `SuspensionHeld`. May raise CodecError.
+    """
     job, run = JobId(message.job), message.run
     if not message.HasField("saving"):
         return SuspensionHeld(job, run)

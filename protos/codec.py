@@ -1,6 +1,6 @@
 """Convert wire messages to values of ``pliant.core``, and back.
 
-All received messages are checked here: one that is no valid value raises CodecError.
+All received messages are checked here: a message without a valid value raises CodecError.
 """
 
 from __future__ import annotations
@@ -158,14 +158,17 @@ def registration_from_proto(message: app_pb2.Hello) -> events.ApplicationRegiste
 
 
 def begun_from_proto(message: app_pb2.Hello) -> events.ResizeBegun | None:
-    """Return the begun resize that a coordinator's first message names; None if there is none."""
+    """Return an event if a coordinator's first message (Hello) reports that a resize has begun.
+
+    None if it reports no begun resize.
+    """
     if not message.begun or not message.pending_resize:
         return None
     return events.ResizeBegun(JobId(message.job), message.run, ResizeId(message.pending_resize))
 
 
 def decision_from_proto(job: JobId, run: int, message: app_pb2.Outcome) -> events.ResizeDecided:
-    """Read an application's decision, or raise CodecError."""
+    """Read an application's report that a resize was committed or not, or raise CodecError."""
     return events.ResizeDecided(
         job=job,
         run=run,
@@ -205,7 +208,11 @@ def request_from_proto(
 def open_request_from_proto(
     message: app_pb2.Hello,
 ) -> events.SizesRequested | events.RequestCancelled | None:
-    """Return the request in a coordinator's first message; None if none. May raise CodecError."""
+    """Return the application's request for other sizes in a coordinator's first message (Hello).
+
+    It is an event of its own if the request was cancelled. None if there is no request. May raise
+    CodecError.
+    """
     if not message.HasField("request"):
         return None
     job, run = JobId(message.job), message.run
@@ -214,7 +221,7 @@ def open_request_from_proto(
 
 
 def answer_to_proto(answer: commands.AnswerRequest) -> app_pb2.RequestAnswer:
-    """Convert the answer to a size request to protobuf."""
+    """Convert the server's answer to a request for other sizes to protobuf."""
     return app_pb2.RequestAnswer(
         number=answer.number,
         outcome=_OUTCOMES[answer.outcome],
@@ -224,7 +231,7 @@ def answer_to_proto(answer: commands.AnswerRequest) -> app_pb2.RequestAnswer:
 
 
 def answer_from_proto(message: app_pb2.RequestAnswer) -> RequestAnswer:
-    """Read the answer to a request, or raise CodecError."""
+    """Read the server's answer to a request for other sizes, or raise CodecError."""
     outcome = _OUTCOMES_BACK.get(message.outcome)
     if outcome is None:
         raise CodecError(f"outcome: {message.outcome} is unknown")
@@ -234,7 +241,10 @@ def answer_from_proto(message: app_pb2.RequestAnswer) -> RequestAnswer:
 def speeds_from_proto(
     job: JobId, run: int, message: app_pb2.Progress
 ) -> events.SpeedMeasured | None:
-    """Return an application's measured speeds; None if it sent none. May raise CodecError."""
+    """Return the seconds per iteration that an application has measured, by size.
+
+    None if it sent none. May raise CodecError.
+    """
     seconds: dict[int, float] = {}
     for each in message.measured:
         value = check_finite("seconds_per_iteration", each.seconds_per_iteration)
@@ -343,7 +353,7 @@ def _exit(end: node_pb2.RankExit) -> Exit:
 
 
 def ready_from_proto(node: NodeName, message: node_pb2.WorldReady) -> events.WorldReady:
-    """Read a node's message that its joining ranks are ready."""
+    """Read a node's message that the ranks that it started for a job are ready."""
     return events.WorldReady(JobId(message.job), message.run, ResizeId(message.resize), node)
 
 

@@ -1,13 +1,12 @@
 """Make the stubs of every ``*.proto`` in this folder: ``python -m pliant.protos.generate``.
 
-With ``--check`` nothing is written; stale, missing and orphaned stubs are named and the exit code
-is 1. The tools are those of the extra ``dev``, pinned there, because the same source must give the
-same bytes everywhere.
+With ``--check`` nothing is written. Then stubs that are outdated, missing or without a ``*.proto``
+are printed, and the exit code is 1. The tools are those of the extra ``dev``, with fixed versions,
+because the same source must give the same bytes everywhere.
 
-protoc runs as a process of its own with ``-P``: started from the repository root it would
-otherwise find this repository's top-level folders before the installed packages. The virtual
-path ``pliant/protos`` gives the stubs the imports that hold after installation, without a root
-folder of that name.
+protoc is started with the option ``-P`` of Python. Without it, Python would find the top-level
+folders of this repository before the installed packages. The files get the virtual path
+``pliant/protos``, so that imports in the stubs are right after installation.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ STUBS = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*_pb2_grpc.pyi")
 
 
 class GenerateError(Exception):
-    """The stubs could not be made; the text says why and what helps."""
+    """The stubs could not be made; the text has the reason and a remedy."""
 
 
 def generate(folder: Path) -> dict[str, bytes]:
@@ -45,7 +44,10 @@ def generate(folder: Path) -> dict[str, bytes]:
 
 
 def differences(folder: Path, wanted: dict[str, bytes]) -> dict[str, str]:
-    """Return the fault of each wrong stub in a folder, such as ``missing``, by file name."""
+    """Return what is wrong with each stub of a folder, such as ``missing``, by file name.
+
+    Stubs that are as they should be are left out.
+    """
     present = {path.name: path for pattern in STUBS for path in folder.glob(pattern)}
     faults = dict.fromkeys(present.keys() - wanted.keys(), "has no .proto or service")
     for name, content in wanted.items():

@@ -12,10 +12,10 @@ TLS_SERVER_NAME = "server.pliant"
 def channel_options(
     keepalive_s: float = KEEPALIVE_S, timeout_s: float = KEEPALIVE_TIMEOUT_S
 ) -> list[tuple[str, int]]:
-    """Return the options of a channel that shares its connection with no other channel.
+    """Return the options of a gRPC channel that has a connection of its own.
 
     Pings detect a host that has disappeared. They also detect a frozen process: its kernel still
-    acknowledges data, but nobody answers the ping.
+    acknowledges data, but the process does not answer the ping.
 
     Args:
         keepalive_s: seconds between pings.
@@ -35,5 +35,5 @@ def channel_options(
 
 
 def tls_channel_options() -> list[tuple[str, int | str]]:
-    """Return the options of `channel_options`, with the name in the server's TLS certificate."""
+    """Return `channel_options` together with the name that the server's certificate must have."""
     return [*channel_options(), ("grpc.ssl_target_name_override", TLS_SERVER_NAME)]

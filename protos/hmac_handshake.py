@@ -1,12 +1,14 @@
 """A handshake in which server and client prove that they know the same key, without sending it.
 
-The client opens a stream with a random number (its nonce). The server answers with its own nonce
-and an HMAC over both, made with the key. The client checks the HMAC, and then sends its own as the
-first message. The nonces are new for each stream, so that no message can be replayed. The two HMACs
-cover different role names, so that neither side can send back the HMAC that it received.
+The client opens a stream with a random number (its nonce) and its subject, the name of its key. The
+server answers with its own nonce and an HMAC over both, made with the key. The client checks the
+HMAC, and then sends its own as the first message. The nonces are new for each stream, so that no
+message can be replayed. The two HMACs cover different role names, so that neither side can send
+back the HMAC that it received.
 
-The key of a node controller is the secret of its cluster, that of an application its token, that
-of a joining rank the secret of its resize (`pliant.appkit.joining.rendezvous_authentication`).
+The key of a node controller is the secret of its cluster. The key of an application is the token of
+its run. The key of a joining rank is the secret of the resize
+(`pliant.appkit.joining.rendezvous_authentication`).
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class UnprovenServerError(PliantError, OSError):
 
 
 def application(job: int, run: int) -> str:
-    """Return the name of a run's application in a handshake."""
+    """Return the subject with which the application of a run opens a handshake."""
     return f"{_APPLICATION} {job} {run}"
 
 
@@ -98,11 +100,11 @@ class ServerHandshake:
 
     @property
     def session_key(self) -> bytes:
-        """Return a key that only the two sides can compute, another one for each stream."""
+        """Return a key for this stream, which only the two sides can compute."""
         return _sign(self.key, "session", self.subject, self.client_nonce, self.nonce)
 
     def verifies(self, proof: bytes) -> bool:
-        """Return whether a client's proof is right; takes the same time for all proofs."""
+        """Return whether a client's proof is right. The time does not depend on the proof."""
         wanted = _sign(self.key, "client", self.subject, self.client_nonce, self.nonce)
         return hmac.compare_digest(proof, wanted)
 
@@ -114,11 +116,11 @@ def subject_of(metadata: Metadata) -> str:
 
 
 def begin(metadata: Metadata, key: bytes) -> ServerHandshake:
-    """Return the server's side of a handshake, which has just begun.
+    """Return the server's side of a handshake that a client has begun.
 
     Args:
         metadata: the metadata with which the client opened the stream.
-        key: the key of the subject that the client has named.
+        key: the key of the subject in the metadata.
     """
     nonce = secrets.token_bytes(NONCE_BYTES)
     return ServerHandshake(key, subject_of(metadata), _bytes(metadata, NONCE), nonce)

@@ -1,4 +1,4 @@
-"""Variables of MPICH for worlds that other worlds may join later."""
+"""Variables of MPICH for worlds (sets of ranks started together) that others may join later."""
 
 #: Algorithms for collectives that do not depend on which ranks share a node; see JOINED_WORLDS.
 FLAT_COLLECTIVES = {

@@ -37,7 +37,7 @@ async def join(reports: AsyncIterator[node_pb2.NodeReport]) -> AsyncIterator[nod
     """Put the parts of split reports together, and yield the whole reports.
 
     Raises:
-        CodecError: parts are too long together, or are no report.
+        CodecError: the parts of a report are too long together, or do not form a report.
     """
     data = bytearray()
     async for report in reports:

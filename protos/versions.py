@@ -1,10 +1,11 @@
 """Protocol numbers: which versions of Pliant understand each other's messages and spools.
 
-Each message that opens a stream of a node and each file of a spool carries two numbers: the
-protocol of the version that wrote it, and the oldest protocol whose programs can still read it. An
-unknown key is ignored and a missing one has its default, so most changes need no new number. A
-change that an older version would misunderstand raises `PROTOCOL`, and `OLDEST_READER` with it.
-Messages and files from before there were numbers have neither and count as protocol 0.
+A spool is the folder in which a node stores its running jobs. Each message that opens a stream of a
+node and each file of a spool carries two numbers: the protocol of the version that wrote it, and
+the oldest protocol whose programs can still read it. An unknown key is ignored and a missing one
+has its default, so most changes need no new number. A change that an older version would
+misunderstand raises `PROTOCOL`, and `OLDEST_READER` with it. Messages and files of the first
+versions have no numbers and count as protocol 0.
 
 Only the standard library is imported, because shims load this module.
 """
@@ -26,11 +27,11 @@ OLDEST_READABLE = 0
 
 
 class ProtocolError(PliantError):
-    """A message or file needs another version of Pliant; the text names the numbers."""
+    """A message or file needs another version of Pliant; the text has both protocol numbers."""
 
 
 def mismatch(what: str, protocol: int, oldest_reader: int, oldest: int | None = None) -> str:
-    """Return why this version cannot read something; empty if it can.
+    """Return why this version cannot read a message or file; empty if it can.
 
     Args:
         what: names the message or file and its origin.
@@ -63,12 +64,12 @@ def peer_mismatch(who: str, protocol: int, oldest_reader: int) -> str:
 
 
 def numbers() -> dict[str, int]:
-    """Return the two protocol numbers of this version, as keys of a record."""
+    """Return the two protocol numbers of this version, by the keys that messages and files use."""
     return {"protocol": PROTOCOL, "oldest_reader": OLDEST_READER}
 
 
 def check_record(what: str, record: Mapping[str, Any]) -> None:
-    """Check the numbers of a record, before other fields are used.
+    """Check the protocol numbers of a record, before its other fields are used.
 
     Raises:
         ProtocolError: this version cannot read the record.

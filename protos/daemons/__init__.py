@@ -1,1 +1,1 @@
-"""Shared by all daemons: configuration and log files, private folders, unix sockets."""
+"""Code that all daemons share: configuration and log files, private folders, unix sockets."""

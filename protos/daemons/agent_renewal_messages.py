@@ -1,4 +1,4 @@
-"""The first line with which a login agent asks for a new certificate, and the answer."""
+"""The messages with which a login agent renews its certificate: its request and the answer."""
 
 from __future__ import annotations
 

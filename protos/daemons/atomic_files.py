@@ -24,7 +24,8 @@ _REMEDIES: Mapping[int, tuple[str, str]] = {
 def write_whole(path: Path, text: str) -> None:
     """Replace the content of a small file in one step, which also survives a power failure.
 
-    Each file has one writer, so a draft that a killed writer left is overwritten.
+    The new content is first written to a draft file. Each file has only one writer, so a draft that
+    a killed writer left is overwritten.
     """
     draft = _draft_of(path)
     with open(draft, "wb") as file:
@@ -56,7 +57,7 @@ def _write_durably(file: BinaryIO, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make new and replaced names in a folder survive a power failure."""
+    """Make new and replaced names of files in a folder durable, so they survive a power failure."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -65,7 +66,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def describe_unusable(error: OSError) -> str:
-    """Return one line that says which path cannot be used, why, and the remedy."""
+    """Return one line with the path that cannot be used, the reason and the remedy."""
     # Of two paths, the second is the cause: the first was created just before.
     path = error.filename2 or error.filename
     if not isinstance(path, str | bytes):

@@ -25,11 +25,11 @@ _PIPE_TIMEOUT_S = 10.0
 
 
 class ConfigFileError(PliantError):
-    """A configuration file cannot be used; the text says why, without the name of the file."""
+    """A configuration file cannot be used; the text has the reason, but not the file's name."""
 
 
 def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a configuration file; return its keys and values, none if it is empty.
+    """Read a configuration file; return its values by key, and an empty mapping for an empty file.
 
     Raises:
         ConfigFileError: the file cannot be read, or is no configuration.
@@ -42,11 +42,11 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def parse_config(content: bytes) -> dict[str, Any]:
-    """Parse the content of a configuration file; return its keys and values.
+    """Parse the content of a configuration file; return its values by key.
 
     Raises:
-        ConfigFileError: it is too deep, is not YAML, has a key twice, or has a text that no path or
-            name can have.
+        ConfigFileError: the content is nested too deeply, is not YAML, has a key twice, or has a
+            text that no path or name can have.
     """
     import yaml
 
@@ -76,9 +76,9 @@ def parse_config(content: bytes) -> dict[str, Any]:
 
 
 def key_lines(path: str | os.PathLike[str]) -> dict[str, int]:
-    """Return the line of each key of a configuration file, keys of mappings as ``outer.inner``.
+    """Return the line number of each key of a configuration file; inner keys as ``outer.inner``.
 
-    The result is empty if the file cannot be read again, as a pipe cannot.
+    The result is empty if the file cannot be read a second time, for example because it is a pipe.
     """
     import yaml
 
@@ -103,9 +103,9 @@ def _key_lines(node: yaml.Node | None, place: str) -> Iterator[tuple[str, int]]:
 
 
 def with_line(path: str | os.PathLike[str], message: str) -> str:
-    """Return a message that begins with a key, preceded by the line of this key in a file.
+    """Return an error message about a key of a file, with the line number of the key before it.
 
-    The message is returned unchanged if the file does not have the key.
+    The message must begin with the key. It is returned unchanged if the file does not have the key.
     """
     lines, key = key_lines(path), re.split(r"[:\s\[]", message, maxsplit=1)[0]
     while key and key not in lines:
@@ -117,7 +117,7 @@ def check_text(name: str, value: str) -> None:
     """Check that a text can be part of a path, an argument or a message.
 
     Raises:
-        ConfigFileError: names the key and the character.
+        ConfigFileError: it has a zero byte or a surrogate; the error text begins with ``name``.
     """
     for char in value:
         if char == "\0":
@@ -186,7 +186,7 @@ def _line(event: yaml.Event) -> int:
 
 
 def _texts(value: object, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all texts of a value, each with its key."""
+    """Yield all texts in a configuration value, at any depth, each with the key before it."""
     if isinstance(value, str):
         yield place, value
     elif isinstance(value, dict):

@@ -1,8 +1,8 @@
 """Log files of daemons, which may be renamed while the daemons write (log rotation).
 
-Daemons write to their standard error. If that is a file, it is opened again under its name as
-soon as the name is gone or belongs to another file, and when the daemon is told to (SIGHUP). Only
-the standard library is imported, because shims load this module.
+Daemons write to their standard error. If that is a file, the daemon opens it again under the same
+name when the name is gone or belongs to another file, and on SIGHUP. Only the standard library is
+imported, because shims load this module.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ CHECK_INTERVAL_S = 1.0
 class LogFile:
     """The log file behind a descriptor, such as standard error: open it again after a rotation.
 
-    Standard output, if it is the same file, is then replaced, too.
+    If standard output is the same file, it is replaced, too.
     """
 
     def __init__(self, descriptor: int = 2) -> None:
-        """Remember the present path of the file behind ``descriptor``."""
+        """Store the present path of the file behind ``descriptor``."""
         self._descriptor = descriptor
         self._path = ""
         self._looked = time.monotonic()
@@ -34,7 +34,7 @@ class LogFile:
                 self._path = os.readlink(f"/proc/self/fd/{descriptor}")
 
     def reopen_if_moved(self) -> None:
-        """Open the file again if it was renamed or removed; checks at most once a second."""
+        """Open the file again if it was renamed or removed; check this at most once a second."""
         now = time.monotonic()
         if self._path and now - self._looked >= CHECK_INTERVAL_S:
             self._looked = now

@@ -33,12 +33,12 @@ _WORLD = re.compile(r"[^.]*\.j(\d+)\.r\d+\.w(\d+)")
 class JsonFormatter(logging.Formatter):
     """Formats each record as a JSON object in one line.
 
-    The object has ``time``, ``level``, ``logger``, ``thread`` and ``message``. The texts of the
-    daemons write ``job %d`` or ``node %s``; these values become fields of their own. So do the
-    values that a record has in its attribute ``fields``.
+    The object has ``time``, ``level``, ``logger``, ``thread`` and ``message``. If the text of a
+    record has values after a name, such as ``job %d`` or ``node %s``, they become further fields,
+    such as ``job``. So do the values in the attribute ``fields`` of a record.
 
     Args:
-        fields: fields of every object.
+        fields: fields that every object has.
     """
 
     def __init__(self, fields: Mapping[str, str] | None = None) -> None:
@@ -67,7 +67,10 @@ def _timestamp(seconds: float) -> str:
 
 
 def _named_values(record: logging.LogRecord) -> dict[str, object]:
-    """Return the values that a record's text names, and the values in the name of a world."""
+    """Return the values that follow a name in a record's text, by name, such as ``job``.
+
+    The name of a world (a set of ranks) gives its job and its resize, too.
+    """
     if not isinstance(record.args, tuple) or not isinstance(record.msg, str):
         return {}
     pairs = zip(_names(record.msg), record.args, strict=False)
@@ -82,12 +85,15 @@ def _named_values(record: logging.LogRecord) -> dict[str, object]:
 
 @lru_cache(maxsize=1024)
 def _names(text: str) -> Sequence[str]:
-    """Return a name, such as ``job``, for each value of a log text; empty for other values."""
+    """Return, for each ``%`` value in a log text, the name before it, such as ``job``.
+
+    The name is empty for a value that does not follow one of the known names.
+    """
     return [found[1] or "" for found in _CONVERSION.finditer(text) if found[0][-2:] != "%%"]
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
-    """Writes to standard error, and opens its file again if that was renamed."""
+    """Writes to standard error. If that is a file and was renamed, the handler opens it again."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
@@ -118,7 +124,7 @@ class JournalHandler(LogHandler):
         super().setFormatter(type(fmt)("%(message)s") if fmt is not None else None)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a log record to the journal; if it is not accepted, write it to standard error."""
+        """Send a log record to the journal. If that fails, write the record to standard error."""
         try:
             self._journal.send(self.format(record), _priority(record.levelno), _fields(record))
         except OSError:
@@ -131,12 +137,12 @@ class JournalHandler(LogHandler):
 
 
 def make_log_handler(daemon: str, **fields: str) -> LogHandler:
-    """Return the log handler of a daemon: for the journal if standard error goes there.
+    """Return the log handler of a daemon.
 
-    Otherwise the handler writes to standard error.
+    It writes to the journal if standard error is connected to it, otherwise to standard error.
 
     Args:
-        daemon: its name in the journal, such as ``pliant-server``.
+        daemon: the name of the daemon in the journal, such as ``pliant-server``.
         fields: further fields of each record in the journal, by names in upper case.
     """
     if not systemd_journal.is_journal():
@@ -145,7 +151,7 @@ def make_log_handler(daemon: str, **fields: str) -> LogHandler:
 
 
 def use_json(handler: LogHandler, **fields: str) -> bool:
-    """Let a handler write JSON, unless it writes to the journal, which has fields of its own.
+    """Make a handler write JSON, unless it writes to the journal, which has fields of its own.
 
     Args:
         handler: the handler of the daemon.

@@ -1,6 +1,6 @@
-"""The first line of a login agent on a connection to the server: for which user it speaks.
+"""The first line that a login agent sends on a connection to the server: the user it acts for.
 
-The agent adds this line to what the user sends. All following lines are the user's own.
+The agent adds this line before what the user sends. All following lines are the user's own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_UID = (1 << 32) - 2
 
 
 class UserAssertionError(PliantError):
-    """A login agent may not speak for this user, or its line cannot be read."""
+    """A login agent may not act for this user, or its line cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class UserAssertion:
 
 
 def check_uid(uid: int) -> None:
-    """Check that a login agent may speak for a user.
+    """Check that a login agent may act for a user.
 
     Raises:
         UserAssertionError: the user is root or a system account.
@@ -54,7 +54,7 @@ def decode_assertion(line: bytes) -> UserAssertion:
     """Read the line in which a login agent names its user.
 
     Raises:
-        UserAssertionError: if it is another line, or agents may not speak for the user.
+        UserAssertionError: the line is of another kind, or agents may not act for this user.
     """
     try:
         record = json.loads(line)

@@ -1,4 +1,4 @@
-"""Which account is at the other end of a unix socket, as the kernel knows it."""
+"""Ask the kernel which account is at the other end of a unix socket."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def peer_uid(connection: _socket.socket) -> int:
 def peer_process(connection: _socket.socket) -> tuple[int, int]:
     """Return the process id and the user id of the other end of a unix socket.
 
-    The kernel recorded both when the other side connected; see `peer_uid`. Commands call this, and
-    start sooner without `socket` and `struct`.
+    The kernel recorded both when the connection was made; see `peer_uid`. Commands call this
+    function, and they start sooner because it needs neither `socket` nor `struct`.
     """
     stored = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 3 * _INT)
     pid, uid = (

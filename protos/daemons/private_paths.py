@@ -28,13 +28,13 @@ def open_private(
 ) -> int:
     """Open a directory that no other account can change, and return its descriptor.
 
-    Everything that is then reached through the descriptor is inside the directory that was
-    checked, whatever happens to its path.
+    Everything that is then reached through the descriptor is inside the directory that was checked,
+    even if its path is renamed or replaced.
 
     Args:
         directory: the path.
         shared: whether other accounts may list and enter it; they may never change it.
-        owners: user ids of which one must own it; None for this account and root.
+        owners: the user ids that may own it; None for this account and root.
 
     Raises:
         UntrustedPathError: another account owns it, or may use it.
@@ -50,11 +50,12 @@ def open_private(
 
 
 class PrivateSocket:
-    """A socket that was checked: its owner and mode, and the owner and mode of its directory.
+    """A context in which a unix socket can be used, after its owner and mode were checked.
 
-    The value of the context is a short path to the socket, which is good only inside the block. It
-    is short because the path of a unix socket has at most 107 bytes. (A class starts sooner than a
-    generator with a decorator, for which commands would import ``contextlib``.)
+    The owner and mode of its directory are checked, too. The value of the context is a short path
+    to the socket, which is valid only inside the block. It is short because the path of a unix
+    socket has at most 107 bytes. (Commands start sooner with a class than with a decorated
+    generator, for which they would import ``contextlib``.)
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class PrivateSocket:
         shared: bool = False,
         owners: Collection[int] | None = None,
     ) -> None:
-        """Name a socket.
+        """Store the path of a socket; the checks are made when the context is entered.
 
         Args:
             path: the path of the socket.
@@ -99,7 +100,7 @@ class PrivateSocket:
 
 
 def open_private_file(path: str | os.PathLike[str], flags: int, *, shared: bool = False) -> int:
-    """Open a file that no other account can change, nor the directory of the file.
+    """Open a file that no other account can change. The same is checked for its directory.
 
     Args:
         path: the path of the file. A link is not followed.
@@ -107,7 +108,7 @@ def open_private_file(path: str | os.PathLike[str], flags: int, *, shared: bool 
         shared: whether other accounts may read it, and enter its directory.
 
     Returns:
-        Its descriptor.
+        The descriptor of the file.
 
     Raises:
         UntrustedPathError: another account owns the file or its directory, or may use it; or the

@@ -1,8 +1,8 @@
 """Remove folders of jobs, with memory that does not grow with the number of their files.
 
 `shutil.rmtree` lists each folder before it removes anything, and a job may leave millions of files.
-Folders are opened relative to the descriptor of the one above them, and no link is followed. What
-is mounted in a folder stays, because it may hold other data of the user.
+Folders are opened relative to the descriptor of the one above them, and no link is followed. A file
+system that is mounted in a folder is not removed, because it may hold other data of the user.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def remove_tree(name: str, parent: int, on_problem: OnProblem) -> bool:
     """Remove a file, a link, or a folder with its content; return whether it is gone.
 
     Args:
-        name: of the entry.
-        parent: descriptor of the folder that contains it.
-        on_problem: called for each entry that could not be removed.
+        name: the name of the file, link or folder.
+        parent: the descriptor of the folder that contains it.
+        on_problem: called for each file, link or folder that could not be removed.
     """
     try:
         os.unlink(name, dir_fd=parent)
@@ -60,7 +60,8 @@ def remove_tree(name: str, parent: int, on_problem: OnProblem) -> bool:
 def _mount_of(handle: int) -> tuple[str, int]:
     """Return an identifier of the mount of an open folder.
 
-    The number of the device is also the same if part of a file system is mounted in itself.
+    The device number alone is not sufficient: a bind mount of a part of the same file system has
+    the same number.
     """
     found = ctypes.create_string_buffer(_STATX_BYTES)
     try:

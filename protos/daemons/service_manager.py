@@ -1,4 +1,4 @@
-"""Messages of a daemon to systemd: it is ready, it reloads, it stops, its main loop runs.
+"""Messages of a daemon to systemd: it is ready, reloads, stops, or is still alive.
 
 The protocol is that of ``sd_notify(3)``: lines in a datagram to the socket that ``NOTIFY_SOCKET``
 names. A daemon that was not started by systemd sends nothing. The root helper uses this module, so
@@ -19,10 +19,10 @@ class ServiceManager:
     """Sends messages to the service manager that started this process, if there is one.
 
     Args:
-        address: the address of the manager's socket; an ``@`` at its start means an abstract one.
-            Empty if there is no manager.
-        watchdog_s: the manager restarts the daemon if `alive` was not called for so many seconds;
-            0 if it does not.
+        address: the address of the manager's socket; empty if there is no manager. It begins with
+            ``@`` for an abstract socket.
+        watchdog_s: the manager restarts the daemon if `alive` was not called for this many seconds;
+            0 if it does not watch the daemon.
     """
 
     def __init__(self, address: str = "", watchdog_s: float = 0.0) -> None:
@@ -35,7 +35,7 @@ class ServiceManager:
     def from_environment(
         cls, environment: MutableMapping[str, str] | None = None
     ) -> ServiceManager:
-        """Return the manager that the environment names, and remove its variables.
+        """Return the manager that the environment variables name, and remove these variables.
 
         Without the removal, processes of jobs would inherit the variables, and programs that use
         them would send messages of their own.
@@ -65,7 +65,7 @@ class ServiceManager:
         self._send("STOPPING=1")
 
     def alive(self) -> None:
-        """Tell systemd's watchdog that the main loop runs; may be called often."""
+        """Tell systemd's watchdog that the main loop runs; frequent calls send few messages."""
         if self.interval_s is None:
             return
         now = time.monotonic()

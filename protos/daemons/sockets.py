@@ -23,13 +23,13 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[None, N
 async def take_connections(listener: socket.socket, serve: Serve, *, limit: int) -> NoReturn:
     """Serve each connection in its own task, until cancelled; the listener stays open.
 
-    If no descriptor is left, new connections wait in the kernel's queue, and one log line says so.
-    The server of asyncio would log a traceback for each place in that queue, each second.
+    If this process has no free descriptor, new connections wait in the kernel's queue, and one line
+    is logged. `asyncio.start_unix_server` would log a traceback for each of them every second.
 
     Args:
         listener: a listening unix socket.
         serve: serves one connection and closes it.
-        limit: longest line in bytes.
+        limit: the longest permitted line in bytes.
     """
     loop = asyncio.get_running_loop()
     listener.setblocking(False)
@@ -54,8 +54,8 @@ async def take_connections(listener: socket.socket, serve: Serve, *, limit: int)
 def listen(path: Path, mode: int = 0o600) -> socket.socket:
     """Create a unix socket at ``path`` and listen on it.
 
-    The socket gets its name only when users can connect to it. It replaces one of a daemon that was
-    killed; a lock excludes a daemon that still runs.
+    The socket appears at ``path`` only when users can connect to it. It replaces a socket that a
+    killed daemon left. The caller holds a lock, so no other daemon uses this path.
 
     Args:
         path: the path of the socket.

@@ -1,4 +1,4 @@
-"""Records for the journal of systemd, with fields that ``journalctl FIELD=value`` selects by.
+"""Records for the journal of systemd, with fields by which ``journalctl FIELD=value`` can search.
 
 The format is that of the journal's native protocol. The root helper uses this module, so only the
 standard library is imported.
@@ -19,12 +19,12 @@ MAX_VALUE_BYTES = 48 << 10
 
 
 def is_journal(descriptor: int = 2, stream: str | None = None) -> bool:
-    """Return whether a descriptor, such as standard error, goes to the journal.
+    """Return whether a descriptor, such as standard error, is connected to the journal.
 
     Args:
         descriptor: an open file.
-        stream: device and inode of the journal's stream, as ``JOURNAL_STREAM`` names them; by
-            default the value of this variable.
+        stream: device and inode of the journal's stream; None for the value of the variable
+            ``JOURNAL_STREAM``.
     """
     text = os.environ.get("JOURNAL_STREAM", "") if stream is None else stream
     try:

@@ -11,8 +11,8 @@ def server_context(key: bytes, certificates: bytes, roots: bytes) -> ssl.SSLCont
 
     Args:
         key: the private key of the server, in PEM form.
-        certificates: its certificate, then that of the issuing authority.
-        roots: the authorities that the clients' certificates must lead to.
+        certificates: the certificate of the server, then that of the issuing authority.
+        roots: the root certificates under which clients' certificates must have been issued.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = ssl.CERT_REQUIRED

@@ -1,6 +1,7 @@
-"""Limits of the users' socket for each user, so that no user can keep others out.
+"""Limits on each user's connections and requests, so that no user can keep others out.
 
-Root and the server's own account have no limits: an administrator can always connect.
+They apply to the users' socket. Root and the server's own account have no limits: an administrator
+can always connect.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ UNLIMITED = PeerLimits(math.inf, math.inf, math.inf, math.inf, 1 << 30, math.inf
 
 @dataclass(slots=True)
 class PeerUse:
-    """What one user has at present on the users' socket."""
+    """The connections, waiting requests and bytes that one user has on the users' socket now."""
 
     limits: PeerLimits
     turns: asyncio.Semaphore
@@ -91,7 +92,7 @@ class PeerUse:
         """Within this context, count a subscription to changes.
 
         Raises:
-            PeerLimitError: if the user has too many.
+            PeerLimitError: the user has too many subscriptions.
         """
         if self.watches >= self.limits.watches:
             raise PeerLimitError(
@@ -105,7 +106,7 @@ class PeerUse:
             self.watches -= 1
 
     def is_full(self, number: int) -> bool:
-        """Return whether so many more bytes of requests would exceed the limit."""
+        """Return whether ``number`` more bytes of requests would exceed the limit."""
         return self.bytes + number > self.limits.bytes
 
     def take_bytes(self, number: int) -> None:
@@ -136,7 +137,7 @@ def _check_waits(number: int, limit: float) -> None:
 
 @dataclass(slots=True)
 class PeerTable:
-    """The use of the users' socket by each user. Used in one event loop."""
+    """The present connections and requests of each user. Used in one event loop."""
 
     limits: PeerLimits = field(default_factory=PeerLimits)
     #: Accounts without limits, unless they come from a login host.
@@ -149,7 +150,7 @@ class PeerTable:
 
         Args:
             uid: the user id of the user.
-            is_remote: whether a login agent passes its requests on.
+            is_remote: whether the user's requests come through a login agent.
 
         Raises:
             PeerLimitError: if the user has too many connections.
@@ -176,7 +177,7 @@ class PeerTable:
 
 
 def default_limits() -> PeerLimits:
-    """Return limits that suit the number of files that this process may open."""
+    """Return the default limits, with fewer connections if this process may open few files."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     share = max(8, most // (_USERS_PART * _ONE_USER_PART))
     return PeerLimits(connections=min(PeerLimits().connections, share))

@@ -18,8 +18,8 @@ def prepare_users_folder(path: Path) -> None:
     """Make the folder if it is missing; check that all users can enter it and none can change it.
 
     Raises:
-        UsersFolderError: if another account could change it, or others cannot enter it.
-        OSError: if it cannot be made.
+        UsersFolderError: another account could change the folder, or not all users can enter it.
+        OSError: the folder cannot be made.
     """
     if not path.exists():
         for folder in (*reversed(path.parents), path):

@@ -1,11 +1,11 @@
 """The nodes that a cluster has admitted, in a file of the server.
 
-A valid certificate alone does not admit a node: the node must also be listed here, must not be
-revoked, and the serial number of its certificate must be listed for this node. So a node that is
-revoked and admitted again gets a new certificate, and the old one stays refused.
+A valid certificate alone does not admit a node. The node must also be listed here and must not be
+revoked, and the serial number of its certificate must be listed for it. So if a node is revoked and
+admitted again, it gets a new certificate, and the old one stays refused.
 
 The server, and commands of the administrator, read and change the file at the same time, under a
-lock. A file that is damaged is an error and never an empty list.
+lock. A damaged file is an error; it does not count as an empty list.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class AdmittedCertificate:
 
 @dataclass(frozen=True, slots=True)
 class AdmittedNode:
-    """A node that joined the cluster, and may have been revoked since."""
+    """The entry of a node that joined the cluster; it stays in the list if the node is revoked."""
 
     name: str
     #: The most slots that it may offer; None for any number.
@@ -87,11 +87,11 @@ class AdmittedNodes:
     """The list of admitted nodes, in the file in which the server keeps it."""
 
     def __init__(self, path: Path, *, role: Role = Role.NODE) -> None:
-        """Use the list in this file, whose members have certificates of this role."""
+        """Use the list in the file ``path``, whose entries are for certificates with this role."""
         self._path, self._role = path, role
 
     def read(self) -> Mapping[str, AdmittedNode]:
-        """Return all nodes by name; none if no node has joined yet.
+        """Return all nodes by name; an empty mapping if no node has joined yet.
 
         Raises:
             StoredIdentityError: the file is damaged.
@@ -116,7 +116,7 @@ class AdmittedNodes:
     def admit(
         self, name: str, slots: int | None, certificate: x509.Certificate, *, now: float
     ) -> AdmittedNode:
-        """List a node with its first certificate instead of earlier ones; return its new entry.
+        """List a node with its first certificate, and drop its earlier entry; return the new entry.
 
         Raises:
             CertificateError: the certificate belongs to another name.
@@ -130,14 +130,14 @@ class AdmittedNodes:
     def add_certificate(
         self, name: str, certificate: x509.Certificate, *, replaces: str, now: float
     ) -> None:
-        """List a further certificate of a node, which has asked for a new one.
+        """Add the new certificate of a node that has asked for one to the node's entry.
 
         The earlier ones stay until `confirm`, because the answer to the node may get lost.
 
         Args:
             name: the name of the node.
-            certificate: the new one.
-            replaces: the serial number of the one with which the node asked.
+            certificate: the new certificate.
+            replaces: the serial number of the certificate with which the node asked.
             now: the present time, in seconds since the epoch.
 
         Raises:
@@ -183,7 +183,7 @@ class AdmittedNodes:
         self._change(drop)
 
     def revoke(self, name: str, *, now: float) -> AdmittedNode:
-        """Mark a node as revoked, and return it. The time of an earlier revocation stays.
+        """Mark a node as revoked, and return its entry; if it was revoked before, keep that time.
 
         Raises:
             CertificateError: no node of this name has joined.
@@ -217,7 +217,7 @@ def serial_of(certificate: x509.Certificate) -> str:
 def issuer_of(certificate: x509.Certificate) -> str:
     """Return the key id of the authority that issued a certificate; empty if none is named.
 
-    It is compared with `key_id_of` of an authority.
+    It equals the result of `key_id_of` for the certificate of this authority.
     """
     try:
         found = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value

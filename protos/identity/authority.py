@@ -3,7 +3,8 @@
 The members of a cluster are the server, the nodes and the login agents.
 
 The root's key is used only to make an issuing authority, about twice a year, and can be kept
-offline. The issuing authority's key stays with the server, which signs nodes while it runs.
+offline. The issuing authority's key stays on the server's host, because the server issues
+certificates to nodes while it runs.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Authority:
 
 
 def create_root(cluster: str, *, now: float) -> Authority:
-    """Make the root of a cluster, which signs itself.
+    """Create the root authority of a cluster, with a certificate that is signed with its own key.
 
     Args:
         cluster: the cluster's name.
@@ -73,7 +74,7 @@ def create_root(cluster: str, *, now: float) -> Authority:
 
 
 def create_issuer(root: Authority, *, now: float) -> Authority:
-    """Make an issuing authority, which can sign members of a cluster and no further authority."""
+    """Create an issuing authority, which can certify members but no further authorities."""
     check_time(root.certificate, "the certificate of the root", now)
     key = keys.create_certificate_key()
     subject = _subject(cluster_of(root.certificate), "issuing authority", key.public_key())
@@ -109,7 +110,8 @@ def issue(
         request: the signing request in PEM form, signed with the key that it names.
         identity: the identity that the certificate names.
         now: the present time, in seconds since the epoch.
-        lifetime_s: its validity in seconds; the longest for its role if not given.
+        lifetime_s: how long the certificate is valid, in seconds. None for the longest time that
+            its role allows.
         addresses: the addresses of a server, in addition to `SERVER_DNS_NAME`.
 
     Returns:
@@ -130,7 +132,7 @@ def reissue(
 ) -> tuple[x509.Certificate, ...]:
     """Renew a certificate: return a new one for the same key and identity, and the issuer's.
 
-    The caller must have verified the certificate, because all of it is believed here.
+    The caller must have verified the old certificate. Nothing in it is checked here.
 
     Raises:
         CertificateError: the certificate is not a cluster member's, or the issuer has expired.
@@ -216,11 +218,11 @@ def read_request(pem: bytes) -> ec.EllipticCurvePublicKey:
 
 
 def _subject(cluster: str, kind: str, key: ec.EllipticCurvePublicKey) -> x509.Name:
-    """Return the name of an authority, which no other one has.
+    """Return a unique name for the certificate of an authority.
 
-    Members find the issuer of a certificate by its name, so two roots of the same name would be
-    confused. An authority with the name of its issuer would not count for the limit on the length
-    of a certificate chain.
+    Members find the issuer of a certificate by its name, so two roots with the same name would be
+    confused. If an authority had the same name as its issuer, it would not count for the limit on
+    the length of a certificate chain.
     """
     key_id = x509.SubjectKeyIdentifier.from_public_key(key).digest.hex()[:16]
     return x509.Name(

@@ -1,4 +1,4 @@
-"""Names in certificates: cluster, role and name as a URI, and addresses of servers."""
+"""The identity in a certificate (cluster, role and name, as a URI), and a server's addresses."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def check_name(what: str, name: str) -> None:
     """Check that a name has only characters that are safe in a URI, a path and an option.
 
     Raises:
-        IdentityNameError: says which characters are allowed.
+        IdentityNameError: the name has another character; the message has the permitted ones.
     """
     if not _NAME.fullmatch(name):
         raise IdentityNameError(

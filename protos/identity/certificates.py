@@ -54,7 +54,8 @@ def read_identity(certificate: x509.Certificate) -> Identity:
     """Return the owner that a certificate names.
 
     Raises:
-        CertificateError: it has not exactly one identity, or allows another use than its role's.
+        CertificateError: the certificate does not have exactly one identity, or allows a use that
+            its role does not allow.
     """
     try:
         found = certificate.extensions
@@ -75,7 +76,7 @@ def read_identity(certificate: x509.Certificate) -> Identity:
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
-    """Return the SHA-256 of a certificate's public key, as kubeadm prints it.
+    """Return the SHA-256 of a certificate's public key, in the form that kubeadm prints.
 
     The key is hashed with its type (SubjectPublicKeyInfo), so the fingerprint of a root stays the
     same if its certificate is made again with the same key.
@@ -137,7 +138,8 @@ def verify_chain(
 ) -> Identity:
     """Check that a cluster has issued a certificate, and return the certificate's owner.
 
-    TLS checks peers itself. This is for certificates that arrive in another way, as at a join.
+    TLS checks the certificates of its peers itself. This function is for certificates that arrive
+    in another way, such as at a join.
 
     Args:
         chain: the certificate, then those of the authorities between it and a root.

@@ -1,8 +1,8 @@
-"""The files of a cluster's identity: made once by ``pliant cluster init``, and read back.
+"""The files of a cluster's identity: created once by ``pliant cluster init``, and read later.
 
-All files are in one directory of mode 0700. They are made in a draft directory next to it, which is
-renamed when it is complete: a creation that was interrupted leaves nothing that is used. Later
-changes replace several files together (see `stored_files` and `cluster_renewal`).
+All files are in one directory of mode 0700. They are written into a draft directory next to it,
+which is renamed when it is complete. So if the creation is interrupted, the directory does not
+exist. Later changes replace several files together (see `stored_files` and `cluster_renewal`).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def load_identity(directory: Path) -> ClusterIdentity:
 
     Raises:
         StoredIdentityError: there is no identity, or a file is missing or damaged.
-        UntrustedPathError: another account could read or change it.
+        UntrustedPathError: another account could read or change a file.
         OSError: a file cannot be read.
     """
     return parse_identity(directory, read_identity_files(directory))
@@ -241,7 +241,7 @@ def read_identity_files(directory: Path) -> dict[str, bytes]:
 
     Raises:
         StoredIdentityError: there is no identity.
-        UntrustedPathError: another account could read or change it.
+        UntrustedPathError: another account could read or change a file.
         OSError: a file cannot be read.
     """
     if not (directory / ROOTS).exists():  # the lock would be made in any directory

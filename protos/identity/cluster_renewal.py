@@ -1,10 +1,11 @@
 """Renew the certificates of a cluster, and replace its root, while the server runs.
 
-A root is replaced in two steps. After the first, nodes that renew their certificate, or join, get
-one under the new root, and trust both roots. The server keeps its certificate under the old root,
-which all nodes trust. The second step is possible when no node has a certificate under the old root
-any more, so that every node trusts the new one: the server gets a certificate under the new root,
-and the old root is dropped. The old root's key is not needed for this.
+A root is replaced in two steps. In the first step, a new root is made, and both roots are trusted.
+From then on, nodes that join or renew their certificate get one under the new root. The server
+keeps its certificate under the old root, which all nodes trust. The second step is possible when no
+node has a certificate under the old root any more, so that every node trusts the new root. Then the
+server gets a certificate under the new root, and the old root is dropped. The old root's key is not
+needed in either step.
 """
 
 from __future__ import annotations
@@ -65,18 +66,18 @@ def renew(
     root_key: Path | None = None,
     server_only: bool = False,
 ) -> ClusterIdentity:
-    """Replace the issuing authority, and the server's certificate and key; return the result.
+    """Replace the issuing authority, and the server's certificate and key; return the new identity.
 
-    Certificates of nodes stay valid: the root is the same.
+    Certificates of nodes stay valid, because the root stays the same.
 
     Args:
         directory: the directory of the cluster's identity.
         now: the present time, in seconds since the epoch.
         addresses: addresses of the server, in addition to those in its certificate.
         removed: addresses that the new certificate does not have.
-        replaces_addresses: leave out all addresses of the certificate that are not given.
+        replaces_addresses: whether only the addresses in ``addresses`` are in the new certificate.
         root_key: a file with the key of the root, if it is not in the directory.
-        server_only: keep the issuing authority, which needs no key of the root.
+        server_only: whether to keep the issuing authority. Then no key of the root is needed.
 
     Raises:
         CertificateError: a root is being replaced, the issuing authority has expired, or the
@@ -106,7 +107,9 @@ def renew(
 
 
 def start_roll_over(directory: Path, *, now: float) -> ClusterIdentity:
-    """Create a new root with an issuing authority; from now on, both roots are trusted.
+    """Create a new root with an issuing authority, and return the new identity.
+
+    From now on, both roots are trusted.
 
     Raises:
         CertificateError: a root is being replaced already, or the server's certificate ends soon.
@@ -141,12 +144,15 @@ def start_roll_over(directory: Path, *, now: float) -> ClusterIdentity:
 def finish_roll_over(
     directory: Path, nodes: Mapping[str, AdmittedNode], *, now: float
 ) -> ClusterIdentity:
-    """Give the server a certificate under the new root, drop the old one, and return the result.
+    """Issue a server certificate under the new root, and drop the old root.
 
     Args:
         directory: the directory of the cluster's identity.
         nodes: the nodes that the cluster has admitted.
         now: the present time, in seconds since the epoch.
+
+    Returns:
+        The new identity.
 
     Raises:
         CertificateError: no root is being replaced, or a node still has a certificate under the old
@@ -177,10 +183,10 @@ def finish_roll_over(
 def needing_old_root(
     found: ClusterIdentity, nodes: Mapping[str, AdmittedNode], *, now: float
 ) -> list[str]:
-    """Return the names of the nodes that still have a certificate under the old root.
+    """Return the names of the nodes that still have a valid certificate under the old root.
 
-    Such a certificate is valid, and was not issued by the present issuing authority. Revoked nodes
-    do not count.
+    These are the certificates that the present issuing authority has not issued. Revoked nodes are
+    left out.
     """
     issuer = key_id_of(found.issuer)
     return [
@@ -248,7 +254,16 @@ def _server_files(
 
 
 def _replace(directory: Path, before: Mapping[str, bytes], changes: Changes) -> ClusterIdentity:
-    """Replace files of an identity unless they have changed since; return the new identity."""
+    """Replace files of an identity, and return the new identity.
+
+    Args:
+        directory: the directory of the identity.
+        before: the contents that the caller has read, by name.
+        changes: the new contents.
+
+    Raises:
+        StoredIdentityError: another command has changed the files since they were read.
+    """
     contents = {**before, **changes}
     left = {name: content for name, content in contents.items() if content is not None}
     result = parse_identity(directory, left)

@@ -1,9 +1,9 @@
 """Make gRPC refuse TLS below version 1.3.
 
-gRPC for Python has no setting for that. But certificates of a cluster have ECDSA keys: if the only
-cipher suite allowed for TLS 1.2 needs an RSA certificate, no handshake of TLS 1.2 can succeed. The
-suites of TLS 1.3 do not depend on this variable. The record
-docs/decisions/0010-identity-of-a-cluster.md shows what was measured.
+gRPC for Python has no setting for the lowest version, but a variable for the cipher suites of TLS
+1.2. It is set to a suite that needs an RSA certificate. Certificates of a cluster have ECDSA keys,
+so no handshake of TLS 1.2 can succeed. The suites of TLS 1.3 do not depend on this variable. The
+record docs/decisions/0010-identity-of-a-cluster.md shows what was measured.
 """
 
 from __future__ import annotations

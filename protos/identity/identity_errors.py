@@ -6,7 +6,7 @@ from pliant.core.support.base_error import PliantError
 
 
 class IdentityError(PliantError):
-    """Base of the errors of this package."""
+    """The base class of the errors in this package."""
 
 
 class IdentityNameError(IdentityError):
@@ -34,7 +34,7 @@ class JoinTokenError(IdentityError):
 
 
 class JoinError(IdentityError):
-    """A host cannot join: the server is unreachable, is not the one of the token, or refuses."""
+    """A host cannot join: the server is unreachable, is not the one in the token, or refuses."""
 
 
 class ReplayedOrderError(IdentityError):

@@ -13,7 +13,7 @@ from pliant.protos.identity.identity_errors import IdentityKeyError
 
 
 def create_certificate_key() -> ec.EllipticCurvePrivateKey:
-    """Return a new key for a certificate (ECDSA P-256, which every TLS library has)."""
+    """Return a new key for a certificate (ECDSA P-256, which every TLS library supports)."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
@@ -51,7 +51,7 @@ def parse_certificate_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
 
 
 def parse_order_key(pem: bytes) -> ed25519.Ed25519PrivateKey:
-    """Read the private key that signs launch orders from PEM text.
+    """Parse the private key that signs launch orders; ``pem`` is its PEM text.
 
     Raises:
         IdentityKeyError: the text is not a private key of type Ed25519.
@@ -63,7 +63,7 @@ def parse_order_key(pem: bytes) -> ed25519.Ed25519PrivateKey:
 
 
 def parse_order_public_key(pem: bytes) -> ed25519.Ed25519PublicKey:
-    """Read the public key with which nodes verify launch orders from PEM text.
+    """Parse the public key with which nodes verify launch orders; ``pem`` is its PEM text.
 
     Raises:
         IdentityKeyError: the text is not a public key of type Ed25519.

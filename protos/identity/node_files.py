@@ -57,7 +57,7 @@ _REMEDY = "restore it from a copy, or remove the directory and join again"
 
 @dataclass(frozen=True, slots=True)
 class ServerAddresses:
-    """What a node learned about the server when it joined: addresses, slots and protocol."""
+    """What the server sent to a node when the node joined: addresses, slot limit and protocol."""
 
     #: Where the server listens for nodes, as HOST:PORT. The node tries them in this order.
     servers: tuple[str, ...]
@@ -158,7 +158,7 @@ def check_not_joined(directory: Path) -> None:
     """Check that a directory does not exist, so that no node's identity is overwritten.
 
     Raises:
-        StoredIdentityError: there is one, or another file is in its place.
+        StoredIdentityError: an identity or another file exists at this path.
     """
     if directory.is_symlink() or directory.exists():
         raise StoredIdentityError(
@@ -180,7 +180,7 @@ def load_node_identity(directory: Path, *, role: Role | None = Role.NODE) -> Nod
     Raises:
         StoredIdentityError: a file is missing or damaged, or does not belong to the others.
         UntrustedPathError: another account could read or change a file.
-        OSError: one cannot be read. It is a FileNotFoundError if the node has not joined.
+        OSError: a file cannot be read. FileNotFoundError means that the node has not joined.
     """
     _check_directory(directory)
     with lock_files(directory):
@@ -195,7 +195,7 @@ def replace_certificate(
     *,
     now: float,
 ) -> NodeIdentity:
-    """Replace key, certificate and trusted roots of this node together, and return the result.
+    """Replace key, certificate and trusted roots of this node together; return the new identity.
 
     Args:
         directory: the directory of the node's identity.
@@ -207,7 +207,7 @@ def replace_certificate(
     Raises:
         CertificateError: the new certificate was not issued under one of these roots, is not valid
             at present, or has another name.
-        StoredIdentityError: the key does not belong to it.
+        StoredIdentityError: the key does not belong to the new certificate.
         UntrustedPathError, OSError: the files cannot be used.
     """
     return _replace(
@@ -224,10 +224,11 @@ def replace_certificate(
 def replace_roots(
     directory: Path, roots: Sequence[x509.Certificate], *, now: float
 ) -> NodeIdentity:
-    """Replace the roots that this node trusts, and return the result.
+    """Replace the roots that this node trusts, and return the node's new identity.
 
     Raises:
-        CertificateError: without the old roots the node's own certificate would not be valid.
+        CertificateError: the node's own certificate was issued under an old root, and would not be
+            valid with the new ones.
         StoredIdentityError, UntrustedPathError, OSError: the files cannot be used.
     """
     return _replace(directory, {ROOTS: format_certificates(roots).encode("ascii")}, now)
@@ -319,7 +320,7 @@ def _parse(
 def _leads_to_root(chain: Sequence[x509.Certificate], roots: Bundle) -> bool:
     """Return whether each certificate signed the one before it, and a root signed the last.
 
-    Validity in time is not looked at, so that an expired identity can be shown.
+    Expired certificates are accepted, so that an expired identity can be shown.
     """
     for certificate, issuers in zip(chain, [*([each] for each in chain[1:]), roots], strict=True):
         if not any(_signed(certificate, issuer) for issuer in issuers):

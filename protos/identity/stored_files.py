@@ -1,8 +1,9 @@
 """Lock private files, and replace several together, even if the process is killed meanwhile.
 
-All new contents are first written into one file, the journal, which replaces nothing or everything.
-A reader uses the contents in the journal, if there is one, in place of the files themselves. So it
-never sees a new key with an old certificate.
+All new contents are first written into one file, the journal. If the process is killed before the
+journal is complete, nothing is replaced; after that, everything is. As long as there is a journal,
+a reader uses the contents in it instead of the files. So it never sees a new key with an old
+certificate.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ def lock_for(path: Path) -> Iterator[None]:
     lock file is never replaced.
 
     Raises:
-        UntrustedPathError: another account owns the lock or its directory, or may use it.
-        StoredIdentityError: another process keeps it locked.
-        OSError: the lock cannot be opened.
+        UntrustedPathError: another account owns the lock file or its directory, or may use it.
+        StoredIdentityError: another process holds the lock for too long.
+        OSError: the lock file cannot be opened.
     """
     lock = path.with_name(f"{path.name}.lock")
     descriptor = open_private_file(lock, os.O_RDWR | os.O_CREAT)
@@ -51,7 +52,7 @@ def lock_for(path: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    """Take a lock within a time limit, so that a stopped command cannot block others for ever."""
+    """Take a lock, or raise an error after a time limit, because a stopped command may hold it."""
     deadline = time.monotonic() + LOCK_TIMEOUT_S
     while True:
         try:
@@ -68,7 +69,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 @contextmanager
 def lock_files(directory: Path) -> Iterator[None]:
-    """Within this context, lock the files of a directory against others.
+    """Within this context, lock the files of a directory against other threads and processes.
 
     Raises:
         UntrustedPathError: another account could use the directory or the lock.
@@ -84,7 +85,7 @@ def read_files(directory: Path, names: Iterable[str]) -> dict[str, bytes]:
     Raises:
         StoredIdentityError: the journal is damaged.
         UntrustedPathError: another account could read or change a file.
-        OSError: one cannot be read.
+        OSError: a file cannot be read.
     """
     changed = _read_journal(directory)
     found = {}

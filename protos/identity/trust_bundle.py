@@ -1,6 +1,7 @@
 """The roots that members of a cluster trust: read them, add one, drop one.
 
-A bundle holds one root, or two while the root is replaced. The cluster runs during these steps:
+A bundle holds one root, or two while the root is replaced. The cluster keeps running during these
+steps:
 
 1. `add_root`: distribute a bundle with the old and the new root to every member.
 2. Make an issuing authority under the new root, and issue each certificate again
@@ -51,7 +52,7 @@ def add_root(bundle: Bundle, root: x509.Certificate) -> Bundle:
     """Return a copy of a bundle that also trusts a new root.
 
     Raises:
-        CertificateError: it is no root of this cluster, or a replacement is still in progress.
+        CertificateError: ``root`` is no root of this cluster, or a replacement is in progress.
     """
     _check_root(root)
     if fingerprint(root) in map(fingerprint, bundle):
@@ -68,16 +69,16 @@ def add_root(bundle: Bundle, root: x509.Certificate) -> Bundle:
 def drop_root(
     bundle: Bundle, old: str, *, in_use: Sequence[Sequence[x509.Certificate]], now: float
 ) -> Bundle:
-    """Return a bundle without a root, which members then no longer trust.
+    """Return a copy of a bundle without one root, which members then no longer trust.
 
     Args:
         bundle: the roots that are trusted now.
         old: the fingerprint of the root to drop.
-        in_use: the chains of all members, each of which must be valid without the old root.
+        in_use: the certificate chains of all members. Each must be valid without the old root.
         now: the present time, in seconds since the epoch.
 
     Raises:
-        CertificateError: the bundle has no such root or no other one, or a chain needs it.
+        CertificateError: the bundle has no such root, has no other root, or a chain needs it.
     """
     left = tuple(root for root in bundle if fingerprint(root) != old)
     if len(left) == len(bundle):

@@ -1,12 +1,14 @@
 """Pass bytes between local descriptors and a connection, in both directions, in one thread.
 
 Both ends of the connection of an interactive job do this. ``pliant run`` passes bytes between its
-input or terminal and the connection, and the relay between the connection and the program.
+input or terminal and the connection. The relay, a process on the node, passes bytes between the
+connection and the program.
 
 Each frame has a kind (1 byte), the length of its content (4 bytes, big-endian) and the content.
 
-A side reads from its source only if little waits to be sent, and from the connection only if
-little waits to be written. So memory is limited, and a program that does not read stops the source.
+If the bytes that wait to be sent exceed a limit, a side reads no more from its source. If the bytes
+that wait to be written exceed it, the side reads no more from the connection. So memory is limited,
+and a program that does not read stops the source.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ class FrameError(ValueError):
 class BytePump:
     """Passes bytes on until the connection or the program ends.
 
-    If source and sink are the same descriptor, it is the terminal of a program. The pump then ends
-    with the program. If the connection ends first, the last input is not written.
+    If source and sink are the same descriptor, it is the terminal of a program, and the pump ends
+    when the program ends. If the connection ends first, waiting input is not written any more.
     """
 
     def __init__(
@@ -59,10 +61,10 @@ class BytePump:
 
         Args:
             link: the connection; it becomes non-blocking.
-            source: descriptor to read from; None for nothing.
+            source: descriptor to read from; None if nothing is read.
             sink: descriptor to write to; None if nothing is written.
             may_read: returns whether the source may be read now.
-            on_size: called with the rows and columns that the other side sends.
+            on_size: called with the rows and columns of the terminal that the other side sends.
         """
         link.setblocking(False)
         self._link, self._source, self._sink = link, source, sink
@@ -81,7 +83,7 @@ class BytePump:
             os.write(self._waker, b"x")
 
     def run(self) -> None:
-        """Pass bytes on until one side has ended and its last bytes were passed on.
+        """Pass bytes on until the connection or the program ends and its last bytes are passed on.
 
         Raises:
             FrameError: the other side has sent bytes that are not a frame.

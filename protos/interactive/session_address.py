@@ -1,9 +1,9 @@
 """The address at which an interactive job reaches ``pliant run``, and the proof of both sides.
 
 ``pliant run`` writes a file into a folder of its own, which only its user can read, and which all
-nodes share. A process on the same host connects to a unix socket in this folder. On other hosts,
-both sides use TLS 1.3 with one key and certificate, which is in the file and nowhere else. So only
-processes of the user (and of root) can connect, read or answer.
+nodes share. A process on the same host connects to a unix socket in this folder. Between hosts,
+both sides use TLS 1.3 with the same key and certificate, which are in the file and nowhere else. So
+only processes of the user (and of root) can connect, read or answer.
 """
 
 from __future__ import annotations
@@ -81,10 +81,13 @@ class SessionAddress:
         return listener
 
     def accept(self, link: socket.socket) -> socket.socket:
-        """Return a connection after the other side has proved that it belongs to the session.
+        """Check that the other end of an accepted connection belongs to the session.
+
+        Returns:
+            The connection over which to talk, with TLS if the session uses it.
 
         Raises:
-            OSError: the other side has not proved it.
+            OSError: the other end has not proved that it belongs to the session.
         """
         link.settimeout(_CONNECT_S)
         if not self.addresses:
@@ -130,7 +133,7 @@ class SessionAddress:
 
 
 def keep_alive(link: socket.socket) -> None:
-    """Let the kernel detect within about a minute that the other host is gone."""
+    """Make the kernel detect within about a minute that the other host does not answer any more."""
     if link.family == socket.AF_UNIX:
         return
     link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -140,7 +143,11 @@ def keep_alive(link: socket.socket) -> None:
 
 
 def _checked(link: socket.socket) -> socket.socket:
-    """Return a unix connection if the other end belongs to the same account."""
+    """Return the connection if its other end belongs to the same account.
+
+    Raises:
+        OSError: the other end belongs to another account.
+    """
     if peer_uid(link) != os.getuid():
         link.close()
         raise PermissionError("another account is at the other end")

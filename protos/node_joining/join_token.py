@@ -1,9 +1,9 @@
 """Single-use tokens with which the administrator admits a node to a cluster.
 
-The text of a token is one line of letters and digits, to be copied to the node. It contains the
+The text of a token is one line of letters and digits, which is copied to the node. It contains the
 server's address and the fingerprints of its roots, so that the node can check the server before it
-sends anything. The token's id tells the server which token the node uses, and the secret proves
-that the node has this token.
+sends anything. It also contains the id of the token, by which the server finds it, and a secret,
+which proves that the node has the token.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class JoinToken:
         _check_address(self.address)
 
     def format(self) -> str:
-        """Return the token as one line, which can be marked with a double click."""
+        """Return the token as one line without spaces, so that a double click selects it."""
         digests = b"".join(bytes.fromhex(each.partition(":")[2]) for each in self.fingerprints)
         body = (
             bytes.fromhex(self.id)

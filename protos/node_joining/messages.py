@@ -115,7 +115,7 @@ def decode_greeting(line: bytes) -> Greeting:
     """Read the first line of a server.
 
     Raises:
-        JoinError: it is something else, or the server needs another version of Pliant.
+        JoinError: the line is no greeting, or the server needs another version of Pliant.
     """
     record = _decode("the server's first line", line)
     time = record.get("time")
@@ -180,7 +180,10 @@ def _encode(record: dict[str, Any]) -> bytes:
 
 
 def _decode(what: str, line: bytes) -> dict[str, Any]:
-    """Return the JSON object in a line, whose protocol numbers have been checked."""
+    """Return the JSON object in a line, after checking its protocol numbers.
+
+    ``what`` is the name of the expected message in errors.
+    """
     try:
         if len(line) > MAX_LINE_BYTES or not line.endswith(b"\n"):
             raise ValueError("it is too long, or not a complete line")

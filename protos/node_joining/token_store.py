@@ -1,11 +1,11 @@
 """The join tokens that were made, in a file of the server.
 
-The server stores neither the text of a token nor its secret, but a hash, from which the secret
-cannot be found: it has 256 random bits.
+The server stores neither the text of a token nor its secret, but a hash of the secret. The secret
+has 256 random bits, so it cannot be found from the hash.
 
-A token that was used stays in the file until some time after its end, with a fingerprint of the key
-for which it was used. If the answer of the server gets lost, the node asks again with the same key,
-and is answered again.
+A used token stays in the file for a time after it expires, with a fingerprint of the key for which
+it was used. If the server's answer to a node gets lost, the node asks again with the same key, and
+gets an answer again.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class StoredToken:
 
     @property
     def member(self) -> str:
-        """Return role and name of the future member, for messages."""
+        """Return the role and name that the token gives to the joining host, for messages."""
         return f"{self.role} {self.node}"
 
 
 class TokenStore:
-    """The tokens in their file, which only its owner can read."""
+    """The stored join tokens, in a file that only its owner can read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -84,7 +84,7 @@ class TokenStore:
 
         Args:
             node: the name of the node.
-            max_slots: the most slots that the node may offer; None for any number.
+            max_slots: the largest number of slots that the node may offer; None for any number.
             lifetime_s: for how many seconds the token can be used.
             fingerprints: fingerprints of the cluster's roots, by which the node verifies the
                 server.
@@ -138,7 +138,7 @@ class TokenStore:
 
         Raises:
             JoinTokenError: there is no such token, or it was used for another key, or has expired.
-                It does not say whether the id or the secret is wrong.
+                The message is the same for a wrong id and a wrong secret.
             StoredIdentityError, OSError: the file cannot be used.
         """
         wanted = _hash(token_id, secret)
@@ -166,7 +166,7 @@ class TokenStore:
                 self._write([used if each is token else each for each in current])
 
     def pending(self, *, now: float) -> list[StoredToken]:
-        """Return the tokens that can still be used."""
+        """Return the tokens that have neither been used nor expired."""
         with lock_for(self._path):
             current = self._read(now)
         return [each for each in current if not each.used_by and now < each.expires]
@@ -193,7 +193,7 @@ class TokenStore:
         return found
 
     def forget(self, node: str, *, now: float, role: Role = Role.NODE) -> None:
-        """Make all tokens of a node unusable, even for the key that has already used one."""
+        """Delete all tokens of a node, so that a used one cannot be used again with its key."""
         with lock_for(self._path):
             current = self._read(now)
             left = [each for each in current if (each.node, each.role) != (node, role)]
@@ -201,14 +201,14 @@ class TokenStore:
                 self._write(left)
 
     def withdraw_all(self, *, now: float) -> list[StoredToken]:
-        """Withdraw all unused tokens; return the tokens that had not expired."""
+        """Delete all unused tokens; return those of them that had not expired."""
         with lock_for(self._path):
             current = self._read(now)
             self._write([each for each in current if each.used_by])
         return [each for each in current if not each.used_by and now < each.expires]
 
     def _read(self, now: float) -> list[StoredToken]:
-        """Read the stored tokens, without those that expired long ago."""
+        """Read the stored tokens, without those that expired ``REMEMBERED_S`` seconds ago."""
         try:
             content = read_private(self._path, max_bytes=_MAX_BYTES)
         except FileNotFoundError:

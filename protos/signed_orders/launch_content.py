@@ -1,9 +1,9 @@
-"""Content of a launch order: everything of a start that the server decides.
+"""Content of a launch order: everything in the start of a process that the server decides.
 
-The server computes the digest from its order to the controller. The node computes it again from the
-request with which it starts the processes. Both leave out the variables that the node adds, such as
-the path of the job's folder. These are the only ones that a controller can choose, and none of them
-names a program or a library.
+The server computes a digest of its order to the controller. The node computes the same digest from
+the request with which it starts the processes. Both leave out the variables that the node adds,
+such as the path of the job's folder. These variables are the only values that a controller can
+choose, and none of them names a program or a library.
 
 Nothing here loads protobuf, because the root helper of a node uses this module.
 """
@@ -75,7 +75,7 @@ FOREIGN_PREFIXES = (
 class LaunchContent:
     """The part of an order to start ranks on a node that the server's signature covers.
 
-    Texts carry bytes that are not UTF-8 as surrogate escapes.
+    In texts, bytes that are not UTF-8 are surrogate escapes.
     """
 
     world: str
@@ -157,9 +157,9 @@ class LaunchContent:
 
 
 def job_variables(entries: Iterable[bytes]) -> dict[str, str]:
-    """Return the variables of a job from its ``NAME=value`` entries, without foreign ones.
+    """Return the variables of a job from its ``NAME=value`` entries.
 
-    Foreign variables start with one of ``FOREIGN_PREFIXES``.
+    Variables with one of the ``FOREIGN_PREFIXES`` are left out.
     """
     variables = {}
     for entry in entries:

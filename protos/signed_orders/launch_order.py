@@ -1,9 +1,9 @@
 """Orders to start processes as a user, signed by the server and verified on the node.
 
-TLS proves to a controller that an order came from the server. It proves nothing to the process that
-switches to the user: that process would have to believe the controller, which any defect of the
-controller or a stolen connection could use. So the server signs the order itself, see
-`signature_and_validity` for the form of the bytes.
+TLS proves to a controller that an order came from the server. It proves nothing to the root helper,
+the process that switches to the user: it would have to trust the controller, and an attacker could
+use a defect of the controller or a stolen connection. So the server signs the order itself. The
+module `signature_and_validity` describes the form of the bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_GROUPS = 1024
 
 
 class LaunchOrderError(SignedOrderError):
-    """A launch order is refused; ``refusal`` says why, for programs."""
+    """A launch order is refused; the attribute ``refusal`` is the reason as a code."""
 
     KIND = "launch order"
 

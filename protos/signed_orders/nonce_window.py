@@ -1,12 +1,13 @@
 """The nonces of signed orders that a node has carried out, on disk.
 
-An order is carried out once, also after a crash: its nonce is on the disk before the order is
-carried out. Nonces of orders that have expired are removed, so the lifetime of orders bounds the
-size of the file. Several processes and threads may use a file at the same time.
+An order is carried out at most once, even if the node crashes, because its nonce is on the disk
+before the order is carried out. Nonces of orders that have expired are removed, so the lifetime of
+orders limits the size of the file. Several processes and threads may use a file at the same time.
 
 The file is a sequence of records of one size, each with a checksum. The first record is the
-*floor*: nonces that were kept until this time may have been forgotten, so older orders are refused.
-Without the floor, an order could be carried out again after the clock of the host was set back.
+*floor*, a time: nonces of orders that expired before it may have been removed, so such orders are
+refused. Without the floor, an order could be carried out again if the clock of the host is set
+back.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class NonceWindow:
 
         Args:
             nonce: the nonce of a verified order.
-            keep_until: the time from which nobody accepts the order, in seconds since the epoch.
+            keep_until: the time from which every node refuses the order as expired, in seconds
+                since the epoch.
             now: the present time, in seconds since the epoch.
 
         Raises:
@@ -82,9 +84,10 @@ class NonceWindow:
             return open_private_file(self._path, os.O_RDWR)
 
     def _read(self, file: int) -> tuple[float, dict[bytes, float]]:
-        """Return the floor and the nonces, without a last record whose write was interrupted.
+        """Return the floor and the used nonces, each with the time until which it is kept.
 
-        Such a record does not count: `use` did not return, so its order was not carried out.
+        If the write of the last record was interrupted, this record is left out: `use` did not
+        return, so the order was not carried out.
         """
         content = os.pread(file, os.fstat(file).st_size, 0)
         whole = len(content) - len(content) % _RECORD_BYTES
@@ -121,7 +124,7 @@ def _parse(record: bytes) -> tuple[bytes, float] | None:
 
 
 def _append(file: int, at: int, record: bytes) -> None:
-    """Write a record to the disk, over an incomplete one if there is one at ``at``."""
+    """Write a record to the disk at the offset ``at``, which may have an incomplete record."""
     if os.pwrite(file, record, at) != len(record):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     os.fsync(file)

@@ -1,7 +1,8 @@
 """Orders to remove the checkpoints of a job that has ended, with the rights of its user.
 
-The server cannot remove files of other users. An order names one folder, whose name holds the
-number of the job. It begins like no order to start something, so neither can be used as the other.
+The server cannot remove files of other users. An order names one folder, whose name contains the
+number of the job. Its first bytes differ from those of a launch order, so neither kind of order can
+be mistaken for the other.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _FOLDER = re.compile(r"[0-9A-Za-z_]{1,16}\.j([0-9]{1,19})", re.ASCII)
 
 
 class RemovalOrderError(SignedOrderError):
-    """An order to remove checkpoints is refused; ``refusal`` says why, for programs."""
+    """An order to remove checkpoints is refused; ``refusal`` is the reason as a code."""
 
     KIND = "removal order"
 

@@ -55,7 +55,7 @@ class OrderRefusal(StrEnum):
 
 
 class SignedOrderError(IdentityError):
-    """An order of the server is refused; ``refusal`` says why, for programs."""
+    """An order of the server is refused; the attribute ``refusal`` is the reason as a code."""
 
     #: The kind of the order, for messages.
     KIND: ClassVar[str] = "signed order"
@@ -67,7 +67,7 @@ class SignedOrderError(IdentityError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedOrder:
-    """The fields that all orders have.
+    """The fields that all kinds of signed orders have.
 
     Raises:
         SignedOrderError: a field has a value that no order may have.
@@ -106,7 +106,7 @@ class SignedOrder:
             raise self.ERROR(OrderRefusal.FORMAT, text)
 
     def check_number(self, name: str, number: int, largest: int = _MAX_NUMBER) -> None:
-        """Refuse a number that an order may not have in a field."""
+        """Raise the error of this order if a number is negative or larger than ``largest``."""
         if not 0 <= number <= largest:
             raise self.ERROR(OrderRefusal.FORMAT, f"{name} {number} is out of range")
 
@@ -116,9 +116,9 @@ class SignedOrder:
 
     @property
     def keep_nonce_until(self) -> float:
-        """Return until when the nonce must be remembered, in seconds since the epoch.
+        """Return until when the nonce must be stored, in seconds since the epoch.
 
-        By then the order has expired even by the slowest clock that is tolerated.
+        By then the order has expired, even by the slowest clock that is tolerated.
         """
         return float(self.expires + MAX_CLOCK_SKEW_S)
 
@@ -197,7 +197,7 @@ def verify_signature(signed: bytes, key: Ed25519PublicKey, error: type[SignedOrd
     Args:
         signed: the order with its signature, as `sign` returns it.
         key: the server's public key.
-        error: the error class of the kind of order that is expected.
+        error: the error class of the expected kind of order.
 
     Raises:
         SignedOrderError: the bytes have a wrong length, or the server has not signed them.
@@ -247,15 +247,15 @@ def make_head(prefix: bytes, version: int) -> bytes:
 
 
 def with_length(text: bytes) -> bytes:
-    """Return a text with its length before it, as orders contain it."""
+    """Return a text with its length in front, in the form in which orders contain texts."""
     return struct.pack(">Q", len(text)) + text
 
 
 def read_with_length(text: bytes, at: int) -> tuple[bytes, int]:
-    """Return the text that begins at a place, and where the next field begins.
+    """Return the text that begins at the offset ``at``, and the offset of the next field.
 
     Raises:
-        struct.error: it is cut off.
+        struct.error: the text is cut off.
     """
     (length,) = struct.unpack_from(">Q", text, at)
     start, end = at + 8, at + 8 + length

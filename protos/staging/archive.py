@@ -1,6 +1,6 @@
 """Pack files into a tar archive, and unpack an archive that may have been made by anybody.
 
-Archives are not compressed, so that the size of an archive bounds the size of its content.
+Archives are not compressed, so that a limit on the size of an archive also limits its content.
 """
 
 from __future__ import annotations
@@ -102,9 +102,10 @@ def _add(tar: tarfile.TarFile, folder: str, path: str) -> None:
 
 
 def _check_link(path: str, target: str) -> None:
-    """Check that a link leads to another place in the folder.
+    """Check that the target of a link is inside the folder.
 
-    ``..`` is permitted at the beginning only. After the name of another link, it could lead out.
+    ``..`` is permitted only at the beginning of the target. After the name of another link, ``..``
+    could lead out of the folder.
     """
     words = [word for word in target.split("/") if word not in {"", os.curdir}]
     ups = next((place for place, word in enumerate(words) if word != os.pardir), len(words))
@@ -145,7 +146,11 @@ def unpack(source: IO[bytes], folder: str, limit: int) -> list[str]:
 
 
 def _checked_name(member: tarfile.TarInfo) -> str:
-    """Return the name of a member of an archive, which must be of a permitted kind."""
+    """Return the name of a member of an archive.
+
+    Raises:
+        StagingError: the member is of a kind that is not permitted, or its name is.
+    """
     words = [word for word in member.name.split("/") if word not in {"", os.curdir}]
     if member.name.startswith("/") or os.pardir in words or not words:
         raise StagingError(f"{member.name!r} in the archive is outside the folder")
@@ -203,7 +208,7 @@ def _enter(folder: int, name: str) -> int:
 
 
 def states(folder: str) -> dict[str, FileState]:
-    """Return the state of each file and link in a folder, by its relative name."""
+    """Return the modification time and size of each file and link in a folder, by relative name."""
     found = {}
     for path in walk(folder, os.curdir):
         try:
@@ -223,8 +228,8 @@ def changed_files(
     Args:
         folder: the folder.
         before: the earlier states, as `states` returned them.
-        patterns: return only files of which the name matches one, such as ``*.dat``; if there are
-            none, return all.
+        patterns: return only files whose name matches one of them, such as ``*.dat``. Without
+            patterns, return all.
     """
     return [
         path
@@ -244,6 +249,11 @@ def digest(source: IO[bytes]) -> str:
 
 def check_space(folder: str, needed: int, reserve: int = 0) -> None:
     """Check that a file system has space for new files.
+
+    Args:
+        folder: a folder in this file system.
+        needed: the size of the new files in bytes.
+        reserve: the bytes that must be free afterwards.
 
     Raises:
         StagingError: there is too little space; the text names the folder.

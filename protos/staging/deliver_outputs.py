@@ -1,8 +1,8 @@
 """Unpack the outputs of a job, one archive from each node, into the submission folder.
 
-Files of standard output and error are appended, because every host and every run of the job has
-written a part. Other files replace those of the same name. If two hosts have written a file of the
-same name, the second gets the name of its node as a suffix, so that neither is lost.
+Standard output and error are appended to existing files, because every node and every run of the
+job has written a part. Other files replace those of the same name. If two nodes have written a file
+of the same name, the second file gets the name of its node as a suffix, so that neither is lost.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def deliver(  # noqa: PLR0913 - the caller knows what was delivered before
         truncates: whether the job replaces existing files of standard output and error.
         earlier: files that the job has delivered before.
         taken: the files among ``earlier`` that other nodes have delivered in this run.
-        limit: the most bytes that the archive may hold.
+        limit: the largest total size of the files in the archive, in bytes.
 
     Returns:
         The names of the files in the archive.

@@ -1,6 +1,7 @@
-"""Variables by which the server tells the nodes of a job that its files are staged.
+"""Environment variables that inform the nodes of a job that its files are staged.
 
-The signature of a start order covers them like all variables of the job.
+Staged files are sent with the job. The signature of a start order covers these variables like all
+variables of the job.
 """
 
 from __future__ import annotations
