@@ -319,7 +319,7 @@ class Server:
     def _collect_ended_jobs(self, jobs: Sequence[int]) -> None:
         """Pass ended jobs to the collector of exits.
 
-        The core loop gets this method, because it is created before the collector.
+        The core loop is created before the collector, so it calls this method instead.
         """
         self._remove.on_jobs_ended(jobs)
 

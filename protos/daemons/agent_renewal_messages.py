@@ -1,4 +1,7 @@
-"""The messages with which a login agent renews its certificate: its request and the answer."""
+"""The messages with which a login agent renews its certificate: its request and the answer.
+
+A login agent is the daemon on a login host that forwards users' requests to the server.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""The connection between ``pliant run`` and a process of its job: address, proof and frames."""
+"""The connection between ``pliant run`` and a process of its interactive job.
+
+`session_address` has the address and the authentication of both sides, `byte_pump` the transfer.
+"""

@@ -18,7 +18,7 @@ from pliant.server.support.user_request_error import UserRequestError
 
 @dataclass(frozen=True, slots=True)
 class RequestingUser:
-    """The user who sent a request, as the kernel of this host or of a login host knows it."""
+    """The user who sent a request, identified by the kernel of this host or of a login host."""
 
     uid: int
     user: str

@@ -1,12 +1,13 @@
 """The checkpoint folders: one for each job, removed when the job has ended.
 
 Only the processes of a job write to its folder, from every node, so all nodes must share the file
-system. If jobs run as their users, the folders belong to these users, and the server has no rights
-to remove them. Then it orders a node to do that, see `pliant.server.rpc.checkpoint_removals`.
+system. If jobs run under the accounts of their users, the folders belong to these users, and the
+server has no rights to remove them. Then the server orders a node to remove a folder, see
+`pliant.server.rpc.checkpoint_removals`.
 
-If jobs run as their users, everybody may write to the folder above. So the name of a job's folder
-has a part that nobody can guess. Otherwise a user could make the folders of later jobs, which would
-refuse to save anything there.
+In this case, every user may also create folders in the base folder, which contains the folders of
+all jobs. So the name of a job's folder has a part that nobody can guess. Otherwise a user could
+create the folders of later jobs, and these jobs would refuse to save anything there.
 """
 
 from __future__ import annotations

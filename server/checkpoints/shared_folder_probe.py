@@ -46,7 +46,7 @@ class SharedFolderProbe:
 
     @property
     def path(self) -> bytes:
-        """Return the path of the file, for nodes; empty if the server could not write it."""
+        """Return the path of the test file, for nodes; empty if the server could not write it."""
         return os.fsencode(self._path) if self._path else b""
 
     def write(self, *, make_folder: bool) -> None:

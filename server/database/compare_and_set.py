@@ -17,7 +17,7 @@ from pliant.server.registry.job_program import Summary
 
 
 class RowVersions:
-    """The expected version of each open job's row in the database, to detect foreign changes."""
+    """The expected version of each open job's row, to detect changes by other processes."""
 
     def __init__(self, jobs: Iterable[Job] = ()) -> None:
         """Set the expected version of these jobs, which were just read from the database."""

@@ -93,7 +93,7 @@ def _skip_lost_ids(meta: Mapping[str, str], generation: int, last_job: int) -> d
 
 
 def read_used(path: Path) -> int:
-    """Return the last generation that was used; 0 if there was none.
+    """Return the last generation (number of a server's start) that was used; 0 if there was none.
 
     Raises:
         OSError: if the file cannot be read or is damaged.

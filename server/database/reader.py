@@ -222,7 +222,7 @@ class Reader:
         return int(rows[0].uid) if rows else None
 
     def job_with_key(self, uid: int, key: str) -> int | None:
-        """Return the number of the job that a user submitted with a key, None if there is none."""
+        """Return the number of the job that a user submitted with an idempotency key; else None."""
         where = (tables.job.c.uid == uid) & (tables.job.c.submit_key == key)
         rows = self._rows(select(tables.job.c.id).where(where))
         return int(rows[0].id) if rows else None
@@ -268,7 +268,10 @@ class Reader:
         return [Usage(row.account, row.user, row.seconds, row.at, 0) for row in self._rows(query)]
 
     def phases(self, wanted: PhaseQuery) -> list[AllocationPhase]:
-        """Return the stored phases that a query wants, in order of start, up to its limit."""
+        """Return the stored phases that match a query, in order of start, up to its limit.
+
+        A phase is a time in which a job had the same processors.
+        """
         table = tables.phase.c
         query = select(tables.phase).order_by(table.start, table.seq).limit(wanted.limit)
         if wanted.uid is not None:
@@ -289,6 +292,8 @@ class Reader:
 
     def steps(self, jobs: Collection[int], uid: int | None, limit: int) -> list[dict[str, Any]]:
         """Return the recorded steps of scripts, in order of job, run and number.
+
+        A step is a program that a script started with ``pliant run``.
 
         Args:
             jobs: the jobs.

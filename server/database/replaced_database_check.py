@@ -32,7 +32,10 @@ class ReplacedError(ReportedError):
 
 
 class CommitCount(NamedTuple):
-    """The number of a transaction within a generation. A later transaction compares greater."""
+    """The generation of the server (the number of its start), and a transaction's number within it.
+
+    A later transaction compares greater.
+    """
 
     generation: int
     number: int = 0
@@ -85,8 +88,8 @@ class CommitGuard:
         """Guard a database.
 
         Args:
-            database: its path.
-            generation: the generation of this server.
+            database: the path of the database.
+            generation: the generation of this server, which is the number of its start.
             last_job: returns the highest job number allocated so far.
 
         Raises:

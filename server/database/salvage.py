@@ -50,9 +50,7 @@ class _Damaged(NamedTuple):
 def recover(path: Path) -> Recovered:
     """Replace a database by a new one with its readable rows; return a summary.
 
-    The damaged file is kept.
-
-    No other process may have it open.
+    The damaged file is kept under another name. No other process may have the database open.
 
     Raises:
         DatabaseUnusableError: if the new database cannot be created.

@@ -29,7 +29,7 @@ from pliant.server.registry.job_program import Summary
 
 @dataclass(slots=True)
 class CommitBatch:
-    """Everything that one round stores, and the commands to carry out after the commit."""
+    """Rows that one round of the execute thread stores, and commands for after the commit."""
 
     plan: RunStrategy | None = None
     jobs: set[JobId] = field(default_factory=set)

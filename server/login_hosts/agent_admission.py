@@ -31,7 +31,10 @@ class AgentRefusedError(PliantError):
 
 
 class AgentAdmission:
-    """Checks login agents against the list of agents that have joined the cluster."""
+    """Checks login agents against the list of agents that have joined the cluster.
+
+    A login agent is the daemon on a login host that forwards users' requests.
+    """
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files

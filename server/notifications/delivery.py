@@ -105,7 +105,7 @@ def _send_mail(receiver: Receiver, message: Mapping[str, Any], rules: NotifyRule
 
 @contextmanager
 def _limited(sock: socket.socket) -> Iterator[None]:
-    """Within this context, end a connection after `TOTAL_S`, however slowly its peer sends."""
+    """Within this context, close the connection after `TOTAL_S` seconds, even during a transfer."""
 
     def end() -> None:
         try:

@@ -133,7 +133,7 @@ def _reason(array: Job) -> str:
 def info_of_pending_task(info: Info, number: JobId) -> Info | None:
     """Return the values that users see of a pending task, made from the values of its array.
 
-    None if the array has no such task, or the task is a job.
+    None if the array has no task of this number, or the task has become a job.
     """
     numbers, task = tasks_of_array(info), number - info["id"] - 1
     if numbers is None or task not in numbers:

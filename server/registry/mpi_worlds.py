@@ -50,14 +50,14 @@ class WorldRegistry:
         return f"{self._cluster}.j{job}.r{run}.w{resize}"
 
     def add(self, world: World) -> None:
-        """Add a world, or replace the one of the same name."""
+        """Add a world (ranks that were started together), or replace the one of the same name."""
         with self._lock:
             others = tuple(w for w in self._by_job.get(world.job, ()) if w.name != world.name)
             self._by_job[world.job] = (*others, world)
             self._by_name[world.name] = world
 
     def drop(self, world: World) -> None:
-        """Remove a world whose last rank has exited; its job may continue in other worlds."""
+        """Remove a world whose last rank has exited; its job may continue with other ranks."""
         with self._lock:
             self._by_name.pop(world.name, None)
             if world.job in self._by_job:
@@ -69,7 +69,7 @@ class WorldRegistry:
         return self._by_name.get(name)
 
     def of_job(self, job: JobId, run: int) -> tuple[World, ...]:
-        """Return the worlds of one run of a job, oldest first."""
+        """Return the worlds (sets of ranks) of one run of a job, oldest first."""
         return tuple(world for world in self._by_job.get(job, ()) if world.run == run)
 
     def nodes(self, job: JobId, run: int) -> set[NodeName]:

@@ -54,7 +54,7 @@ class NodeStatusCache:
             self._containment[node] = texts
 
     def publish_checkpoint_folder(self, node: NodeName, text: str) -> None:
-        """Set the result of a node's test of the folder of checkpoints, see `SharedFolderProbe`."""
+        """Set whether a node shares the folder of checkpoints; see `SharedFolderProbe`."""
         with self._lock:
             self._checkpoint_folders[node] = text
 

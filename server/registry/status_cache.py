@@ -166,7 +166,7 @@ class StatusCache:
         self._nodes.publish_containment(node, texts)
 
     def publish_checkpoint_folder(self, node: NodeName, text: str) -> None:
-        """Set the result of a node's test of the folder of checkpoints, see `SharedFolderProbe`."""
+        """Set whether a node shares the folder of checkpoints; see `SharedFolderProbe`."""
         self._nodes.publish_checkpoint_folder(node, text)
 
     def drop_old(self, now: float) -> None:
@@ -358,7 +358,7 @@ class StatusCache:
         return found
 
     def note_root_helper(self, node: NodeName, has_one: bool) -> None:
-        """Record whether a node starts jobs as their users, as it reports in its registration."""
+        """Record whether a registering node has a root helper, which starts jobs as their users."""
         with self._lock:
             if has_one:
                 self._root_helpers.add(node)
@@ -366,7 +366,7 @@ class StatusCache:
                 self._root_helpers.discard(node)
 
     def has_root_helper(self, node: NodeName) -> bool:
-        """Return whether a node starts jobs as their users."""
+        """Return whether a node has a root helper, which starts each job as its user."""
         return node in self._root_helpers
 
     def resource_use(self) -> dict[str, dict[str, int]]:

@@ -92,7 +92,8 @@ class CertifiedNodes:
     def connected(self, node: CertifiedNode, stream: NodeStream) -> Iterator[None]:
         """Within this context, watch the stream of a node.
 
-        It is closed if the node is revoked. Root certificates that change are sent on it.
+        The stream is closed if the node is revoked. If root certificates change, the stream carries
+        the new ones to the node.
         """
         task = asyncio.current_task()
         assert task is not None

@@ -163,11 +163,11 @@ class NodeList:
         return before in (Health.GOOD, Health.SUSPECT)
 
     def note_root_helper(self, node: NodeName, has_one: bool) -> None:
-        """Record whether a node that registers starts jobs as their users."""
+        """Record whether a registering node has a root helper, which starts jobs as their users."""
         self._status.note_root_helper(node, has_one)
 
     def has_root_helper(self, node: NodeName) -> bool:
-        """Return whether a node starts jobs as their users."""
+        """Return whether a node has a root helper, which starts each job as its user."""
         return self._status.has_root_helper(node)
 
     def start(self, on_fault: Callable[[str], None]) -> None:

@@ -247,11 +247,11 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
     def handle_report(
         self, node: NodeName, report: node_pb2.NodeReport, delivery: LostMessageDetector
     ) -> None:
-        """Turn one report of a registered node into an event, or pass it to the right part.
+        """Turn one report of a registered node into an event, or pass it to its part of the server.
 
         Args:
             node: the node that sent the report.
-            report: complete, also if it was sent in parts.
+            report: the whole report, even if it was sent in parts.
             delivery: counts the reports of the node's stream.
         """
         kind = report.WhichOneof("body")

@@ -79,7 +79,7 @@ class BarrierTable:
     ) -> Merged | None:
         """Record that a node reached a barrier; return the barrier if all nodes have, else None.
 
-        The shims of a user choose the sequence numbers and the pairs. So only the last complete
+        Users' processes choose the sequence numbers and the pairs. So only the last complete
         barrier of a world is kept, and only one open barrier for each node.
         """
         done, waiting = self._done.setdefault(world, {}), self._open.setdefault(world, {})

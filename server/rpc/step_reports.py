@@ -1,4 +1,7 @@
-"""Read the steps of scripts from the exits that nodes report."""
+"""Read the ended steps of scripts, which nodes report together with exits.
+
+A step is a program that a script started with ``pliant run``.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _MAX_SIZES = 100
 
 
 def steps_from_proto(message: node_pb2.RanksExited) -> dict[int, tuple[StepOfScript, ...]]:
-    """Return the steps of scripts that have ended, by the rank of the script.
+    """Return the ended steps (programs that scripts started), by the rank of the script.
 
     Raises:
         CodecError: they are invalid.

@@ -1,1 +1,4 @@
-"""The staged files of jobs on the server's disk, between the submission folder and the nodes."""
+"""The staged files of jobs (input files and outputs) while they are on the server's disk.
+
+They are on their way between the submission folder and the nodes.
+"""

@@ -1,4 +1,4 @@
-"""Records of refused requests, and of those that changed something, in the job database.
+"""Records of requests that were refused or that changed something, in the job database.
 
 A record has the user, the request and the time; that of a refusal also has the reason. The newest
 ``KEPT`` records of each kind are kept. Repeated refusals of one user are recorded only a few times
