@@ -2,8 +2,9 @@
 
 The restored server does not know jobs that were started after the backup. Nodes know them, and they
 refuse a server whose generation (the number of its start) is lower than that of the last server
-they obeyed. So the restored server continues with a generation that the original server never had.
-It also skips numbers of jobs and runs, as after any return to an older copy of the database.
+they obeyed, or the same. So the restored server continues with a generation that the original
+server never had. It also skips numbers of jobs and runs, as after any return to an older copy of
+the database.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Receiver:
 
     @property
     def place(self) -> str:
-        """Return the mail or web server that gets the messages to this receiver."""
+        """Return which server delivers to this receiver: ``mail``, or a web server's HOST:PORT."""
         return "mail" if self.scheme == "mail" else f"{self.host}:{self.port}"
 
 
