@@ -102,7 +102,7 @@ def _print(
     workload: "Workload",
     processors: int,
 ) -> None:
-    """Print the metrics of one strategy, or a table of several strategies."""
+    """Print the metrics of one strategy, or compare several in a table; with ``--json`` as JSON."""
     from pliant.simulator import report
 
     labels = [each.label for each in settings]
@@ -153,7 +153,7 @@ def _skipped(workload: "Workload") -> str:
 
 
 def _open(stack: contextlib.ExitStack, name: str, path: str | None) -> Any:
-    """Open an output file before the simulation, of bytes for a picture, otherwise of text.
+    """Open an output file before the simulation: in binary mode for a picture, else as text.
 
     An empty new file is removed after a failure.
     """
@@ -216,7 +216,9 @@ def _require_matplotlib(options: Namespace) -> None:
 
 
 def _refuse_files_of_one(options: Namespace) -> None:
-    """Refuse a history or a picture of a single run if several strategies are simulated.
+    """Refuse a file about a single run, if several strategies are simulated.
+
+    Such files are the history, and pictures of one run.
 
     Raises:
         SettingsError: such a file was requested; the message names the option.
@@ -240,8 +242,8 @@ def _simulate(
     first run goes into ``recording`` and to the file for events.
 
     Returns:
-        The metrics of all runs of each strategy; workload, settings and result of the first run,
-        which has the data for pictures.
+        The metrics of all runs of each strategy. Then the workload, the settings and the result of
+        the first run, from which pictures are drawn.
     """
     from pliant.simulator.report import write_jobs
     from pliant.simulator.run.simulate import simulate
@@ -291,10 +293,10 @@ def _listener(
 
 
 def _fitted(settings: "Settings", machine: int | None) -> "Settings":
-    """Return the settings with the machine's number of processors.
+    """Return the settings with ``machine`` as the number of processors of the machine.
 
     Raises:
-        SettingsError: the number is not known.
+        SettingsError: ``machine`` is None, because neither options nor workload state the number.
     """
     if machine is None:
         raise SettingsError(

@@ -309,7 +309,7 @@ def make_settings(options: argparse.Namespace) -> "list[Settings]":
 
 
 def _chosen_strategies(options: argparse.Namespace) -> list[tuple[str, dict[str, object]]]:
-    """Return the chosen strategies, each with the options that it has."""
+    """Return the chosen strategies, each with those of the user's options that the strategy has."""
     from pliant.simulator.inputs.simulation_errors import SettingsError
     from pliant.strategies import strategy_options
 
@@ -353,7 +353,8 @@ def with_backfill(
     """Return a strategy with ``--backfill`` applied: ``fcfs`` with ``easy`` becomes ``fcfs+easy``.
 
     Raises:
-        SettingsError: the strategy has another backfilling in its name, or none to choose.
+        SettingsError: the name of the strategy contains another backfilling rule already, or the
+            strategy has no choice of one.
     """
     from pliant.simulator.inputs.simulation_errors import SettingsError
     from pliant.strategies import known_strategies, strategy_options

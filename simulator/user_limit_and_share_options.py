@@ -116,7 +116,7 @@ def make_shares(options: argparse.Namespace) -> "Shares":
 
 
 def _option(text: str) -> str:
-    """Return a message with names of configuration keys replaced by those of options."""
+    """Return an error message in which names of configuration keys are replaced by option names."""
     return text.replace("half_life", "half-life", 1).replace("accounts", "account-shares", 1)
 
 

@@ -10,7 +10,7 @@ from pliant.simulator.multicluster.metric_names import curve_points
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCurves:
-    """The curves of one plot: for each line its points, each a place and a value."""
+    """The measured curves of one plot. Each point of a line has a position and a value."""
 
     plot: CurvePlot
     lines: Mapping[str, Sequence[tuple[float, Interval]]]
@@ -21,9 +21,11 @@ def measure_curves(
 ) -> list[MeasuredCurves]:
     """Return the curves of all plots of an experiment, without cells that have not been run.
 
+    A cell is one combination of the experiment's parameters.
+
     Args:
         experiment: the experiment.
-        runs: the metrics of the runs of each cell, by the identity of the cell.
+        runs: the metrics of the runs of each cell, by ``id()`` of the cell.
     """
     return [
         MeasuredCurves(

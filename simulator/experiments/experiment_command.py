@@ -132,7 +132,7 @@ def _time(text: str) -> str:
 
 
 def _seconds(text: str) -> float:
-    """Return the seconds of a time that has been checked."""
+    """Convert a time such as ``1h30m``, which `_time` has checked, to seconds."""
     return sum(int(part[:-1]) * _UNITS[part[-1]] for part in re.findall(r"\d+[smh]", text))
 
 
@@ -209,7 +209,7 @@ def _outcomes(
 ) -> "list[ExperimentOutcome]":
     """Run the simulations that have no stored result yet; return the outcome of each experiment.
 
-    With a deadline, the outcomes are those of the runs that could be done until then.
+    With a deadline, the outcomes are made of the runs that have ended by then.
     """
     from pliant.simulator.experiments.results import conclude
     from pliant.simulator.experiments.running.measuring import (
@@ -237,7 +237,7 @@ def _outcomes(
 
 
 def _report_obsolete(found: Sequence[str]) -> None:
-    """Print the first five obsolete stored results, and the number of the others."""
+    """Print the first five descriptions of obsolete stored results, and how many more there are."""
     few = 5
     for text in found[:few]:
         print(f"{PROG}: not used: {text}", file=sys.stderr)

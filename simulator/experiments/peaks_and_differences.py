@@ -22,7 +22,7 @@ Runs = Mapping[int, Sequence[Mapping[str, float]]]
 
 @dataclass(frozen=True, slots=True)
 class Peaked:
-    """The maximum of a metric along an axis in our runs, for a maximum that the paper claims."""
+    """Where a metric is highest along a parameter in our runs, to be compared with the paper."""
 
     peak: Peak
     #: The values of the other axes, as a text.
@@ -33,18 +33,18 @@ class Peaked:
 
     @property
     def holds(self) -> bool:
-        """Return whether our maximum is at one of the places that the paper names."""
+        """Return whether our maximum is at one of the positions that the paper claims."""
         return self.highest_at in self.peak.at
 
     @property
     def is_judged(self) -> bool:
-        """Return whether each place has enough runs for an interval."""
+        """Return whether each position has the runs that an interval requires (``MIN_RUNS``)."""
         return self.runs >= MIN_RUNS
 
 
 @dataclass(frozen=True, slots=True)
 class Subtracted:
-    """A difference that the paper prints, and the same difference in our runs."""
+    """A difference of two values that the paper states, and the same difference in our runs."""
 
     difference: Difference
     #: The value of the axis.
@@ -59,7 +59,7 @@ class Subtracted:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A value that the paper gives for a point of a curve, and the value of our curve there."""
+    """A value that the paper states for a point of a curve, and the value of our curve there."""
 
     interpolation: Interpolation
     #: The value of the axis that names the curves.
@@ -72,9 +72,9 @@ class Read:
 
 
 def peaks(experiment: Experiment, runs: Runs) -> list[Peaked]:
-    """Return the maximum in our runs for each maximum that the paper claims.
+    """Return where a metric is highest in our runs, for each maximum that the paper claims.
 
-    Maxima of which a place has not been run are left out.
+    A maximum is left out if one of its positions has not been run.
     """
     found = []
     for peak in experiment.peaks:
@@ -88,7 +88,7 @@ def peaks(experiment: Experiment, runs: Runs) -> list[Peaked]:
 
 
 def subtract(experiment: Experiment, runs: Runs) -> list[Subtracted]:
-    """Return each difference that the paper prints, together with the same difference in our runs.
+    """Return each difference that the paper states, together with the same difference in our runs.
 
     Our difference is taken between runs with the same seed. Differences without such runs are left
     out.
@@ -116,7 +116,10 @@ def subtract(experiment: Experiment, runs: Runs) -> list[Subtracted]:
 
 
 def _differ(difference: Difference, of: float | None, than: float | None) -> float:
-    """Return ``of - than`` in points or percent; positive if the sign is the claimed one."""
+    """Return 100 times ``of - than``, which is positive if the difference has the claimed sign.
+
+    For a relative difference, it is divided by ``than``, so the result is in percent.
+    """
     assert of is not None
     assert than is not None
     scale = than if difference.relative else 1.0
@@ -124,7 +127,7 @@ def _differ(difference: Difference, of: float | None, than: float | None) -> flo
 
 
 def interpolate(experiment: Experiment, runs: Runs) -> list[Read]:
-    """Return each value that the paper gives for a point of a curve, with the value of our curve.
+    """Return each value that the paper states for a point of a curve, with the value of our curve.
 
     Our value is interpolated for each seed. It is None if fewer than two seeds have one.
     """
@@ -148,7 +151,7 @@ def interpolate(experiment: Experiment, runs: Runs) -> list[Read]:
 
 
 def _value_at(points: list[tuple[float, float]], place: float) -> float | None:
-    """Return a curve's value at a place, linear between points; None outside of them."""
+    """Return a curve's value at a position, linear between points; None outside of the curve."""
     for (left, low), (right, high) in pairwise(sorted(points)):
         if left <= place <= right:
             return low if left == right else low + (high - low) * (place - left) / (right - left)

@@ -15,9 +15,9 @@ Formula = Callable[[Mapping[str, Any]], float | None]
 
 
 def theory_value(value: float | str, spec: Mapping[str, Any]) -> float | None:
-    """Return a number unchanged; for the name of a formula, its value for a run.
+    """Return a value that theory predicts for a run: a number as it is, or the result of a formula.
 
-    The result is None if the formula does not hold for the run.
+    None if the formula does not hold for the run.
 
     Args:
         value: a number, or the name of a formula.

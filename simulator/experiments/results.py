@@ -55,7 +55,10 @@ Runs = Mapping[int, Sequence[Mapping[str, float]]]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a result: a cell with its values, verdicts and claims."""
+    """One line of an experiment's table: a cell with its values, verdicts and claims.
+
+    A cell is one combination of parameters.
+    """
 
     setup: dict[str, Any]
     #: The number of runs, each with another seed.
@@ -73,7 +76,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentOutcome:
-    """The result of an experiment."""
+    """The result of an experiment: lines with its values, and how they compare with the paper."""
 
     experiment: Experiment
     lines: list[Line]
@@ -102,7 +105,10 @@ class ExperimentOutcome:
         ]
 
     def counts(self) -> dict[str, int]:
-        """Return the number of values by verdict, without reported and doubtful values."""
+        """Return the number of values with each verdict.
+
+        Values that are only reported do not count, nor those that the definition marks as doubtful.
+        """
         found: dict[str, int] = {}
         for line in self.lines:
             for verdict in line.verdicts.values():
@@ -116,7 +122,7 @@ class ExperimentOutcome:
 
         The verdict is "reproduced" if at least nine of ten judged values agree with the paper or
         with theory and all claims hold, and "same shape" if at least nine of ten claims hold. If
-        runs are missing, the verdict is "too few runs" unless it is the same whatever they decide.
+        runs are missing, the verdict is "too few runs", unless no result of them could change it.
         """
         if self.experiment.not_reproducible:
             return CANNOT
@@ -143,7 +149,12 @@ class ExperimentOutcome:
 
 
 def _verdict(agree: Sequence[bool], hold: Sequence[bool]) -> str:
-    """Return the verdict on an experiment, by which values agree and which claims hold."""
+    """Return the verdict on an experiment.
+
+    Args:
+        agree: for each judged value, whether it agrees with the paper or with theory.
+        hold: for each claim, whether it holds.
+    """
     if not agree and not hold:
         return NOT_COMPARED
     if sum(agree) >= 0.9 * len(agree) and all(hold):
@@ -226,7 +237,10 @@ def _line(experiment: Experiment, cell: Cell, runs: Runs, scale: Scale) -> Line:
 
 
 def _scaled(experiment: Experiment, values: Mapping[str, float], share: float) -> dict[str, float]:
-    """Return expected values for runs with a share of the jobs; only totals change."""
+    """Return expected values for runs that simulate only a share of the jobs.
+
+    Totals, such as profit, are multiplied by ``share``; other values do not change.
+    """
     return {
         metric.name: values[metric.name] * (share if metric.source in TOTALS else 1.0)
         for metric in experiment.metrics
@@ -235,10 +249,10 @@ def _scaled(experiment: Experiment, values: Mapping[str, float], share: float) -
 
 
 def _compared(experiment: Experiment, claim: CellClaim, cell: Cell, runs: Runs) -> Compared | None:
-    """Return the result of a claim for a cell.
+    """Return the result of a claim for a cell, by comparing its runs with those of another cell.
 
     Returns:
-        None if the claim is not about the cell, or if the other side has not been run.
+        None if the claim is not about the cell, or if the other cell has not been run.
     """
     if not (cell.fits(claim.of) and cell.fits(claim.where)):
         return None

@@ -27,7 +27,10 @@ ANY = Tolerance(0.0)
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The result of a claim, from pairs of runs with the same seed."""
+    """How a claim, that one side's values are above the other's, holds in pairs of runs.
+
+    The two runs of a pair have the same seed.
+    """
 
     #: Whether the claim holds for the mean of the differences.
     holds: bool
@@ -43,7 +46,7 @@ class Compared:
 
     @property
     def is_judged(self) -> bool:
-        """Return whether there are enough pairs for an interval."""
+        """Return whether there are the pairs that an interval requires (``MIN_RUNS``)."""
         return self.of >= MIN_RUNS
 
 
@@ -73,12 +76,12 @@ def judge(
 
 
 def judge_printed(within: Tolerance, ours: Interval, printed: float) -> str:
-    """Return the verdict on a printed value: "as printed", "differs" or "too few runs".
+    """Return the verdict on a value in the paper: "as printed", "differs" or "too few runs".
 
     The verdict is "as printed" if the whole interval is within the tolerance, and "differs" if no
-    part of it is. If a part is, the verdict is "as printed" only if the mean is within the
-    tolerance, the printed value is within the interval, and the interval is narrow. Otherwise
-    other seeds could give another verdict.
+    part of it is. If a part is, the verdict is "as printed" only if three conditions hold: the mean
+    is within the tolerance, the paper's value is within the interval, and the interval is narrow.
+    Otherwise other seeds could give another verdict, so it is "too few runs".
     """
     if within.allows(ours.low, printed) and within.allows(ours.high, printed):
         return PRINTED
@@ -139,7 +142,7 @@ def compare_pairs(
 
 
 def summary(verdicts: Mapping[str, str], claims: Mapping[str, bool | None]) -> str:
-    """Combine the verdicts on the values of a line of the table, and its claims, both by name.
+    """Combine the verdicts on the values and the claims of one line of the table.
 
     Args:
         verdicts: the verdict on each value.

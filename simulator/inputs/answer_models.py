@@ -1,4 +1,4 @@
-"""Models of the answers of simulated applications to offers.
+"""Models that decide how simulated applications answer offers of another size.
 
 A model receives the present size of a job, the offered size, and the job's sizes. It returns the
 size to which the job agrees: the offered one (accept), the present one (reject), or another one in
@@ -38,7 +38,10 @@ class Bounds:
     """Accepts every allowed size; otherwise proposes the allowed size nearest to the offer."""
 
     def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
-        """Return the offered size, or the nearest allowed one on the side of the present size."""
+        """Return the offered size if it is allowed, otherwise the allowed size nearest to it.
+
+        The result lies between the present and the offered size, so it may be the present size.
+        """
         if offered in sizes:
             return offered
         if offered > now:
@@ -56,7 +59,7 @@ class PowerOfTwo:
     """
 
     def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
-        """Return the nearest possible power of two."""
+        """Return a power of two near the offered size, or the present size."""
         below = 1 << offered.bit_length() - 1
         if offered > now:
             return below if below > now and below in sizes else now
@@ -80,7 +83,10 @@ class Countering:
     """Proposes at most half of the offered change, to an allowed size; accepts if there is none."""
 
     def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
-        """Return a size between the two sizes; the offered one if there is none."""
+        """Return an allowed size at most half-way from the present to the offered size.
+
+        If there is none, return the offered size.
+        """
         if offered > now:
             middle = sizes.largest_at_most(now + (offered - now) // 2)
             return middle if middle > now else offered
@@ -141,7 +147,17 @@ def parse_answers(text: str) -> AnswerModel:
 
 
 def agreed_size(model: AnswerModel, template: Template, now: int, sizes: Sizes, rng: Random) -> int:
-    """Return the size to which a model agrees; ``countering`` accepts every final offer."""
+    """Return the size to which a job agrees when it gets an offer.
+
+    A model ``countering`` accepts every final offer, which does not allow a counter-offer.
+
+    Args:
+        model: the model of the job's answers.
+        template: the offer.
+        now: the present size of the job.
+        sizes: the sizes that the job allows.
+        rng: the random generator for models that need one.
+    """
     offered = int(template.items[0].sizes)
     if template.verb is Verb.FINAL and isinstance(model, Countering):
         return offered
@@ -149,7 +165,14 @@ def agreed_size(model: AnswerModel, template: Template, now: int, sizes: Sizes, 
 
 
 def answer(template: Template, now: int, agreed: int) -> Template:
-    """Return the message with which a job on ``now`` processors agrees to ``agreed``."""
+    """Return the answer of a job on ``now`` processors: accept, reject, or a counter-offer.
+
+    Args:
+        template: the offer.
+        now: the present size of the job.
+        agreed: the size to which the job agrees. If it is the offered one, the job accepts; if it
+            is ``now``, the job rejects. A final offer is rejected instead of countered.
+    """
     item, number = template.items[0], template.negotiation
     job, epoch = template.job, template.epoch
     if agreed == int(item.sizes):

@@ -75,12 +75,17 @@ def _seconds(text: str) -> float:
 
 
 def cycle_cost(costs: Iterable[float], *, parallel: bool) -> float:
-    """Return the seconds that a cycle's negotiations take, one after another or in parallel."""
+    """Return how many seconds the negotiations of one planning cycle take.
+
+    Args:
+        costs: the seconds of each negotiation.
+        parallel: whether all are held at the same time; otherwise one follows another.
+    """
     return max(costs, default=0.0) if parallel else math.fsum(costs)
 
 
 def adaptation_pause(cost: float, before: int, after: int) -> float:
-    """Return for how many seconds a resize stops a job: cost times changed processors.
+    """Return for how many seconds a resize stops a job: ``cost`` per added or removed processor.
 
     This is C x |p1 - p2| of Ghafoor 3.16.
     """

@@ -25,7 +25,7 @@ def error_at(path: str | Path, line: int, text: str) -> WorkloadError:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A phase of an evolving job, with its own demand for processors (Ghafoor 1.1)."""
+    """A part of the run of an evolving job, with its own demand for processors (Ghafoor 1.1)."""
 
     #: The work in seconds on one processor, as in :attr:`SimJob.work`.
     work: float
@@ -129,7 +129,7 @@ TOO_WIDE = "wider than the machine"
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A record of a log that was not used, with its line and the reason."""
+    """A record of a log that was not used, with its line number and the reason."""
 
     #: The number of the line, from 1.
     line: int

@@ -47,7 +47,7 @@ KINDS = ("rigid", "moldable", "malleable")
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """One line of a side file, with attributes that a job's line in the workload lacks."""
+    """The attributes of one job that a line of a side file (a CSV file with job options) states."""
 
     line: int
     job: int
@@ -66,7 +66,7 @@ class Attributes:
 
 
 def read_side_file(path: str | Path) -> list[Attributes]:
-    """Read the attributes of all jobs in a side file.
+    """Read the attributes of all jobs in a side file (a CSV file with job options).
 
     Raises:
         WorkloadError: the file cannot be read or is invalid. The message names line and column.
@@ -81,7 +81,7 @@ def read_side_file(path: str | Path) -> list[Attributes]:
 
 
 def merge_side_file(workload: Workload, path: str | Path) -> Workload:
-    """Return the workload with the attributes that a side file states for its jobs.
+    """Return the workload with the attributes that a side file (a CSV file) states for its jobs.
 
     Raises:
         WorkloadError: the file cannot be read, is invalid, or has none of the jobs.
@@ -211,7 +211,7 @@ class _Row:
         return value
 
     def error(self, column: str, expected: str) -> WorkloadError:
-        """Return the error of a column that does not hold what is expected."""
+        """Return an error: the value in ``column`` is not what is ``expected``."""
         text = self.values.get(column, "")
         return error_at(self.path, self.line, f"{column}: expected {expected}, not {text!r}")
 

@@ -14,7 +14,7 @@ from pliant.strategies.multicluster.placement_rules import Part
 
 
 class Claims:
-    """Takes processors for placed jobs, for all components of a job or for none."""
+    """Takes processors for jobs that have been placed, for all components of a job or for none."""
 
     def __init__(self, state: GridState, queue: PlacementQueue) -> None:
         self._state = state
@@ -29,7 +29,8 @@ class Claims:
     ) -> None:
         """Take a job from the queue and keep processors for it until it claims them.
 
-        With donors, the claim is planned when the last of them has shrunk; without, at once.
+        The claim takes the processors from the clusters. It is planned at once or, if running jobs
+        must shrink for this one, when the last of them has given its processors.
 
         Args:
             run: the job.
@@ -48,7 +49,7 @@ class Claims:
             self._plan(run)
 
     def donor_released(self, donor: GridRun) -> None:
-        """Claim processors for the jobs that waited only for the processors of this donor."""
+        """Plan the claims of jobs for which this donor was the last that had to give processors."""
         for run in list(self._state.active.values()):
             is_waiting = run.stage is Stage.AWAITING and donor.id in run.donors
             if is_waiting and not run.bits & donor.held:
@@ -124,7 +125,7 @@ class Claims:
         self._state.schedule_end(run)
 
     def _if_same(self, run: GridRun, action: Callable[[GridRun], None]) -> Callable[[], None]:
-        """Return a call that does nothing if the job has failed or ended meanwhile."""
+        """Return a function that calls ``action``, unless the job has failed or ended by then."""
         version = run.version
 
         def call() -> None:

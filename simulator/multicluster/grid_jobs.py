@@ -1,4 +1,4 @@
-"""Jobs of the scheduler: what is submitted, and the progress of what runs."""
+"""Jobs of the scheduler that spans several clusters: as submitted, and their progress."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -14,7 +14,7 @@ from pliant.strategies.multicluster.placement_rules import Part
 
 @dataclass(frozen=True, slots=True)
 class GridJob:
-    """A job of one or several components.
+    """A job of one or several components, each of which runs in one cluster.
 
     Raises:
         WorkloadError: the components do not fit the job. The message names the job.
@@ -46,7 +46,7 @@ class GridJob:
 
 
 class Stage(Enum):
-    """How far a job has come between its submission and its end."""
+    """The stages of a job between its submission and its end."""
 
     QUEUED = auto()
     #: It waits for running jobs that shrink for it.
@@ -62,8 +62,8 @@ class Stage(Enum):
 class GridRun:
     """A job from its submission to its end. Times in seconds on the simulated clock.
 
-    ``bits`` are the processors by which the scheduler knows the job. Only their number in each
-    cluster means anything, because clusters do not tell which processors they use.
+    ``bits`` are the processors that the scheduler has assigned to the job. Only their number in
+    each cluster has a meaning, because clusters do not report which processors they use.
     """
 
     def __init__(self, spec: GridJob) -> None:
@@ -119,7 +119,7 @@ class GridRun:
         self._project()
 
     def stand_still(self, now: float, until: float) -> None:
-        """Record that the job does not compute until a time, because of a resize."""
+        """Record that the job does not compute until the time ``until``, because of a resize."""
         self._advance(now)
         self._since = until
         self._project()

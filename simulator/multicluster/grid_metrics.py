@@ -39,7 +39,7 @@ class GridMetrics:
         self._operations: list[float] = []
 
     def changes(self) -> int:
-        """Return the number of all events so far, which rises with every change."""
+        """Return the number of all events so far. If it has not risen, nothing has changed."""
         return self.submitted + len(self._times) + len(self._operations) + len(self.records)
 
     def used(self, now: float, change: int) -> None:
@@ -49,7 +49,7 @@ class GridMetrics:
         self._levels.append(level)
 
     def operation(self, now: float, *, grows: bool) -> None:
-        """Count a resize that was carried out."""
+        """Count a resize that was carried out, as a growth or as a shrink."""
         self.counts["grows" if grows else "shrinks"] += 1
         self._operations.append(now)
 
@@ -89,7 +89,7 @@ class GridMetrics:
         Args:
             submits: the times of submission.
             local_jobs: the number of local users' jobs.
-            local_wait_s: the sum of their waits.
+            local_wait_s: the sum of the seconds that local jobs have waited.
         """
         ran = [record for record in self.records if record.start is not None]
         waits = [record.wait for record in ran]

@@ -62,9 +62,10 @@ class GridState:
         self.events.schedule(time, _call, action, kind)
 
     def stub_time(self, run: GridRun, seconds: float) -> float:
-        """Return ``seconds``, a time that the local manager takes, varied at random by ``spread``.
+        """Return ``seconds`` varied at random by up to the fraction ``spread``.
 
-        The draws of a job do not depend on other jobs.
+        This is a time that a local manager takes to start processes. The random numbers of a job do
+        not depend on other jobs.
         """
         spread = self.settings.latencies.spread
         if not (seconds and spread):
@@ -107,7 +108,7 @@ class GridState:
         self.on_release(run)
 
     def lose(self, cluster: str) -> list[GridRun]:
-        """Remove all processors of a failed cluster from jobs; return the jobs that lost some."""
+        """Take the processors of a failed cluster from jobs; return the jobs that had some."""
         part = self.views.parts[cluster]
         losers = [run for run in self.active.values() if run.held & part]
         for run in losers:

@@ -2,9 +2,9 @@
 
 A job grows by stubs: processes of one processor each, which the local manager starts one after the
 other while the application computes. A stub that finds no idle processor is lost. When no stub is
-still starting, the application is told of all stubs that run. It takes as many of them as its sizes
-allow, and the others end. In a shrink, the application gives up processes and continues. Only then
-are the processors returned to the cluster.
+still starting, the application is notified of all running stubs. It takes as many of them as its
+sizes allow, and the others end. In a shrink, the application gives up processes and continues. Only
+then are the processors returned to the cluster.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from pliant.simulator.multicluster.grid_state import GridState
 
 @dataclass(slots=True)
 class _Growth:
-    """A growth whose stubs are being started."""
+    """A growth in progress; its stubs (processes of one processor each) are being started."""
 
     run: GridRun
     #: Processors for which no stub has been submitted.
@@ -36,13 +36,13 @@ class Adaptations:
     # ---------------------------------------------------------------- growth
 
     def grow(self, run: GridRun, added: ProcessorMap) -> None:
-        """Let a job grow by processors that are kept for it."""
+        """Start to grow a job by the given processors, which are kept for it."""
         run.bits |= added
         run.target = run.size + count(added)
         self._submit(_Growth(run, list(indices(added))))
 
     def _submit(self, growth: _Growth) -> None:
-        """Submit the next stub of a growth to its cluster."""
+        """Submit the next stub (a process of one processor) of a growth to its cluster."""
         state, run = self._state, growth.run
         if run.stage is not Stage.RUNNING:
             return
@@ -64,13 +64,19 @@ class Adaptations:
             self._hear(growth)
 
     def _active(self, growth: _Growth) -> None:
-        """Record that a stub runs; after the last stub, tell the application of all of them."""
+        """Record that a stub, a process of one processor for a growth, runs.
+
+        If it is the last one, notify the application of all of them.
+        """
         growth.outstanding -= 1
         if not growth.outstanding and not growth.pending:
             self._hear(growth)
 
     def _hear(self, growth: _Growth) -> None:
-        """Tell the application that its stubs run; it grows onto them at its next safe point."""
+        """Notify the application that the new processes of its growth run.
+
+        It uses them from its next safe point on.
+        """
         self._state.later(self._state.safe_point(growth.run), lambda: self._take(growth))
 
     def _take(self, growth: _Growth) -> None:

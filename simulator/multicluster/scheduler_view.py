@@ -1,7 +1,8 @@
-"""The clusters as strategies see them, made of what the scheduler believes.
+"""The clusters as strategies see them, with the idle processors that the scheduler believes in.
 
-Each cluster is one node with as many processors as it has. Jobs of the scheduler occupy some of
-them. Of the others, as many are free as the scheduler believes to be idle.
+The scheduler gets old reports of idle processors only. Each cluster is one node with as many
+processors as it has. Jobs of the scheduler occupy some of them. Of the others, as many are free as
+the scheduler believes to be idle.
 """
 
 from collections.abc import Iterable, Sequence
@@ -86,9 +87,9 @@ def _promised(run: GridRun) -> PromisedJob:
 
 
 def _running(run: GridRun, now: float) -> RunningJob:
-    """Return a job for the scheduler that holds processors, or for which processors are kept.
+    """Return the view of a job that holds processors, or for which processors are kept.
 
-    A job that has ended is leaving until its clusters have its processors back.
+    A job that has ended counts as leaving until its clusters have its processors back.
     """
     return RunningJob(
         id=run.id,

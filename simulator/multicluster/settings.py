@@ -58,7 +58,7 @@ class LocalJob:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A period in which a cluster is unreachable; the jobs that run there at its begin are lost."""
+    """A period in which a cluster cannot be reached. Jobs that run there at its begin are lost."""
 
     cluster: str
     start: float

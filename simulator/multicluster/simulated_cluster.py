@@ -16,7 +16,7 @@ WARM_UP = 5
 
 @dataclass(slots=True)
 class LocalWaits:
-    """The number and the total wait of local jobs submitted from ``first`` to ``last``.
+    """The number and the total waiting time of local jobs submitted from ``first`` to ``last``.
 
     The period is the same for all schedulers, so that they are compared by the same local jobs.
     """
@@ -82,7 +82,7 @@ class SimulatedCluster:
             yield job
 
     def fail(self) -> None:
-        """Lose all processes and the queue. The cluster cannot be reached until ``recover``."""
+        """End all processes, empty the queue, and become unreachable until ``recover``."""
         self.is_up = False
         self.generation += 1
         self._queue.clear()

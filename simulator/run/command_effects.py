@@ -110,7 +110,11 @@ class SimulatedJobs:
         }
 
     def dispatch(self, orders: Iterable[Command]) -> RunStrategy | None:
-        """Execute commands of the core; return the order to run the strategy, None without one."""
+        """Execute commands of the core.
+
+        Returns:
+            The command to run the strategy, which the caller executes; None if there is none.
+        """
         order = None
         for command in orders:
             if type(command) is RunStrategy:
@@ -120,12 +124,12 @@ class SimulatedJobs:
         return order
 
     def take_immediate(self) -> list[Event]:
-        """Return the events that the executed commands have caused, and forget them."""
+        """Return the events that the executed commands have caused since the last call."""
         events, self._immediate = self._immediate, []
         return events
 
     def with_deferred(self, batch: list[Event]) -> list[Event]:
-        """Return the deferred events, followed by ``batch``; forget the deferred ones."""
+        """Return the deferred events, followed by ``batch``, and clear the deferred ones."""
         if not self._deferred:
             return batch
         batch = [*self._deferred, *batch]
@@ -210,7 +214,7 @@ class SimulatedJobs:
         return (ProcessesExited(JobId(run.job.id), run.number, FIRST_START, exits),)
 
     def _kill(self, command: commands.Kill) -> None:
-        """End processes at the present time; without named processors, all of the run."""
+        """End the named processes of a job at the present time, or all if none is named."""
         run = self.runs.get(command.job)
         if run is None or run.number != command.run:
             return
@@ -298,7 +302,7 @@ class SimulatedJobs:
         self._immediate.append(StandbyReady(command.job, command.run, command.resize))
 
     def _go(self, command: commands.SendGo) -> None:
-        """Schedule a resize at the job's next safe point."""
+        """Carry out a resize at the job's next safe point, which may be now."""
         run, now = self.runs[command.job], self._queue.now
         at = next_safe_point(run.start, now, self._settings.safe_point_interval)
         self._going[command.job] = command
@@ -308,7 +312,7 @@ class SimulatedJobs:
             self._queue.schedule(at, self._resize, command)
 
     def _resize(self, go: commands.SendGo) -> Sequence[Event]:
-        """Resize a job at its safe point; return the exits of leaving processes and the report."""
+        """Resize a job at its safe point; return its report and the exits of leaving processes."""
         if self._going.get(go.job) is not go:
             return ()
         del self._going[go.job]
@@ -373,10 +377,11 @@ class SimulatedJobs:
                 self._on_note(note)
 
     def _count_refused_part(self, note: Note) -> None:
-        """Count a part of an old plan that no longer fits.
+        """Count a part of a plan that the core has refused because it no longer fits.
 
         Raises:
-            StrategyFaultError: the plan is not old, so the strategy is at fault.
+            StrategyFaultError: no time has passed since the plan was made, so the strategy is at
+                fault.
         """
         if not self._plan_is_old:
             raise StrategyFaultError(f"strategy {note.text} (at {note.time:g} s)")

@@ -61,7 +61,7 @@ class EventQueue:
         self.now += seconds
 
     def collect_due(self, batch: list[Event]) -> None:
-        """Remove all entries that are due and append their events to ``batch``."""
+        """Remove all entries whose time has come, and append their events to ``batch``."""
         heap, now = self._heap, self.now
         while heap and heap[0][0] <= now:
             at, _, _, make, argument = heappop(heap)

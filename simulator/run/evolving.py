@@ -81,7 +81,7 @@ class EvolvingRun(Run):
         self._project(now)
 
     def set_stalled(self, still: bool, now: float) -> None:
-        """Stop computing because the job has too few processors, or continue."""
+        """Stop computing for lack of processors if ``still`` is set, otherwise continue."""
         if still != self.stalled:
             self._account(now)
             self.stalled = still
@@ -103,7 +103,11 @@ class Phases:
         self._counts = counts
 
     def begin(self, run: EvolvingRun, now: float) -> Iterable[Event]:
-        """Begin a phase: return the requests for more processors or of giving some back."""
+        """Begin a phase; return the events with the job's requests.
+
+        The job requests more processors if it has fewer than the maximum of the phase, and gives
+        some back if it has more.
+        """
         phase, size = run.phase, len(run.ranks)
         if size == phase.maximum:
             run.set_stalled(False, now)
@@ -129,7 +133,7 @@ class Phases:
         return self.begin(run, now)
 
     def take_answer(self, run: EvolvingRun, answer: AnswerRequest, now: float) -> None:
-        """Apply the core's answer to a request."""
+        """Apply the core's answer to a request: a job that stood still continues to compute."""
         gives = run.open.pop(answer.number, None)
         if gives is False:
             self._counts[COUNTED[answer.outcome]] += 1
@@ -140,7 +144,7 @@ class Phases:
                 self._schedule(run)
 
     def adjust_to_size(self, run: EvolvingRun, now: float) -> None:
-        """Continue after a resize, if the job has enough processors now."""
+        """Continue after a resize, if the job has at least the minimum of its phase now."""
         if len(run.ranks) >= run.phase.minimum:
             run.set_stalled(False, now)
         self._schedule(run)

@@ -15,7 +15,7 @@ from pliant.simulator.inputs.workload import SimJob
 
 
 class Run:
-    """One run of a job on its processors. Times are in simulated seconds."""
+    """One run of a job, from a start on processors to its end. Times are in simulated seconds."""
 
     __slots__ = (
         "_paused",
@@ -117,7 +117,7 @@ class Run:
         self._project(self.start)
 
     def time_of(self, work: float) -> float:
-        """Return the time at which ``work`` seconds of work are done at the present speed."""
+        """Return when ``work`` seconds of one processor's work will be done at the present size."""
         return self._since + work / self._speedup(len(self.ranks))
 
     def _project(self, now: float) -> None:
@@ -130,7 +130,10 @@ class Run:
             self.end = self.time_of(self.work_left)
 
     def finish(self, now: float) -> None:
-        """Record that the run ends now. No work is left if the expected end has been reached."""
+        """Record that the run ends now.
+
+        If the expected end has been reached, the remaining work is 0.
+        """
         if not self.ended:
             self._account(now)
             if now >= self.end:
@@ -142,7 +145,8 @@ class Run:
     def estimate_grace(self, now: float) -> float:
         """Return by how many seconds the job reaches its estimate later than the core expects.
 
-        The core counts the time since a resize as computation, because it does not know the pause.
+        The core does not know for how long a resize stops the job, and counts that time as
+        computation.
         """
         speed = self._speedup(len(self.ranks))
         if self.stalled:
@@ -172,7 +176,7 @@ class Run:
 
 
 def next_safe_point(start: float, now: float, interval: float) -> float:
-    """Return the first safe point at or after ``now``.
+    """Return the time of the first safe point at or after ``now``.
 
     Args:
         start: the time of the first safe point.

@@ -104,7 +104,7 @@ class Metrics:
         self.counts = dict.fromkeys(COUNTED, 0)
 
     def submitted(self, time: float) -> None:
-        """Count a submission; the first one begins the measured span."""
+        """Count a submission at ``time``; the measured span begins with the first one."""
         self.counts["jobs"] += 1
         if self._first is None or time < self._first:
             self._first = time

@@ -30,14 +30,14 @@ def simulate(
 
     Args:
         jobs: the jobs to submit, in any order, with unique numbers.
-        settings: everything else.
+        settings: the machine, the strategy, costs and failures.
         on_note: is called with each line of the history when it is written.
         progress: is called from time to time with the number of jobs that have ended and the
             simulated time.
 
     Raises:
         WorkloadError: two jobs have the same number, or a job does not fit the machine.
-        SettingsError: a setting makes no sense.
+        SettingsError: a setting is invalid, or contradicts the jobs or the strategy.
         UnknownStrategyError, OptionError: the strategy or one of its options is not known.
         StrategyFaultError: the strategy raised an error or returned an invalid plan.
         NoProgressError: the strategy plans for ever, or never starts a waiting job.
@@ -57,7 +57,10 @@ def simulate(
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Within this context, collect garbage less often, because a simulation makes no cycles."""
+    """Within this context, run Python's garbage collector less often.
+
+    A simulation makes no reference cycles.
+    """
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS, *before[1:])
     try:

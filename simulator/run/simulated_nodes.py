@@ -31,7 +31,7 @@ class SimulatedNodes:
         self._only = self.registrations[0].name if len(self.registrations) == 1 else None
 
     def nodes(self, processors: Sequence[int]) -> Iterable[NodeName]:
-        """Return the nodes of these processors, each once, in order of appearance."""
+        """Return the nodes of these processors, each once, in the order of the processors."""
         if self._only is not None:
             return (self._only,)
         return dict.fromkeys([self._node_of[processor] for processor in processors])

@@ -129,7 +129,11 @@ class Engine:
                 progress(ended, self._queue.now)
 
     def _instant(self, batch: list[Event]) -> None:
-        """Handle the events of this instant, and all that follow from them without time passing."""
+        """Handle the events of one instant, and those that follow from them at the same time.
+
+        The strategy plans when there are no more events. If its negotiations take time, the events
+        until their end are handled, too.
+        """
         order: RunStrategy | None = None
         rounds = 0
         while True:
@@ -177,7 +181,7 @@ class Engine:
         return plan
 
     def _resume(self, view: View) -> Plan:
-        """Return the plan that starts the jobs which run when the simulation begins."""
+        """Return the plan that starts the jobs that are running when the simulation begins."""
         starts = [
             Start(job.id, from_indices(self._running[job.id]))
             for job in view.waiting
@@ -213,7 +217,7 @@ class Engine:
         return cost > 0
 
     def _count_broken_off(self, plan: Plan) -> None:
-        """Count negotiations with jobs that ended during the planning; the core skips these."""
+        """Count the plan's negotiations with jobs that ended meanwhile; the core skips them."""
         for offer in (*plan.shrinks, *plan.expands):
             run = self.jobs.runs.get(offer.job)
             self.metrics.counts["negotiations"] += run is None or run.ended
@@ -276,10 +280,10 @@ class Engine:
     # ---------------------------------------------------------------- no progress
 
     def _count_idle(self) -> None:
-        """Count instants without progress, and stop the simulation if there are too many.
+        """Count the instants since the last change of a job, and stop the simulation at a limit.
 
         Raises:
-            NoProgressError: too many instants have passed in which no job changed.
+            NoProgressError: the limit is reached, so no job will change any more.
         """
         changes, now = self.metrics.changes, self._queue.now
         if changes != self._changes:

@@ -27,7 +27,7 @@ class Suspensions:
 
     Args:
         settings: the costs, and the interval between safe points.
-        machine: tells how processes exit.
+        machine: returns the exits of the processes.
         queue: the clock; safe points and ends of saves are scheduled in it.
         runs: the jobs that hold processors, by number.
         phases: cancels the open requests of evolving jobs that leave.
@@ -69,7 +69,7 @@ class Suspensions:
         return ()
 
     def restore(self, run: Run, earlier: Run) -> None:
-        """Start another run of a job with the work and the phase of its last checkpoint."""
+        """Start another run of a job with the work and the phase that its last checkpoint has."""
         cost = self._settings.restart_cost.draw(self._rng)
         self._metrics.suspension_cost_s += cost * len(run.ranks)
         run.resume_from(earlier, cost)

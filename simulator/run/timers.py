@@ -1,7 +1,7 @@
 """The timers that the core sets, on the simulated clock.
 
-Most timers of a simulation cannot have an effect: a rigid job ends before its limit, and nobody is
-late in a simulation. Such timers are not scheduled, because each one would cost a call of the core.
+Most timers of a simulation cannot have an effect: a rigid job ends before its limit, and no node or
+job answers late. Such timers are not scheduled, because each one would cost a call of the core.
 """
 
 import math
@@ -73,7 +73,11 @@ class CoreTimers:
         return (TimerFired(timer),)
 
     def _estimate_over(self, argument: tuple[Timer, Run, int, float]) -> Iterable[Event]:
-        """Return the event of a job that has reached its estimate; none if out of date."""
+        """Return the event that a job has reached its estimate.
+
+        None is returned if the job has been resized or has ended since the timer was set. If an
+        evolving job has stood still meanwhile, the timer is set again for the later time.
+        """
         timer, run, changes, at = argument
         if not run.job.phases:
             return (TimerFired(timer),) if run.version == changes else ()

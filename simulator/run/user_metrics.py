@@ -1,8 +1,8 @@
 """Metrics of each user: processor-seconds, jobs and waiting times.
 
-When all jobs have ended, every user has used as much as the jobs needed, under any order of the
-queue. The order shows while users compete. So the part of each user is taken at the time of the
-last submission, when an overloaded machine still has jobs of all of them.
+When all jobs have ended, every user has used what the jobs needed, under any order of the queue.
+The order has an effect only while users compete. So the share of each user is measured at the time
+of the last submission, when an overloaded machine still has jobs of all of them.
 """
 
 from collections.abc import Iterable

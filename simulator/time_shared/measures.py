@@ -1,4 +1,4 @@
-"""Measurements of a run: the times of the jobs, idle memory, skew, and reservations."""
+"""Measurements of a run: times of jobs, idle memory, uneven load of nodes, and reservations."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Measures:
         self._reserved_now = after
 
     def visits_reserved(self, now: float, node: NodeName, run: JobRun) -> None:
-        """Record that a job is moved to a reserved node."""
+        """Record that job ``run`` is moved to the reserved node ``node``."""
         self._visits.setdefault(node, []).append(_Visit(run, now, run.queue))
 
     def summary(self, begin: float) -> dict[str, float]:

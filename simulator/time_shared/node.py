@@ -192,6 +192,6 @@ class SharedNode:
         return NodeLoad(self.memory, self.demand, rate, self._faulting)
 
     def restart_window(self) -> None:
-        """Reset the count of faults, because the job that caused most of them has left."""
+        """Restart the count of page faults, because the job that caused most of them has left."""
         self._reports.clear()
         self._reports.append((self.now, self.faults))

@@ -96,7 +96,7 @@ class TimeSharedSimulation:
     # ---------------------------------------------------------------- time
 
     def _advance(self, now: float) -> None:
-        """Let time pass on all nodes, and submit the jobs that are due."""
+        """Let the jobs on all nodes compute until ``now``, and submit the jobs that are due."""
         for node in self._nodes:
             for run in node.advance(now):
                 self._free |= 1 << run.processor
@@ -150,7 +150,7 @@ class TimeSharedSimulation:
         )
 
     def _reservation_fault(self, plan: Plan) -> str | None:
-        """Return a message if a job starts on a node reserved before this plan; None if none."""
+        """Return a message if a plan starts a job on a node that was reserved before; else None."""
         for start in plan.starts:
             node = self._node_of(start.processors)
             if self._views[node].name in self._reserved:
@@ -275,7 +275,7 @@ def _checked(jobs: Sequence[SharedJob], nodes: Sequence[SharedNode]) -> Sequence
 
 
 def _timeout(options: Mapping[str, object]) -> float:
-    """Return the strategy's time-out of reservations, for the counters; inf if it has none."""
+    """Return the seconds after which the strategy gives up a reservation; inf if never."""
     given = {name.replace("-", "_"): value for name, value in options.items()}
     value = given.get("reserve_timeout")
     try:

@@ -1,4 +1,4 @@
-"""What would happen to the present queue of a server under other strategies.
+"""Simulate what would happen to the present queue of a server under other strategies.
 
 ``python -m pliant.simulator.what_if`` is the process in which ``pliant what-if`` simulates.
 

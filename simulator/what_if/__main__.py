@@ -15,7 +15,11 @@ from pliant.strategies.interface.options import OptionError
 
 
 def main() -> int:
-    """Answer the question on stdin; return the exit code, 1 after an error on stderr."""
+    """Simulate the question on stdin and print the outcomes; return the exit code.
+
+    The question is the JSON object that `simulate_all` takes. The exit code is 1 after an error,
+    which is printed on stderr.
+    """
     question = json.load(sys.stdin)
     try:
         with redirect_stdout(sys.stderr):  # output of a strategy does not belong to the answer

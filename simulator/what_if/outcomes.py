@@ -1,4 +1,4 @@
-"""What a simulation says about each job: its start, its sizes, and its end."""
+"""The simulated future of each job: its start, its sizes, and its end."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from pliant.simulator.run.result import JobRecord, Result, Span
 
 
 def outcome(result: Result, settings: Settings, starts: Mapping[int, float]) -> dict[str, Any]:
-    """Return the simulated future of all jobs, and its sums, as plain data.
+    """Return the simulated future of all jobs, and means over them, as data for JSON.
 
     Args:
         result: of the simulation, with records and spans.

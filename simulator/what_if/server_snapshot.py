@@ -30,7 +30,7 @@ LEAST_S = 1e-3
 
 @dataclass
 class Scenario:
-    """The jobs and the machine of a snapshot, and which jobs had to be left out."""
+    """The jobs and the machine of a snapshot, and the numbers of jobs that had to be left out."""
 
     jobs: list[SimJob] = field(default_factory=list)
     #: The processors of the jobs that run, in rank order, by job.
@@ -108,7 +108,7 @@ def _nodes(rows: Sequence[Row]) -> tuple[tuple[NodeRegistered, ...], dict[int, i
 
 
 def _sizes(row: Row, processors: int) -> Sizes | None:
-    """Return the sizes that a job can have here; None if the machine is too small for it."""
+    """Return the sizes that a job can have on the usable nodes; None if it is too wide for them."""
     if row["ranks"] and not row["malleable"]:
         return Sizes((len(row["ranks"]),))
     return parse_sizes(row["sizes"], row["prefer"]).up_to(processors)
@@ -136,7 +136,7 @@ def _job(row: Row, sizes: Sizes, now: float, assume_s: float) -> SimJob:
 
 
 def _seconds_left(row: Row, speedup: Speedup, now: float, assume_s: float) -> float:
-    """Return how many more seconds a job would run at the size that its estimate is for."""
+    """Return how many more seconds a job would run at the size that it requested."""
     estimate_s, limit_s = row["estimate_s"], row["limit_s"]
     total_s: float = next((s for s in (estimate_s, limit_s) if s is not None), assume_s)
     if not row["ranks"]:

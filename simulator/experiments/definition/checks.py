@@ -1,4 +1,4 @@
-"""Checks of data from YAML: each error knows the key at fault, and so its line in the file."""
+"""Checks of data from YAML. Each error contains the key with the invalid value, and so its line."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -106,7 +106,10 @@ def mapping(place: Place, tree: object, known: Mapping[str, type]) -> Tree:
 
 
 def free_mapping(place: Place, tree: object) -> Tree:
-    """Check that a value is a mapping with any keys, and return it; None is an empty mapping."""
+    """Check that a value is a mapping, in which any keys are allowed, and return the mapping.
+
+    None is returned as an empty mapping.
+    """
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -115,7 +118,11 @@ def free_mapping(place: Place, tree: object) -> Tree:
 
 
 def required(place: Place, tree: Tree, keys: Iterable[str]) -> None:
-    """Check that a mapping has non-empty values for certain keys."""
+    """Check that a mapping has non-empty values for the given keys.
+
+    Raises:
+        InvalidError: the value of a key is missing or empty.
+    """
     for key in keys:
         if tree.get(key) in (None, "", [], {}):
             raise InvalidError((*place, key), "is missing; this key is required")

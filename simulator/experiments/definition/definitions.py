@@ -1,4 +1,4 @@
-"""Definitions of experiments: what is run, which values the paper prints, and what it claims.
+"""Definitions of experiments: what is run, which values the paper states, and what it claims.
 
 An experiment is a product of axes. Each combination of values is a cell, which is run with several
 seeds. ``reading.py`` makes these classes from the YAML files of ``examples/experiments``, whose
@@ -48,7 +48,10 @@ class Metric:
     within: Tolerance | None = None
 
     def scaled(self, share: float) -> "Metric":
-        """Return the metric for runs with a share of the jobs; only totals change."""
+        """Return the metric for runs that simulate only a share of the jobs.
+
+        An absolute tolerance is multiplied by ``share``; a relative one does not change.
+        """
         if share == 1.0 or self.within is None or self.within.relative:
             return self
         return Metric(self.name, self.source, Tolerance(self.within.amount * share))
@@ -56,7 +59,10 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class CellClaim:
-    """A claim of the paper: a metric is higher (or lower) in some cells than in others."""
+    """A claim of the paper: a metric is higher (or lower) in some cells than in others.
+
+    A cell is one combination of parameters of the experiment.
+    """
 
     metric: str
     #: Values of axes of the cells that the claim is about, and of the cells they are compared with.
@@ -80,7 +86,7 @@ class CellClaim:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """A claim of the paper: along an axis, a metric is highest at one of the named values."""
+    """A claim of the paper: along one parameter, a metric is highest at one of the given values."""
 
     metric: str
     axis: str
@@ -93,7 +99,7 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Printed differences between values of two cells: ``of`` minus ``than``.
+    """Differences that the paper states between the values of two cells: ``of`` minus ``than``.
 
     There is one difference for each value of ``axis``.
     """
@@ -112,7 +118,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Interpolation:
-    """Values of ``metric`` that the paper gives for the points where ``other`` equals ``value``.
+    """Values of ``metric`` in the paper, each at the point of a curve where ``other`` is ``value``.
 
     The points of a curve are the cells along one axis; there is a curve for each value of ``axis``.
     """
@@ -154,7 +160,7 @@ class CurvePlot:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One combination of values of all axes, with its run and the values expected of it."""
+    """One combination of an experiment's parameter values, with its run and expected results."""
 
     #: The value of each axis.
     setup: Tree
@@ -172,7 +178,10 @@ class Cell:
     is_reference: bool = False
 
     def fits(self, where: Tree) -> bool:
-        """Return whether the cell has the given values (or one of each list) on the axes."""
+        """Return whether the cell has the values in ``where``, by axis.
+
+        A list of values for an axis is met by each of them.
+        """
         return all(
             axis in self.setup and self.setup[axis] in (wanted if is_list(wanted) else (wanted,))
             for axis, wanted in where.items()
@@ -214,7 +223,10 @@ class Experiment:
         return next(metric for metric in self.metrics if metric.name == name)
 
     def axes(self) -> dict[str, list[Any]]:
-        """Return the axes with their values, without values that only reference cells have."""
+        """Return the values of each axis (parameter of the experiment).
+
+        Values that only reference cells have are left out.
+        """
         found: dict[str, list[Any]] = {}
         for cell in self.cells:
             if not cell.is_reference:
@@ -225,11 +237,11 @@ class Experiment:
         return found
 
     def find(self, setup: Tree) -> Cell | None:
-        """Return the cell with exactly these values of the axes; None if there is none."""
+        """Return the cell with exactly these parameter values; None if there is none."""
         return next((cell for cell in self.cells if dict(cell.setup) == dict(setup)), None)
 
     def matching(self, where: Tree) -> Iterator[Cell]:
-        """Yield the cells, except references, that have the given values on the axes."""
+        """Yield the cells that have the values in ``where``, except cells for reference only."""
         return (cell for cell in self.cells if not cell.is_reference and cell.fits(where))
 
     def label(self, name: str) -> str:
@@ -243,5 +255,5 @@ def is_list(value: object) -> bool:
 
 
 def name_of(setup: Tree) -> str:
-    """Return values of axes as a text, such as ``load 0.5, jobs 100``."""
+    """Return the parameter values of a cell as a text, such as ``load 0.5, jobs 100``."""
     return ", ".join(f"{axis} {value}" for axis, value in setup.items())

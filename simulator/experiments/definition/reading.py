@@ -155,7 +155,7 @@ def _experiment(name: str, tree: object) -> Experiment:
 
 
 class _Runs:
-    """The cells of an experiment: all combinations of its axes, each with its run."""
+    """Yields the cells of an experiment: all combinations of its parameters, each with its run."""
 
     def __init__(self, top: Tree, metrics: list[str]) -> None:
         self._run = mapping(("run",), top["run"], _RUN)
@@ -193,7 +193,7 @@ class _Runs:
         ]
 
     def cells(self) -> Iterator[Cell]:
-        """Yield each combination of setup and variant with its run, in the order of the table."""
+        """Yield a cell for each combination of parameters and variant, in the table's order."""
         for setup, rows in self._setups():
             for variant in [*self._variants, *self._references] or [""]:
                 full = {**setup, self.compare: variant} if self.compare else setup
@@ -216,7 +216,7 @@ class _Runs:
         return found
 
     def _setups(self) -> Iterator[tuple[dict[str, Any], list[Tree]]]:
-        """Yield the values of the swept axes, with the entries of ``rows`` that change them."""
+        """Yield each combination of the axes' values, with the entries of ``rows`` for it."""
         if not self._sweep:
             for row in self._rows:
                 yield dict(row["setup"]), [row]

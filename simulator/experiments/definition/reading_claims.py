@@ -1,4 +1,4 @@
-"""Read what is claimed across rows, and what is plotted, from the definition of an experiment."""
+"""Read from an experiment's definition which claims compare its cells, and what is plotted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -98,7 +98,7 @@ class Known:
 
 
 def read_claims(claims: list[Any], known: Known) -> tuple[tuple[CellClaim, ...], tuple[Peak, ...]]:
-    """Read the claims of an experiment: comparisons of cells, and places of a maximum."""
+    """Read the claims of an experiment: comparisons of cells, and positions of a maximum."""
     differences, peaks = [], []
     for index, tree in enumerate(claims):
         place: Place = ("claims", index)
@@ -122,7 +122,7 @@ def _claim(place: Place, entries: Tree, known: Known) -> CellClaim:
 
 
 def _sides(place: Place, entries: Tree, known: Known) -> tuple[Tree, Tree, bool]:
-    """Return both sides of a comparison, and whether the first is claimed to be the larger one."""
+    """Return the two compared sides of a claim, and whether the first should be the larger one."""
     if ("above" in entries) == ("below" in entries):
         raise InvalidError(place, "expected either above or below")
     side = "above" if "above" in entries else "below"
@@ -144,7 +144,7 @@ def _peak(place: Place, entries: Tree, known: Known) -> Peak:
 
 
 def read_differences(trees: list[Any], known: Known) -> tuple[Difference, ...]:
-    """Read the entries of ``differences``: values of the paper that are differences of two runs."""
+    """Read the entries of ``differences``: differences between two runs that the paper states."""
     found = []
     for index, tree in enumerate(trees):
         place: Place = ("differences", index)
@@ -170,7 +170,7 @@ def _printed(place: Place, entries: Tree, axis: str, known: Known) -> dict[Any, 
 
 
 def read_interpolations(trees: list[Any], known: Known) -> tuple[Interpolation, ...]:
-    """Read the entries of ``interpolations``: values that the paper gives for points of curves."""
+    """Read the entries of ``interpolations``: values that the paper states for points on curves."""
     found = []
     for index, tree in enumerate(trees):
         place: Place = ("interpolations", index)

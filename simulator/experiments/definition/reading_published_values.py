@@ -32,7 +32,7 @@ _DOUBTFUL: Mapping[str, type] = {"at": list, "because": str}
 
 @dataclass(slots=True)
 class Expected:
-    """The values that the paper prints for one cell, by metric, and why some are doubtful."""
+    """The values that the paper states for one cell, by metric, and why some are doubtful."""
 
     values: dict[str, float] = field(default_factory=dict)
     doubtful: dict[str, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ Printed = dict[frozenset[tuple[str, Any]], Expected]
 
 
 def read_printed(tables: list[Any], axes: Mapping[str, list[Any]], metrics: list[str]) -> Printed:
-    """Read the tables of values that the paper prints.
+    """Read the tables of values that the paper states.
 
     Args:
         tables: the list ``printed`` of a definition.
@@ -114,7 +114,7 @@ def _values(
 
 
 def _doubt(place: Place, table: Tree, setup: Tree, metric: str) -> str:
-    """Return why a value that the paper prints is doubtful; empty if it is not."""
+    """Return why a value in the paper is doubtful, as the definition says; empty if it is not."""
     for index, tree in enumerate(table.get("doubtful", [])):
         at = (*place, "doubtful", index)
         entry = mapping(at, tree, _DOUBTFUL)

@@ -20,8 +20,8 @@ def write_curve_plots(folder: Path, outcome: ExperimentOutcome) -> Iterator[tupl
     """Write the plots of curves of an experiment as SVG and PNG.
 
     Yields:
-        The path of each PNG file, with a description. Nothing if matplotlib is not installed, or
-        if no cell of a plot has been run.
+        The path of each PNG file, with a description. Nothing is yielded if matplotlib is not
+        installed. A plot is left out if none of its cells has been run.
 
     Raises:
         OSError: a file cannot be written.

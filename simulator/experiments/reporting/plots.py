@@ -1,4 +1,4 @@
-"""Plots of experiments: our values with their intervals, and the values of the paper on top."""
+"""Plots of experiments: our values with their intervals, and the paper's values on top of them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,7 +71,7 @@ def _draw(outcome: ExperimentOutcome, plot: Plot, path: Path) -> None:
 
 
 def _curves(outcome: ExperimentOutcome, plot: Plot) -> dict[str, list[Line]]:
-    """Return the results that belong to each curve of a plot, by the name of the curve."""
+    """Return the lines of the result that belong to each curve of a plot, by the curve's name."""
     curves: dict[str, list[Line]] = {}
     label = outcome.experiment.label
     for line in outcome.lines:

@@ -100,7 +100,7 @@ def _counted(outcome: ExperimentOutcome) -> str:
 
 
 def missing_runs(outcome: ExperimentOutcome) -> Iterator[Block]:
-    """Yield how many runs have not been done, and the cells without any run."""
+    """Yield a text on how many runs are missing, and on the cells without any run."""
     if outcome.is_complete:
         return
     text = f"{outcome.runs} of {outcome.all_runs} runs have been done."
@@ -118,7 +118,7 @@ def missing_runs(outcome: ExperimentOutcome) -> Iterator[Block]:
 
 
 def result_blocks(outcome: ExperimentOutcome, *, every_claim: bool = False) -> Iterator[Block]:
-    """Yield the tables and claims of a result; nothing if nothing has been run."""
+    """Yield the tables and claims of a result; yield nothing if no simulation has been run."""
     if not outcome.lines:
         return
     heads = [*outcome.lines[0].setup, *_HEADS]
@@ -165,7 +165,10 @@ def _cells(lines: Sequence[Line]) -> Iterator[list[str]]:
 
 
 def _value_and_interval(ours: Interval, runs: int) -> tuple[str, str, str]:
-    """Return a mean, its interval, which is empty for a single run, and the number of runs."""
+    """Return three texts for a table: the mean, its interval, and the number of runs.
+
+    The interval of a single run is empty.
+    """
     between = f"{number(ours.low)} – {number(ours.high)}" if runs >= MIN_RUNS else ""
     return number(ours.mean), between, str(runs)
 
@@ -177,7 +180,7 @@ def _doubtful_values(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _claims(lines: Sequence[Line], every_claim: bool) -> Iterator[str]:
-    """Yield a line for each claim; if there are many, only those that fail, and a count."""
+    """Yield a text for each claim; if there are many, only for those that fail, and a count."""
     short = sum(len(line.claims) for line in lines) > _FEW and not every_claim
     held = total = unjudged = 0
     for line in lines:

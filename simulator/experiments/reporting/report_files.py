@@ -39,7 +39,7 @@ _PLOT_S = 1.0
 
 
 def prepare_folder(folder: Path) -> None:
-    """Create the folder of a report, before the simulations, which can take hours.
+    """Create the folder of a report. Called before the simulations, because these can take hours.
 
     Raises:
         ExperimentError: the folder cannot be written.
@@ -57,7 +57,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 def time_to_write(experiments: Sequence[Experiment]) -> float:
-    """Return about how many seconds writing a report takes, nearly all of them for plots."""
+    """Return an estimate of the seconds that writing a report takes, mostly for its plots."""
     plots = sum(len(each.plots) + len(each.curves) for each in experiments)
     return plots * _PLOT_S if can_draw() else 0.0
 
@@ -69,7 +69,7 @@ def write_report(
     real: Sequence[RealRun] = (),
     left_out: Sequence[str] = (),
 ) -> list[Path]:
-    """Write a report, and return the paths of its two pages.
+    """Write a report, and return the paths of its two pages (Markdown and HTML).
 
     Args:
         folder: the folder of the report.

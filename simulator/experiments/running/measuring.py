@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The number of seeds and jobs to run, if other than the definition says."""
+    """The numbers of seeds and jobs to simulate instead of those in the definition."""
 
     #: The number of seeds 1, 2, ... of each cell; None for that of the definition.
     seeds: int | None = None
@@ -34,7 +34,7 @@ class Scale:
         return self.seeds or cell.seeds
 
     def spec_of(self, cell: Cell) -> dict[str, Any]:
-        """Return the definition of a cell's run at this scale."""
+        """Return the definition of a cell's run, with the number of jobs of this scale."""
         if self.jobs is None or "job_list" in cell.spec:
             return dict(cell.spec)
         return {**cell.spec, "jobs": self.jobs}
@@ -44,7 +44,10 @@ class Scale:
         return cell.label if self.jobs is None else f"{cell.label}, jobs {self.jobs}"
 
     def share_of_jobs(self, spec: Mapping[str, Any]) -> float:
-        """Return the share of the definition's jobs that is simulated; 1 if it states none."""
+        """Return the simulated jobs as a share of the jobs in the definition.
+
+        1 if the definition lists its jobs or does not state their number.
+        """
         if self.jobs is None or "job_list" in spec:
             return 1.0
         named = spec.get("jobs") or spec.get("parameters", {}).get("jobs")
@@ -68,8 +71,8 @@ def measure(
 ) -> list[Measured]:
     """Run the simulations that are missing in the store, and return the metrics of all.
 
-    The first seed of all cells comes first, then the second one, and so on. If there is not enough
-    time for all runs, all experiments thus rest on about the same number of seeds.
+    The first seed of all cells comes first, then the second one, and so on. If the deadline allows
+    only a part of the runs, all experiments thus have about the same number of seeds.
 
     Args:
         experiments: the experiments.
@@ -136,7 +139,7 @@ def measure(
 def _by_seed(
     cells: Sequence[tuple[Experiment, Cell]], scale: Scale
 ) -> Iterator[tuple[int, Experiment, Cell]]:
-    """Yield all runs: the first seed of each cell, then the second one, and so on."""
+    """Yield all runs as (seed, experiment, cell): the first seed of each cell, then the second."""
     most = max((scale.seeds_of(cell) for _, cell in cells), default=0)
     for seed in range(1, most + 1):
         for experiment, cell in cells:
@@ -150,14 +153,14 @@ def _first_seeds(found: Mapping[int, StoredRun], seeds: int) -> list[Mapping[str
 
 
 class _Durations:
-    """How long runs took, to estimate whether another run ends in time."""
+    """The durations of finished runs, to estimate whether another run ends before the deadline."""
 
     def __init__(self) -> None:
         self._of_cells: dict[int, float] = {}
         self._longest: dict[str, float] = {}
 
     def add(self, experiment: Experiment, cell: Cell, seconds: float | None) -> None:
-        """Note the duration of a run."""
+        """Record the duration of a run, in seconds."""
         if seconds is not None:
             self._of_cells[id(cell)] = seconds
             longest = self._longest.get(experiment.name, 0.0)
@@ -189,7 +192,11 @@ def _cells(experiments: Sequence[Experiment]) -> Iterator[tuple[Experiment, Cell
 
 
 class ProgressLine:
-    """Reports progress on stderr: one line on a terminal, otherwise a line at every tenth."""
+    """Reports progress on stderr.
+
+    On a terminal one line is updated after each run; otherwise a line is printed after each tenth
+    of the runs.
+    """
 
     def __init__(
         self, deadline: float | None = None, clock: Callable[[], float] = time.monotonic
@@ -201,7 +208,7 @@ class ProgressLine:
         self._last = (0, 0)
 
     def __call__(self, done: int, total: int) -> None:
-        """Report that some of all runs are done."""
+        """Report that ``done`` of ``total`` runs have ended."""
         self._last = done, total
         if self._begin is None:
             self._begin = (self._clock(), done)
@@ -216,7 +223,7 @@ class ProgressLine:
             print(text, file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Report that the time was not sufficient if runs are missing."""
+        """If runs are missing at the end, print how many are done, and how to continue."""
         done, total = self._last
         if done < total:
             start = "\r\x1b[K" if self._is_terminal else ""

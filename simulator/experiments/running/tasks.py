@@ -147,7 +147,10 @@ def is_metric(name: str) -> bool:
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the settings. Costs and clusters are written as on the command line."""
+    """Return settings for the simulator, with costs and clusters converted from their texts.
+
+    The texts have the form of the command line's options.
+    """
     known = {field.name for field in dataclasses.fields(Settings)} - _NOT_SETTINGS
     for key in given:
         if key not in known:
@@ -166,9 +169,9 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _means_after(jobs: Sequence[JobRecord], warm_up: int) -> dict[str, float]:
-    """Return mean response times without the first ``warm_up`` jobs, which met an empty machine.
+    """Return mean response times without the first ``warm_up`` jobs.
 
-    The result is empty if ``warm_up`` is 0 or no other job was started.
+    These met an empty machine. The result is empty if ``warm_up`` is 0 or no other job was started.
     """
     counted = sorted(jobs, key=lambda job: (job.submit, job.id))[warm_up:]
     taken = [job.turnaround for job in counted if job.start is not None]

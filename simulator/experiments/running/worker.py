@@ -17,7 +17,7 @@ from pliant.simulator.inputs.simulation_errors import SimulationError
 
 
 def main() -> int:
-    """Answer all tasks on stdin; return the exit code."""
+    """Run each task that stdin has as a line, until it is closed; return the exit code."""
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
@@ -30,7 +30,7 @@ def main() -> int:
 
 
 def answer(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a task, and return its ``metrics`` or the ``error``."""
+    """Run a task; return its metrics with the key ``metrics``, or a text with the key ``error``."""
     try:
         with redirect_stdout(sys.stderr):  # Output of a strategy does not belong to the result.
             return {"metrics": run_task(task["spec"], task["seed"])}

@@ -1,4 +1,4 @@
-"""Workload logs, which are not part of Pliant: which ones an experiment needs and lacks."""
+"""Workload logs, which are not part of Pliant: find which ones an experiment needs and lacks."""
 
 import os
 from pathlib import Path

@@ -116,6 +116,6 @@ def ghafoor(  # noqa: PLR0913 - the parameters of the model
 
 
 def _job(number: int, submit: float, work: float, size: int, speedup: Speedup) -> SimJob:
-    """Return a rigid job with an exact estimate."""
+    """Return a rigid job whose estimate is exactly its run time."""
     estimate = work / speedup(size)
     return SimJob(number, submit, work, Sizes((size,)), size, estimate, speedup)

@@ -86,7 +86,7 @@ def _contract(rng: Random, profit: float, deadline: float, soft: float) -> Contr
 def _job(
     number: int, submit: float, work: float, sizes: range, speedup: Speedup, deal: Contract | None
 ) -> SimJob:
-    """Return a job with an exact estimate for its largest size."""
+    """Return a job whose estimate is exactly its run time at its largest size."""
     size = sizes[-1]
     return SimJob(
         id=number,

@@ -1,4 +1,4 @@
-"""Streit's shrinking factor: more load with the same jobs."""
+"""Streit's shrinking factor: the same jobs are submitted in less time, which raises the load."""
 
 import dataclasses
 

@@ -107,7 +107,7 @@ def lublin(
 
 
 def _job(number: int, submit: float, run: float, size: int, user: str) -> SimJob:
-    """Return a job with an exact estimate, because the model has no estimates."""
+    """Return a job whose estimate is exactly its run time, because the model has no estimates."""
     return SimJob(number, submit, run * size, Sizes((size,)), size, max(1.0, run), user=user)
 
 
@@ -154,7 +154,7 @@ class _Arrivals:
         self._rest = 0.0
 
     def advance(self) -> None:
-        """Advance the clock to the next arrival."""
+        """Advance the time of this stream to the arrival of its next job."""
         self._points += self._rush_hour_gap() / _BUCKET_S
         gap, weights = 0.0, self._weights
         while self._points > weights[self._bucket]:

@@ -1,4 +1,4 @@
-"""Random parts of the jobs of a workload, each with a value, as in ``10:5,20:-1``."""
+"""Random fractions of a workload's jobs, each of which gets a value, as in ``10:5,20:-1``."""
 
 import re
 from collections.abc import Callable, Iterable

@@ -43,7 +43,7 @@ def parameters(model: str) -> dict[str, object]:
 
 
 def make_workload(text: str, **given: object) -> Workload:
-    """Make the workload that a text such as ``lublin`` or ``kumar:jobs=100,gap=64.5`` names.
+    """Make the workload that a text such as ``lublin`` or ``kumar:jobs=100,gap=64.5`` describes.
 
     Args:
         text: the model; its parameters override ``given``.
@@ -69,7 +69,11 @@ def make_workload(text: str, **given: object) -> Workload:
 
 
 def make(model: str, values: Mapping[str, object]) -> Workload:
-    """Make a workload by the name of its model and its parameters, which may be texts.
+    """Make a workload by the name of its model.
+
+    Args:
+        model: the name of the model.
+        values: its parameters by name, as texts or as converted values.
 
     Raises:
         WorkloadError: the model or a parameter is not known, or a value is invalid. The message
