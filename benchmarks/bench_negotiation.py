@@ -231,7 +231,10 @@ def cycle(client: Client, out: Path, jobs: list[int]) -> tuple[float, float]:
 
 
 def measure_cycles() -> bool:
-    """Measure planning cycles with answers of many applications; return whether they are fast."""
+    """Measure planning cycles with answers of many applications.
+
+    Return whether they are within the budget.
+    """
     settings = {"quiet_s": 0.1, "settle_s": 0.0, "offer_timeout_s": 60.0}
     slots = APPLICATIONS // 2
     with cluster(4, slots, "--strategy", "equipartition", **settings) as (client, out):

@@ -42,7 +42,7 @@ PLAIN = {"FI_TCP_IFACE": "lo", "FI_PROVIDER": "^sockets", **FLAT_COLLECTIVES}
 
 
 def stalls(log: Path) -> list[float]:
-    """Return the seconds from the last step at the small size to the first at the large one."""
+    """Return the seconds of each stall, from the last step at one size to the first at a larger."""
     lines = [line.split() for line in log.read_text().splitlines()]
     steps = [(float(begin), float(end), int(size)) for begin, end, size in lines]
     return [
@@ -175,7 +175,7 @@ def mpiexec(size: int, log: Path, *words: str, **settings: str) -> None:
 
 
 def restarted(out: Path) -> list[float]:
-    """Return the stalls of a plain program that is saved and started again."""
+    """Return the seconds for which a plain program stands still when it is saved and restarted."""
     saved = out / "saved"
     for _ in range(ROUNDS):
         mpiexec(SMALL, out / "restarts", "save", str(saved))
@@ -185,7 +185,7 @@ def restarted(out: Path) -> list[float]:
 
 
 def spawned(out: Path, **settings: str) -> list[float]:
-    """Return the stalls of a plain program that grows by spawning processes."""
+    """Return the seconds for which a plain program stands still when it grows by spawning."""
     log = out / f"spawns-{len(settings)}"
     for _ in range(ROUNDS):
         mpiexec(SMALL, log, "spawn", str(LARGE - SMALL), **settings)
@@ -193,7 +193,7 @@ def spawned(out: Path, **settings: str) -> list[float]:
 
 
 def table(rows: dict[str, Sequence[float]], ours: float) -> None:
-    """Print the medians and spreads of all ways, and their ratios to ``ours``."""
+    """Print median and spread of each way to grow, and its ratio to ``ours``."""
     for name, samples in rows.items():
         ratio = statistics.median(samples) / ours
         print(f"{name:28} ms: {figures(samples)}  {ratio:6.1f} x")

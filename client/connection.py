@@ -42,15 +42,15 @@ class Connection:
 
         Args:
             op: the operation.
-            limit_s: seconds to wait for the answer; ``UNLIMITED``, None for the limit
-                of this connection.
+            limit_s: seconds to wait for the answer. ``UNLIMITED`` means no limit, None the limit of
+                this connection.
             fields: the other fields of the request.
 
         Raises:
             NoServerError: there is no server.
-            LostServerError: the server left before it answered.
-            SilentServerError: the server has not answered in time.
-            UntrustedServerError: another account could answer; nothing was sent.
+            LostServerError: the server closed the connection before it answered.
+            SilentServerError: the server has not answered within the limit.
+            UntrustedServerError: another account owns the socket; nothing was sent.
             RequestError: the server refuses.
         """
         line = server_socket.encode(op, fields)
@@ -73,12 +73,13 @@ class Connection:
         return self._check(answer)
 
     def watch(self, **fields: Any) -> Iterator[Answer]:
-        """Subscribe to changes, and yield the messages of the server until it leaves.
+        """Subscribe to changes, and yield the server's messages until the connection ends.
 
         No other request can use this connection meanwhile. It is closed when the iterator ends.
 
         Raises:
-            NoServerError: there is no server; `LostServerError` if it leaves.
+            NoServerError: there is no server.
+            LostServerError: the server closed the connection.
             RequestError: the server refuses.
         """
         line = server_socket.encode("watch", fields)

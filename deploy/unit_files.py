@@ -49,7 +49,7 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class InstalledFile:
-    """A file for the service manager or a daemon."""
+    """A file that an installation needs: a systemd file, or settings of a daemon."""
 
     #: Place below /etc.
     path: str

@@ -77,13 +77,13 @@ def _needs(metadata: str) -> Iterator[str]:
 
 
 def pack_wheels(folder: str, wheels: Mapping[str, str], *, compiled: bool = False) -> bytes:
-    """Return a tar archive of wheels, which an agent unpacks.
+    """Return a tar archive of wheels, which the program on a host (`on_host`) unpacks.
 
     Args:
         folder: the folder of the wheels.
         wheels: the names of the wheels to pack.
-        compiled: whether to add their modules as compiled by this Python, so that hosts need not
-            compile them, which takes two thirds of an installation.
+        compiled: whether to add their modules as compiled by this Python. Otherwise hosts compile
+            them, which takes two thirds of an installation.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:

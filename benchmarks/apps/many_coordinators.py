@@ -20,7 +20,7 @@ from pliant.protos import app_pb2, app_pb2_grpc
 
 
 def hello(environment: dict[str, str]) -> app_pb2.AppReport:
-    """Return the first message of the coordinator of a job."""
+    """Return the first message of the coordinator of a job, by which it registers."""
     return app_pb2.AppReport(
         hello=app_pb2.Hello(
             job=int(environment["PLIANT_JOB"]),
@@ -51,7 +51,7 @@ def answer(order: app_pb2.AppOrder) -> app_pb2.AppReport | None:
 
 
 async def session(environment: dict[str, str], silent: bool) -> None:
-    """Act as the coordinator of one job until the job ends."""
+    """Act as the coordinator (the process that talks to the server) of a job until the job ends."""
     outbox: asyncio.Queue[app_pb2.AppReport] = asyncio.Queue()
     outbox.put_nowait(hello(environment))
 

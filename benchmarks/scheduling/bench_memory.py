@@ -248,7 +248,7 @@ def is_filled(client: Client, jobs: list[int]) -> bool:
 
 
 def submit(client: Client, base: Path, number: int) -> list[int]:
-    """Submit the jobs that read files, and wait until as many run as fit at once."""
+    """Submit the jobs that read files; they begin to read when the file ``go`` exists."""
     jobs = []
     for place in range(number):
         file = base / f"file{place}"

@@ -79,7 +79,10 @@ class ClusterSpec:
         return [f"s{number}" for number in range(1, self.spares + 1)]
 
     def site_of(self, node: str) -> str:
-        """Return the site of a node; empty for a spare node, and if there are no sites."""
+        """Return the site (group of nodes) to which a node belongs.
+
+        The result is empty for a spare node, and if the cluster is not divided into sites.
+        """
         return dict(zip(self.node_names, site_of_each_node(self.sites), strict=False)).get(node, "")
 
 

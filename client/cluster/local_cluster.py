@@ -263,7 +263,7 @@ class LocalCluster:
         )
 
     def is_launcher_or_shim(self, pid: int) -> bool:
-        """Return whether a process is a launcher or a shim of this cluster."""
+        """Return whether a process of this cluster starts job processes: a launcher or a shim."""
         return process_table.program(pid) == _LAUNCHER and self._belongs_here(pid)
 
     def _belongs_here(self, pid: int) -> bool:

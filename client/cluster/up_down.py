@@ -396,7 +396,7 @@ def _join(jobs: list[int]) -> str:
 
 
 def _unusable(cluster: LocalCluster, error: OSError) -> ClientError:
-    """Return an error that names the unusable file and the remedy."""
+    """Return an error for a file that cannot be used; its text names the file and the remedy."""
     path = os.fsdecode(error.filename or cluster.state)
     other = "name another directory with --state-dir or $PLIANT_STATE_DIR"
     remedy = f"make room, or {other}" if error.errno in {errno.ENOSPC, errno.EDQUOT} else other

@@ -165,7 +165,7 @@ class LiveState:
         }
 
     def header(self) -> dict[str, Any]:
-        """Return the values that do not belong to a job or a node."""
+        """Return the values that belong to no job or node, such as the name of the strategy."""
         return {
             "v": 1,
             "seq": self.seq,

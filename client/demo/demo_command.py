@@ -168,7 +168,7 @@ class Demo:
         return scenario
 
     def _start_dashboard(self, view: DemoDisplay) -> None:
-        """Start the live page if its packages are installed, and tell its address."""
+        """Start the live page if its packages are installed, and print its address."""
         if not self._options.open and find_spec("starlette") is None:
             return
         with self._interrupts.shielded():
@@ -187,7 +187,7 @@ class Demo:
                 file.write("\n".join(lines) + "\n")
 
     def _start_alone(self) -> None:
-        """Start the program heat alone; the malleable run of the demo must give its checksum."""
+        """Start the program heat without resizes; the malleable run must give its checksum."""
         with open(os.path.join(self.directory, "alone.out"), "wb") as output:
             self._alone = subprocess.Popen(
                 [sys.executable, "-P", "-m", PROGRAM, os.path.join(self.directory, "alone.yaml")],

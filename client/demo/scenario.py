@@ -93,7 +93,7 @@ class Scenario:
             return ""
 
     def reasons(self) -> str:
-        """Return the server's reasons for every job that has not ended successfully."""
+        """Return state, reason and last output of each job that has not ended successfully."""
         lines = []
         for job in self.snapshot.jobs:
             if job["state"] == "COMPLETED":

@@ -1,8 +1,8 @@
 """The tasks of an executor, and its connections to workers.
 
 A thread accepts connections, and each worker has a thread that sends it one task after the other.
-`WorkerJobs`, in a further thread, tells which workers have ended and why. Every thread that fails
-breaks the pool, so that no future waits for ever.
+`WorkerJobs`, in a further thread, reports which workers have ended and why. If one of the threads
+fails, all futures fail, so that no future waits for ever.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Pool:
         return task.future
 
     def close(self, *, cancel: bool = False) -> None:
-        """Accept no more tasks; cancel those that wait, if asked to."""
+        """Accept no more tasks; with ``cancel``, also cancel the tasks that wait."""
         with self.lock:
             self.is_closing = True
             waiting = [task.future for task in self._queue if not task.has_begun]
@@ -149,7 +149,7 @@ class Pool:
         task.fail(WorkerLostError(f"{text}{times}"))
 
     def break_off(self, error: BaseException) -> None:
-        """Fail all tasks, and accept no more."""
+        """Fail all tasks with ``error``, and accept no more."""
         with self.lock:
             if self.broken is None:
                 self.broken = error
@@ -246,7 +246,10 @@ class Pool:
             self.lost.append((worker, time.monotonic()))
 
     def _next_task(self, worker: Worker) -> Task | None:
-        """Wait for a task and return it; None if there will be no more, or the worker has left."""
+        """Wait for a task and return it.
+
+        None if no more tasks will come, or the worker has disconnected.
+        """
         with self.lock:
             while True:
                 while self._queue:

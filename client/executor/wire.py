@@ -56,7 +56,7 @@ def prepare(link: socket.socket) -> None:
 
 
 class Wire:
-    """One side of a connection. One thread at a time uses it; any thread may `interrupt` it."""
+    """One end of a connection. Only one thread uses it at a time, but any may `interrupt` it."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link

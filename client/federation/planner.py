@@ -184,7 +184,7 @@ class Planner:
         return needed
 
     def _grow(self, job: GridJob, capacity: _Capacity) -> dict[str, int]:
-        """Return how many stubs to claim at each site so that a running job can grow.
+        """Return how many stubs (jobs of size 1) to claim at each site for a running job to grow.
 
         Sites where the job runs already come first, then those with the most idle processors.
         """

@@ -21,7 +21,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Stub:
-    """A job of size 1 at a site, whose process is a node controller of the grid server."""
+    """A placeholder job of size 1 at a site, whose processor is a node of the federation."""
 
     site: str
     #: Its number as a job of the site.
@@ -37,12 +37,18 @@ class Stub:
 
 
 def stub_name(federation: str, node: str, claim: Claim) -> str:
-    """Return a stub's job name, from which a restarted federation recognises the stub."""
+    """Return the job name of a stub (placeholder job at a site).
+
+    A restarted federation recognises its stubs by this name.
+    """
     return f"stub:{federation}:{node}:{claim.job}:{claim.serial}:{claim.stubs}"
 
 
 def parse_stub_name(federation: str, name: str) -> tuple[str, Claim] | None:
-    """Return the node and the claim of a stub; None if the job is not a stub of this federation."""
+    """Return the node and the claim that the job name of a stub (placeholder job) contains.
+
+    None if the job with this name is not a stub of this federation.
+    """
     kind, _, rest = name.partition(":")
     owner, *words = rest.split(":")
     if kind != "stub" or owner != federation or len(words) != 4:

@@ -23,15 +23,15 @@ def recorded_timeline(
     by_processor: bool = False,
     title: str | None = None,
 ) -> Timeline:
-    """Return the timeline of a file with events.
+    """Return the data of a picture from a file with recorded events.
 
     Args:
         path: the file: one event as JSON on each line, or a list of events.
         ids: only these jobs, all if empty.
-        since: the beginning of the picture, by default the beginning of the recording: as it was
-            typed, and in seconds since the epoch. In a simulation, it is a span since the
-            beginning.
-        until: its end, likewise.
+        since: the beginning of the picture, as the user typed it and in seconds since the epoch;
+            None for the beginning of the recording. In a simulation, the text must be a time span
+            since the beginning.
+        until: the end of the picture in the same form; None for the end of the recording.
         by_processor: draw which processors the jobs held.
         title: the line above the picture, by default the name of the file.
 

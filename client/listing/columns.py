@@ -93,7 +93,10 @@ def _titles(jobs: JobBlock, _: float) -> list[str]:
 
 
 def _processors(jobs: JobBlock, _: float) -> list[str]:
-    """Return the processors that jobs run on, plus others that they hold, as in ``4+2``."""
+    """Return how many processors each job runs on and, after ``+``, how many more it holds.
+
+    For example, ``4+2`` is a job on 4 processors that still holds 2 others.
+    """
     found = []
     for on, held in jobs.rows("processors", "held"):
         besides = (held or on or 0) - (on or 0)

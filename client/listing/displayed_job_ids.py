@@ -27,12 +27,12 @@ def shortened(tasks: str | None) -> str | None:
 
 
 def title_of(number: int, array: int | None, task: int | None, tasks: str | None) -> str:
-    """Return the name of a job for users: ``17``, or ``17_3`` for a task.
+    """Return the name of a job as users write it: ``17``, or ``17_3`` for a task of an array.
 
     Args:
-        number: of the job.
-        array: the array of which it is a task, or None.
-        task: its number in this array.
+        number: the number of the job.
+        array: the number of the array of which the job is a task, or None.
+        task: the number of the task in this array, or None.
         tasks: the tasks of an array, such as ``1-5,7``, if a line of a list stands for several.
     """
     if array:
@@ -41,5 +41,5 @@ def title_of(number: int, array: int | None, task: int | None, tasks: str | None
 
 
 def job_title(job: Mapping[str, Any]) -> str:
-    """Return the name for users of a job, from the server's record of the job."""
+    """Return the name of a job as users write it, from the server's record of the job."""
     return title_of(*(job.get(name) for name in TITLE_FIELDS))  # type: ignore[arg-type]

@@ -37,9 +37,10 @@ class ScrapeCache:
         self._error = ""
 
     def text(self) -> bytes:
-        """Return the metrics. Of several callers, one asks the server and the others wait for it.
+        """Return the metrics, from the server if the last answer is older than the interval.
 
-        The time counts from the end of a request, so that a slow server is asked less often.
+        If several callers wait, one asks the server. The age counts from the end of a request, so
+        that a slow server is asked less often.
         """
         with self._lock:
             now = self._clock()

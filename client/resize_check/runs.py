@@ -63,12 +63,12 @@ class ProgramRunner:
     def _resize(self, number: int, target: int, times: int) -> tuple[Job, str]:
         """Resize the job, wait for the outcome, and return the job with an error text.
 
-        The text is empty if the resize succeeded.
+        The text is empty if the resize succeeded or the job has ended.
 
         Args:
             number: the number of the job.
             target: the size to which it is resized.
-            times: the number of resizes of the job after this one.
+            times: how many resizes the job has had in all when this one is done.
         """
         try:
             self._client.resize(number, target)

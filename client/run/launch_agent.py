@@ -105,7 +105,7 @@ def _without_options(words: Sequence[str]) -> list[str]:
 
 
 def _is_listed(host: str) -> bool:
-    """Return whether the list of the job's nodes contains exactly this name."""
+    """Return whether the list of the job's nodes contains exactly the name ``host``."""
     try:
         lines = Path(os.environ.get("PLIANT_NODE_LIST", "")).read_text().split()
     except OSError:

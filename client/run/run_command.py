@@ -105,7 +105,7 @@ def _checked(text: str) -> str:
     """Check the value of --size and return it.
 
     Raises:
-        UsageError: the text is not in the size grammar.
+        UsageError: the text is not a list of sizes such as ``4`` or ``1-8:pow2``.
     """
     if text:
         from pliant.core.values.sizes import SizesError, parse_sizes

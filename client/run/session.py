@@ -28,7 +28,7 @@ _LIFETIME_S = 366 * 86_400.0
 
 
 class Session:
-    """Serves the input of a job, or its terminal, until the job has ended."""
+    """Passes input or a terminal of this process to an interactive job, until the job has ended."""
 
     def __init__(self, folder: Path, *, has_terminal: bool, is_local: bool) -> None:
         """Listen for a process of the job.

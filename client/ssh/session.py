@@ -171,9 +171,9 @@ class SshSession:
 def _communicate(
     channel: Channel, stdin: bytes | BinaryIO, stdout: BinaryIO | None, deadline: float
 ) -> CommandResult:
-    """Send the input, read both outputs meanwhile, and return the result of the command.
+    """Send the input, read both outputs at the same time, and return the result of the command.
 
-    If one output were not read, a full window of it would stop the command.
+    If one output were not read, the command would stop when the window of the channel is full.
 
     Args:
         channel: the channel on which the command runs.

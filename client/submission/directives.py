@@ -162,12 +162,12 @@ def _read_stdin() -> str:
 
 
 def read_defaults() -> list[tuple[str, list[Directive]]]:
-    """Return the options of the files for this host and for this user, by path.
+    """Return the default options of ``jobsub`` from files for this host and this user, by path.
 
     Each line of a file has options of ``jobsub``; ``#`` begins a comment.
 
     Raises:
-        UsageError: a line has an open quote; names the file and the line.
+        UsageError: a line has an open quote; the message names the file and the line.
     """
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     found = []

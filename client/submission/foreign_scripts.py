@@ -104,8 +104,8 @@ def warn_of_useless_lines(text: str, path: str, prog: str, *, for_both: bool) ->
         text: the script.
         path: its path, for the warnings.
         prog: the command that warns.
-        for_both: the script has ``#JOB`` lines and lines of another system, so it may call
-            ``srun`` and use variables of Slurm where they exist.
+        for_both: whether the script has ``#JOB`` lines and lines of another system. Such a script
+            may call ``srun`` and use variables of Slurm where they exist.
     """
     lines = [line.strip() for line in text.splitlines()]
     head = list(takewhile(lambda line: not line or line.startswith("#"), lines))
@@ -133,5 +133,5 @@ def warn_of_useless_lines(text: str, path: str, prog: str, *, for_both: bool) ->
 
 
 def has_other_directives(text: str) -> bool:
-    """Return whether a script has lines of another system at all."""
+    """Return whether a script has directives of another system, such as ``#SBATCH``."""
     return any(f"\n{mark} " in f"\n{text}" for mark in _SYSTEMS)

@@ -119,7 +119,7 @@ def check_choices(open_mode: str, grow_if: str | None, bind: str) -> str:
 
 
 def check_record_load(interval_s: float | None) -> dict[str, float]:
-    """Return the field that requests a record of the load; empty if none is requested.
+    """Return the request's field for a record of the job's load; empty if none is wanted.
 
     Raises:
         UsageError: the interval is out of bounds.
@@ -149,10 +149,12 @@ def check_node_needs(
     nodelist: str,
     exclude: str,
 ) -> dict[str, Any]:
-    """Return the fields for a job's needs on its nodes; empty if it has none.
+    """Return the request's fields for memory, devices and nodes that a job needs.
+
+    The result is empty if the job needs none of these.
 
     Raises:
-        UsageError: a text is not in its grammar; the message names the option.
+        UsageError: a text is malformed; the message names the option.
     """
     if not (mem_per_cpu or gpus or gres or constraint or nodelist or exclude):
         return {}  # the usual case imports nothing

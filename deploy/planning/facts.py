@@ -30,7 +30,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts of a host (`on_host.probe`)."""
+    """The facts about a host that its probe (`on_host.probe`) has reported."""
 
     python: tuple[int, int, int]
     #: Version of compiled modules, as hexadecimal digits.

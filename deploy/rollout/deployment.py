@@ -231,9 +231,9 @@ class Deployment:
         return True
 
     def _keep_server_of_failed_hosts(self) -> None:
-        """Mark the server's host as failed if another host failed and may still need it.
+        """Mark the server's host as failed if another host failed, so that the server stays.
 
-        Then the server is not removed.
+        The failed host may still need the server.
         """
         failed = [run.name for run in self.runs[1:] if run.has_failed]
         if failed and self._server.is_selected and not self._server.has_failed:

@@ -38,19 +38,28 @@ def _uneven(comm: MPI.Intracomm) -> tuple[list[int], list[int]]:
 
 
 def barrier(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of a barrier, without data."""
+    """Describe a barrier, without data.
+
+    Return the arguments of the call, and a function that checks the result.
+    """
     return (), lambda: True
 
 
 def bcast(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of a broadcast from the last rank."""
+    """Describe a broadcast from the last rank.
+
+    Return the arguments of the call, and a function that checks the result.
+    """
     root = comm.size - 1
     data = _mine(comm, count)
     return (data, root), lambda: (data == root + 1).all()
 
 
 def gather(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of a gather to the last rank."""
+    """Describe a gather to the last rank.
+
+    Return the arguments of the call, and a function that checks the result.
+    """
     root = comm.size - 1
     got = np.zeros(comm.size * count)
     right = _by_rank(comm, count)
@@ -58,7 +67,10 @@ def gather(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], obj
 
 
 def gatherv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of a gather of uneven parts to rank 0."""
+    """Describe a gather of uneven parts to rank 0.
+
+    Return the arguments of the call, and a function that checks the result.
+    """
     counts, starts = _uneven(comm)
     got = np.zeros(sum(counts))
     right = np.repeat(np.arange(comm.size) + 1.0, counts)
@@ -67,13 +79,19 @@ def gatherv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], ob
 
 
 def scatter(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of a scatter from the last rank."""
+    """Describe a scatter from the last rank.
+
+    Return the arguments of the call, and a function that checks the result.
+    """
     got = np.zeros(count)
     return (_by_rank(comm, count), got, comm.size - 1), lambda: (got == comm.rank + 1).all()
 
 
 def scatterv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of a scatter of uneven parts from rank 0."""
+    """Describe a scatter of uneven parts from rank 0.
+
+    Return the arguments of the call, and a function that checks the result.
+    """
     counts, starts = _uneven(comm)
     got = np.zeros(counts[comm.rank])
     sent = np.repeat(np.arange(comm.size) + 1.0, counts)
@@ -81,13 +99,19 @@ def scatterv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], o
 
 
 def allgather(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of a gather of even parts to all ranks."""
+    """Describe a gather of even parts to all ranks.
+
+    Return the arguments of the call, and a function that checks the result.
+    """
     got = np.zeros(comm.size * count)
     return (_mine(comm, count), got), lambda: (got == _by_rank(comm, count)).all()
 
 
 def allgatherv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of a gather of uneven parts to all ranks."""
+    """Describe a gather of uneven parts to all ranks.
+
+    Return the arguments of the call, and a function that checks the result.
+    """
     counts, starts = _uneven(comm)
     got = np.zeros(sum(counts))
     right = np.repeat(np.arange(comm.size) + 1.0, counts)
@@ -96,16 +120,21 @@ def allgatherv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[],
 
 
 def alltoall(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of an exchange of even parts."""
+    """Describe an exchange of even parts.
+
+    Return the arguments of the call, and a function that checks the result.
+    """
     got = np.zeros(comm.size * count)
     sent = _mine(comm, comm.size * count)
     return (sent, got), lambda: (got == _by_rank(comm, count)).all()
 
 
 def alltoallv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of an exchange of parts.
+    """Describe an exchange of parts.
 
     The lower of the two ranks determines the length of each part.
+
+    Return the arguments of the call, and a function that checks the result.
     """
     counts = [min(comm.rank, other) + 1 for other in range(comm.size)]
     starts = [sum(counts[:rank]) for rank in range(comm.size)]
@@ -116,9 +145,11 @@ def alltoallv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], 
 
 
 def alltoallw(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of an exchange with a datatype for each part.
+    """Describe an exchange with a datatype for each part.
 
     Displacements are in bytes.
+
+    Return the arguments of the call, and a function that checks the result.
     """
     counts = [1] * comm.size
     starts = [8 * rank for rank in range(comm.size)]
@@ -129,27 +160,39 @@ def alltoallw(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], 
 
 
 def reduce(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of a sum that the last rank gets."""
+    """Describe a sum that the last rank gets.
+
+    Return the arguments of the call, and a function that checks the result.
+    """
     root, got = comm.size - 1, np.zeros(count)
     arguments = (_mine(comm, count), got, MPI.SUM, root)
     return arguments, lambda: comm.rank != root or (got == _total(comm)).all()
 
 
 def allreduce(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of a sum that all ranks get."""
+    """Describe a sum that all ranks get.
+
+    Return the arguments of the call, and a function that checks the result.
+    """
     got = np.zeros(count)
     return (_mine(comm, count), got, MPI.SUM), lambda: (got == _total(comm)).all()
 
 
 def reduce_scatter_block(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of a sum of which each rank gets an equally long part."""
+    """Describe a sum of which each rank gets an equally long part.
+
+    Return the arguments of the call, and a function that checks the result.
+    """
     got = np.zeros(count)
     sent = _mine(comm, comm.size * count)
     return (sent, got, MPI.SUM), lambda: (got == _total(comm)).all()
 
 
 def reduce_scatter(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of a sum of which the ranks get unequally long parts."""
+    """Describe a sum of which the ranks get unequally long parts.
+
+    Return the arguments of the call, and a function that checks the result.
+    """
     counts, _ = _uneven(comm)
     got = np.zeros(counts[comm.rank])
     arguments = (_mine(comm, sum(counts)), got, counts, MPI.SUM)
@@ -157,14 +200,20 @@ def reduce_scatter(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable
 
 
 def scan(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of the sum up to this rank."""
+    """Describe the sum up to this rank.
+
+    Return the arguments of the call, and a function that checks the result.
+    """
     got = np.zeros(count)
     right = _total(comm, comm.rank + 1)
     return (_mine(comm, count), got, MPI.SUM), lambda: (got == right).all()
 
 
 def exscan(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Return the arguments and the check of the sum of the ranks before this one."""
+    """Describe the sum of the ranks before this one.
+
+    Return the arguments of the call, and a function that checks the result.
+    """
     got = np.zeros(count)
     right = _total(comm, comm.rank)
     return (_mine(comm, count), got, MPI.SUM), lambda: comm.rank == 0 or (got == right).all()

@@ -94,7 +94,7 @@ def dist_graph(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Intracomm.Create_dist_graph")
 def dist_graph_of_any_edges(comm: MPI.Intracomm, _: Path) -> None:
-    """Make a distributed graph in the form of a ring; ranks also name edges of other ranks."""
+    """Make a ring by the call in which a rank may name any edges, also those of other ranks."""
     with errors_of_appkit():
         made = comm.Create_dist_graph([comm.rank], [1], [(comm.rank + 1) % comm.size])
     check(made.Get_dist_neighbors_count()[:2] == (1, 1))

@@ -214,9 +214,9 @@ def _vacated(samples: Sequence[Sample], job: int, half: int, begin: float) -> li
 def residual_load(
     samples: Sequence[Sample], job: int, half: int, shrunk: Sequence[tuple[float, float, float]]
 ) -> Tree:
-    """Return the load of a job on the processors that it has vacated, while it is shrunk.
+    """Return the load in percent of a shrunk job on the processors that it has vacated.
 
-    Samples from before the exit of the last rank are counted separately.
+    Samples from before the exit of the last leaving rank are averaged separately.
     """
     steady: list[float] = []
     exiting: list[float] = []

@@ -39,17 +39,17 @@ class Distance:
 
     @property
     def of_start(self) -> float:
-        """Return the difference of the start times, relative to the real one (Ghafoor's d_e)."""
+        """Return the difference of the start times, divided by the real one (Ghafoor's d_e)."""
         return abs(self.start_s - self.real_start_s) / max(self.real_start_s, _SHORTEST_S)
 
     @property
     def of_end(self) -> float:
-        """Return the difference of the completion times, relative to the real one."""
+        """Return the difference of the completion times, divided by the real completion time."""
         return abs(self.end_s - self.real_end_s) / max(self.real_end_s, _SHORTEST_S)
 
     @property
     def of_turnaround(self) -> float:
-        """Return the difference of the completion times, relative to the real turnaround."""
+        """Return the difference of the completion times, divided by the real turnaround time."""
         return abs(self.end_s - self.real_end_s) / max(self.real_turnaround_s, _SHORTEST_S)
 
 
