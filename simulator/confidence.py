@@ -40,7 +40,10 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def t_quantile(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t, within 0.0002 above 30 degrees of freedom."""
+    """Return the 97.5 % quantile of Student's t.
+
+    Above 30 degrees of freedom it is an approximation with an error of at most 0.0002.
+    """
     if freedom <= len(_T):
         return _T[freedom - 1]
     # The first terms of the expansion around the normal distribution.

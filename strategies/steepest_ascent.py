@@ -37,7 +37,9 @@ class Climber:
 
 
 def climb_to_sizes(climbers: list[Climber], left: int, min_gain: float = 0.0) -> dict[JobId, int]:
-    """Return target sizes: minima, raised in steps by ``left`` processors, steepest step first.
+    """Return target sizes: minima, then raised step by step until ``left`` processors are given.
+
+    The step that raises a job's speedup most per processor comes first.
 
     Args:
         climbers: the jobs; their order decides between equally steep steps.

@@ -66,7 +66,7 @@ class Dynamic:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Formats of file header, program header and dynamic entry in 32-bit or in 64-bit ELF files."""
+    """The formats of file header, program header and dynamic entry in 32-bit or 64-bit files."""
 
     header: str
     segment: str

@@ -113,7 +113,7 @@ class SocketChannel:
 
     @property
     def open(self) -> bool:
-        """Return whether this side has neither closed the connection nor seen its end."""
+        """Return whether the connection is open: not closed here, and not by the other process."""
         return self._sock is not None
 
     @property

@@ -17,7 +17,10 @@ _COLUMNS = ("node", "down", "up")
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Failures of nodes: exponential times for each node, or a list. All times in seconds."""
+    """Failures of nodes: at exponentially distributed times for each node, or at listed times.
+
+    All times are in seconds.
+    """
 
     #: The mean time from a repair to the next failure of a node; 0 for no random failures.
     between: float = 0.0

@@ -53,7 +53,7 @@ _NAMES = {
 
 
 class _UnusableError(ValueError):
-    """A line of a log cannot be used; it has the reason and the kind of reason."""
+    """A line of a log cannot be used. The error has the reason and the kind of reason."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(reason)

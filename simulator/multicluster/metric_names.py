@@ -54,11 +54,11 @@ STEPS = tuple(range(61))
 
 
 def curve_points(name: str) -> list[tuple[float, str]]:
-    """Return the points of a curve, each as its place and the name of the metric with its value.
+    """Return the points of a curve, each as its position and the name of the metric with its value.
 
     Args:
-        name: a distribution, whose places are percents of the jobs; or a series, whose places are
-            percents of the time from the first to the last submission.
+        name: a distribution, whose positions are percents of the jobs; or a series, whose positions
+            are percents of the time from the first to the last submission.
     """
     if name in DISTRIBUTIONS:
         return [(percent, f"{name}@{percent}%") for percent in PERCENTS]

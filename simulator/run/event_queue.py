@@ -13,7 +13,7 @@ END, ARRIVAL, OTHER, PHASE = range(4)
 
 
 class EventQueue:
-    """Entries ordered by time, and the clock that advances over them. Times in seconds."""
+    """Scheduled calls ordered by time, and the clock that advances over them. Times in seconds."""
 
     __slots__ = ("_heap", "_serial", "moment", "now")
 

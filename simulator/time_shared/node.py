@@ -76,7 +76,7 @@ class SharedNode:
     # ---------------------------------------------------------------- time
 
     def advance(self, until: float) -> Sequence[JobRun]:
-        """Let the jobs compute, page and arrive until a time; return those that have ended."""
+        """Let the jobs compute, page and arrive until ``until``; return those that have ended."""
         ended: Sequence[JobRun] = ()
         while self._until <= until:
             self.now = self._until

@@ -140,7 +140,7 @@ class RemoteStep:
         return self._ranks.reap(pid, status)
 
     def resume(self) -> None:
-        """Resume reading the ranks' output, because messages can be sent again."""
+        """Resume reading the ranks' output, because it can be sent to the manager again."""
         while self._paused and self._has_room():
             reader = self._paused.pop()
             call = partial(self._read, reader)
