@@ -42,7 +42,10 @@ def answer(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write(found: Mapping[str, Any]) -> None:
-    print(json.dumps(found), flush=True)
+    try:
+        print(json.dumps(found), flush=True)
+    except BrokenPipeError:  # The command that started this process was killed.
+        os._exit(1)
 
 
 if __name__ == "__main__":
