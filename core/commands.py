@@ -50,7 +50,10 @@ class Store(NamedTuple):
 
 
 class RunStrategy(NamedTuple):
-    """Ask the strategy for a plan. The reply is PlanReady or PlanFailed of the same cycle."""
+    """Ask the scheduling strategy for a plan.
+
+    The reply is the event `PlanReady` or `PlanFailed` with the number of the same cycle.
+    """
 
     cycle: CycleId
     view: View
@@ -83,7 +86,7 @@ class AnswerRequest:
 
 @dataclass(frozen=True, slots=True)
 class SendWithdraw:
-    """Tell the application that an offer or a GO is withdrawn."""
+    """Tell the application that the server withdraws an offer or an ordered resize (GO)."""
 
     job: JobId
     run: int
@@ -94,7 +97,10 @@ class SendWithdraw:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class OpenStandby:
-    """Let the rank on this processor connect to the server as the next coordinator."""
+    """Order the rank on this processor to connect to the server as the next coordinator.
+
+    The coordinator is rank 0, which talks to the server. It is replaced when rank 0 leaves the job.
+    """
 
     job: JobId
     run: int
@@ -131,7 +137,7 @@ class Launch(NamedTuple):
 @fast_init
 @dataclass(frozen=True, slots=True)
 class SendGo:
-    """Order the application to carry out a resize, and tell the joining ranks where to connect."""
+    """Send GO: order the application to carry out a resize, and report the processors that join."""
 
     job: JobId
     run: int
@@ -163,7 +169,7 @@ class Kill:
 
 
 class SignalRanks(NamedTuple):
-    """Send a signal to all processes of a run."""
+    """Send a signal to all processes of one run of a job."""
 
     job: JobId
     run: int

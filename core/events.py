@@ -157,7 +157,8 @@ class LiveWorld:
 class NodeRegistered:
     """A node controller connected and reported the resources of its node.
 
-    ``worlds`` are those whose shims still run on the node.
+    ``worlds`` are the groups of processes that the controller started earlier and that are still
+    supervised by a shim on the node.
     """
 
     name: NodeName
@@ -255,7 +256,10 @@ class NodeRemoved:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class WorldReady:
-    """A node has started all its processes of a start or a growth; after a growth, they wait."""
+    """A node has started all processes of a job that starts or grows.
+
+    After a growth, these processes wait until the application lets them join.
+    """
 
     job: JobId
     run: int
@@ -266,7 +270,7 @@ class WorldReady:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class ProcessesExited:
-    """Processes of one world have exited, or could not be started."""
+    """Processes that were started together (one world) have exited, or could not be started."""
 
     job: JobId
     run: int
@@ -306,7 +310,7 @@ class ApplicationLeft:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class StandbyReady:
-    """The rank that will be the next coordinator has connected."""
+    """The rank that becomes the next coordinator, because rank 0 leaves, has connected."""
 
     job: JobId
     run: int
@@ -351,7 +355,7 @@ class SpeedMeasured:
 
 @dataclass(frozen=True, slots=True)
 class RequestCancelled:
-    """The application cancels its open request."""
+    """The application cancels its open request for other sizes."""
 
     job: JobId
     run: int
@@ -413,7 +417,10 @@ class SaveReported:
 
 @dataclass(frozen=True, slots=True)
 class SuspensionHeld:
-    """A newly connected coordinator reports a suspension order not begun yet; number 0 if none."""
+    """A newly connected coordinator reports which ordered suspension it has not begun yet.
+
+    ``number`` is 0 if there is none.
+    """
 
     job: JobId
     run: int

@@ -180,7 +180,7 @@ def _not_malleable_yet(state: CoreState) -> Iterator[str]:
 
 
 def _recent_refusals(state: CoreState, now: float) -> Iterator[str]:
-    """Yield a sentence about jobs that get no offers, as they refused one or were moved lately."""
+    """Yield a sentence about jobs that get no offers now, after a refusal or a move."""
     quiet = [job for job in state.active.values() if job.malleable and job.no_offers_until > now]
     if quiet:
         soonest = min(job.no_offers_until for job in quiet) - now
@@ -295,7 +295,7 @@ def _running(state: CoreState, job: Job, now: float) -> Iterator[str]:
 
 
 def _waits(job: Job) -> str:
-    """Return why a job's open request for another size has to wait."""
+    """Return why the server cannot grant a job's open request for another size yet."""
     if job.resize is not None:
         return f"waits for the end of resize {job.resize.id}"
     if not job.connected:

@@ -217,7 +217,7 @@ class Core:
             size_requests.review_size_requests(state)
 
     def _plan_ready(self, event: events.PlanReady) -> None:
-        """Carry out a plan, unless the strategy has been asked with a newer view since."""
+        """Carry out a plan; ignore it if the strategy was asked again since with a newer view."""
         if event.cycle != self._cycle:
             return
         # The strategy wanted the changes of the commit, so they need no new cycle.

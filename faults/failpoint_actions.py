@@ -1,4 +1,7 @@
-"""Carry out the orders of ``PLIANT_FAILPOINTS`` in one process."""
+"""Carry out the orders of ``PLIANT_FAILPOINTS`` in one process.
+
+An order says what happens at a failpoint, such as to end the process or to drop a message.
+"""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""How far an array has come: which tasks wait, which are jobs, and how the others ended."""
+"""The progress of a job array: which tasks wait, which are jobs, and how the others ended."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pliant.core.values.ids import JobId
 
 @dataclass(slots=True)
 class ArrayProgress:
-    """The tasks of an array by their fate. A task is either in ``pending``, ``cancelled`` or a job.
+    """The tasks of a job array, grouped by what has become of them.
 
+    Each task is in ``pending`` (not a job yet), in ``cancelled`` (never became a job), or is a job.
     The sets of jobs are not stored: a restarted server fills them from the stored jobs.
     """
 
@@ -51,17 +52,17 @@ class ArrayProgress:
         return not self.pending and not self.open
 
     def has_room(self, limit: int | None) -> bool:
-        """Return whether another task may be admitted; a limit of None allows any number."""
+        """Return whether one more task may run; a limit of None allows any number."""
         return limit is None or len(self.admitted) < limit
 
     def place(self, job: JobId, limit: int | None, *, is_pending: bool, is_held: bool) -> bool:
-        """Record the state of a task's job that has not ended; return whether it is admitted.
+        """Record the state of a task that is a job and has not ended; return whether it may run.
 
         Args:
-            job: of the task.
-            limit: most tasks that may run at once.
-            is_pending: whether it waits in the queue.
-            is_held: whether it waits for its release.
+            job: the job of the task.
+            limit: the largest number of tasks that may run at once; None for any number.
+            is_pending: whether the job waits in the queue.
+            is_held: whether the job is held until a user releases it.
         """
         self.open[job] = None
         self.waiting.pop(job, None)

@@ -27,12 +27,12 @@ _FORMS = "write numbers and ranges, as in 1-1000, 1-9:2, 1,4,7-9 or 1-1000%50"
 
 
 class TaskNumbersError(ValueError):
-    """A text does not name the tasks of an array; the message gives the remedy."""
+    """A text does not name the tasks of an array. The message says what to write instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskNumbers:
-    """An ordered set of task numbers, as disjoint ranges in ascending order of their first."""
+    """An ordered set of task numbers: disjoint ranges in order of their smallest numbers."""
 
     ranges: tuple[range, ...] = ()
 
@@ -173,7 +173,7 @@ def _continues(before: range, part: range) -> bool:
 
 
 def numbers_of(numbers: Iterable[int]) -> TaskNumbers:
-    """Return a set of numbers as ranges, with as few ranges as a simple scan finds."""
+    """Return a set of numbers as ranges, found in one pass (not always the fewest ranges)."""
     ordered = sorted(numbers)
     found: list[range] = []
     start = 0
@@ -228,7 +228,7 @@ def parse_task_numbers(
 
 
 def _refuse_overlaps(parts: Sequence[range]) -> None:
-    """Raise an error if some of many ranges overlap."""
+    """Raise `TaskNumbersError` if two of the ranges have a number in common."""
     for one, other in pairwise(parts):
         if twice := _shared(one, other):
             raise TaskNumbersError(f"task {twice[0]} is named twice")
@@ -264,7 +264,7 @@ def _text(part: range) -> str:
 
 
 class ArrayTasks(NamedTuple):
-    """The tasks of an array as submitted."""
+    """The tasks of an array as submitted: their numbers, and how many may run at once."""
 
     numbers: TaskNumbers
     #: Most tasks that run at once. None for any number.

@@ -61,7 +61,7 @@ def _review_one(state: CoreState, array: Job, progress: ArrayProgress) -> None:
 
 
 def _window(state: CoreState, array: Job) -> int:
-    """Return the number of tasks that an array keeps in the queue: as many as could run at once."""
+    """Return how many waiting tasks of an array are jobs in the queue: as many as could run."""
     could_start = state.array_capacity // array.spec.sizes.min
     return max(1, min(could_start, MAX_WAITING_TASKS))
 
@@ -120,7 +120,10 @@ def split(state: CoreState, array: Job, task: int, *, held: bool = False) -> Job
 
 
 def find(state: CoreState, number: JobId) -> Job | None:
-    """Return a job; if it is a pending task of an array, make a job of the task first."""
+    """Return the job with this number; None if there is none.
+
+    If the number belongs to a task of an array that is not a job yet, the task becomes a job first.
+    """
     job = state.jobs.get(number)
     if job is not None:
         return job
@@ -132,9 +135,10 @@ def find(state: CoreState, number: JobId) -> Job | None:
 
 
 def restore(state: CoreState) -> None:
-    """Apply the limits of arrays to their waiting tasks, after a restart.
+    """Apply the limits of running tasks to the waiting tasks of all arrays, after a server restart.
 
-    The tasks were added in the order of their numbers, so those that run may have come last.
+    The stored tasks were added in order of their numbers. So waiting tasks may have been counted
+    before tasks that run already.
     """
     for array in state.arrays.values():
         progress, tasks = array.progress, array.spec.tasks
@@ -148,7 +152,9 @@ def restore(state: CoreState) -> None:
 
 
 def cancel_all(state: CoreState, array: Job, by: str, states: frozenset[JobState]) -> bool:
-    """Cancel the tasks of an array that are in these states; all open ones if there are none.
+    """Cancel the tasks of an array whose state is one of ``states``.
+
+    If ``states`` is empty, all tasks that have not ended are cancelled.
 
     Returns:
         Whether a task was cancelled. Always True if ``states`` is empty.
@@ -163,7 +169,7 @@ def cancel_all(state: CoreState, array: Job, by: str, states: frozenset[JobState
 
 
 def may_drop(array: Job, tasks: TaskNumbers) -> bool:
-    """Return whether these tasks can be cancelled without leaving too many separate ranges."""
+    """Return whether tasks can be cancelled; False if too many ranges would remain."""
     assert array.progress is not None
     before = array.progress.pending
     left = len(before.without(tasks).ranges)

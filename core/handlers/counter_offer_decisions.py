@@ -84,7 +84,7 @@ def _accepted(state: CoreState, job: Job, resize: Resize, template: Template) ->
 
 
 def _too_late(state: CoreState, resize: Resize, not_before: float) -> bool:
-    """Return whether the application named a time so late that processors would stay idle."""
+    """Return whether the application wants the resize later than the server is willing to wait."""
     patience_s = state.limits.safe_point_timeout_s if resize.grows else state.policy.patience_s
     return not_before > state.now + patience_s
 
@@ -158,8 +158,9 @@ def _insist(state: CoreState, job: Job, resize: Resize, size: int, why: str, fin
         job: the job.
         resize: the resize under negotiation.
         size: the size that the server proposes.
-        why: the reason to give if the server declines.
-        final: whether the application's proposal is final, so that the server can only decline.
+        why: the reason that the application gets if the server declines.
+        final: whether the application's last proposal was its final one, so that the server cannot
+            make another.
     """
     if final or state.policy.last(server_proposals(resize)):
         _decline(state, job, resize, why)
@@ -195,7 +196,10 @@ def on_negotiation_timeout(state: CoreState, timer: Timer) -> None:
 
 
 def _expired(state: CoreState, job: Job, resize: Resize) -> None:
-    """Close a negotiation whose proposal was not answered or not used in time."""
+    """Close a negotiation whose proposal was not answered before its deadline.
+
+    This includes an application's counter-offer that the server could not use before its deadline.
+    """
     if resize.negotiation.proposer is Side.APPLICATION:
         _decline(state, job, resize, "nobody can use it")
         return

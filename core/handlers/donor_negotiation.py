@@ -43,7 +43,10 @@ from pliant.core.values.sizes import Sizes
 
 
 def review_coordination(state: CoreState) -> None:
-    """Conclude coordinated negotiations that have all answers; runs after each batch of events."""
+    """Conclude each coordinated negotiation in which all donors have answered.
+
+    Called after each batch of events.
+    """
     for job in list(state.reserving.values()):
         if job.reserved:
             _review_recipient(state, job)
@@ -132,7 +135,10 @@ def await_growth(
 
 
 def link_donors(state: CoreState, donors: Iterable[JobId]) -> None:
-    """Mark the donors for which a job waits after a plan; begin the shrinks of the others."""
+    """After a plan, mark the donors whose processors another job waits for.
+
+    The shrinks of the other donors begin at once if they are agreed.
+    """
     for number in donors:
         donor = state.jobs[number]
         resize = donor.resize
@@ -196,7 +202,7 @@ def _shortfall(donor: Job, recipient: Job) -> int:
 
 
 def _accept_best_size(state: CoreState, donor: Job, resize: Resize, counter: CounterOffer) -> None:
-    """Accept the size of a counter-offer that is best for the recipients."""
+    """Accept that size of a donor's counter-offer which is best for the jobs that wait for it."""
     wanted = _needed_part(state, donor, resize, _offered(donor, resize))
     size = largest_covering(donor, counter.sizes, count(wanted))
     accept_counter_offer(state, donor, resize, counter, size)
@@ -225,7 +231,7 @@ def change_target(state: CoreState, job: Job, resize: Resize, size: int) -> None
 
 
 def largest_covering(job: Job, totals: Sequence[int], need: int) -> int:
-    """Return the largest size in ``totals`` at which a shrink frees ``need`` processors.
+    """Return the largest size in ``totals`` to which a job can shrink to free ``need`` processors.
 
     The result is 0 if no size is small enough.
     """
@@ -320,7 +326,10 @@ def _already_available(state: CoreState, recipient: Job) -> ProcessorMap:
 
 
 def _choose_donors(state: CoreState, recipient: Job, growth: Resize, size: int) -> None:
-    """Set the size of a growth; it uses its own processors and only the donors that it needs."""
+    """Change the size of a growth, and use only as many donors as this size needs.
+
+    Processors that are free already are used first.
+    """
     kept = [
         *indices(growth.added & recipient.occupied),
         *indices(_already_available(state, recipient)),
@@ -348,9 +357,13 @@ def _occupies(state: CoreState, number: JobId, processors: ProcessorMap) -> bool
 
 
 def _fewest(parts: list[tuple[ProcessorMap, JobId]], missing: int) -> list[ProcessorMap]:
-    """Return parts with at least ``missing`` processors in all, the smallest parts first.
+    """Choose among the donors' processors: return sets with at least ``missing`` processors in all.
 
-    Parts that are not needed in the end are left out.
+    Small sets are taken first. A set that turns out not to be needed is left out.
+
+    Args:
+        parts: the processors that each donor would give up, and the donor.
+        missing: the number of processors that are needed.
     """
     parts = sorted(parts, key=lambda part: (count(part[0]), part[1]))
     chosen: list[ProcessorMap] = []
@@ -368,7 +381,7 @@ def _fewest(parts: list[tuple[ProcessorMap, JobId]], missing: int) -> list[Proce
 
 
 def _give_up(state: CoreState, recipient: Job, donors: list[Job]) -> None:
-    """Drop a reservation because the donors' answers are not sufficient.
+    """Drop the reservation of a recipient, because its donors offer too few processors.
 
     The strategy plans again.
     """

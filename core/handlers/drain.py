@@ -1,8 +1,8 @@
 """Malleable jobs leave nodes that are being drained, by mandatory offers.
 
-A malleable job with ranks on other nodes is asked to give up those on a draining node. If it
-refuses, ``NegotiationPolicy.escalation`` decides what follows. The job is asked again as soon as it
-may get offers.
+A malleable job that also has ranks on other nodes is asked to give up its ranks on the draining
+node. If it refuses, ``NegotiationPolicy.escalation`` decides what follows. The job is asked again
+as soon as it may get offers.
 """
 
 from pliant.core.model.jobs import Job

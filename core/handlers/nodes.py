@@ -1,6 +1,6 @@
-"""Events of nodes: registration, silence, loss, drains, and what they mean for jobs.
+"""Events of nodes: registration, missing heartbeats, loss, drains, and the effects on jobs.
 
-The server decides from heartbeats that a node is silent or lost
+The server decides from heartbeats that a node is suspected or lost
 (``server/rpc/node_loss_detection.py``).
 """
 
@@ -93,9 +93,10 @@ def _compare(state: CoreState, node: Node, worlds: tuple[LiveWorld, ...]) -> Non
 def _kill_dismissed_processes(
     state: CoreState, node: Node, job: Job, worlds: tuple[LiveWorld, ...]
 ) -> None:
-    """Kill processes on a node that should have ended, because the first order may be lost.
+    """Repeat the order to kill processes that are still on a node but should have ended.
 
-    These are joining ranks of a withdrawn resize, and leaving ranks that stayed too long.
+    These are joining ranks of a withdrawn resize, and leaving ranks that stayed too long. The first
+    order may have been lost.
     """
     ends = job.state is JobState.COMPLETING and job.ending is None
     if job.state not in (JobState.RUNNING, JobState.ADAPTING) and not ends:
@@ -114,7 +115,10 @@ def _kill_dismissed_processes(
 
 
 def _known_to_node(state: CoreState, node: Node, world: LiveWorld) -> None:
-    """Adopt a world that a node reports; kill its processes if the server does not know it."""
+    """Compare a world (processes started together) that a node reports with the state.
+
+    Processes that do not belong to a running job are killed.
+    """
     job = state.jobs.get(world.job)
     if job is None or job.run != world.run or job.state not in ACTIVE_STATES:
         if world.live:
@@ -155,7 +159,10 @@ def _unknown_to_node(state: CoreState, node: Node, job: Job, known: set[ResizeId
 
 
 def _owed(job: Job, node: Node) -> bool:
-    """Return whether a node must still start processes of a job, although others have exited."""
+    """Return whether a node must still start its processes of a job that is completing.
+
+    The job's processes on other nodes have exited already, with success.
+    """
     ends = job.state is JobState.COMPLETING and job.ending is None
     return ends and node.name in job.starting
 
@@ -189,7 +196,7 @@ def _handle_lost_processes(
 
 
 def _reviewed(state: CoreState) -> None:
-    """Assign spare nodes and adapt processors kept for restarts, after a change of nodes."""
+    """Assign spare nodes and adapt the processors kept for restarts, after a change of nodes."""
     spare_nodes.assign_spares(state)
     restart_after_loss.refit_restarts(state)
     state.plan_due = True
@@ -318,7 +325,7 @@ def on_node_able(state: CoreState, event: NodeAble) -> None:
 
 
 def give_back_cleared_nodes(state: CoreState) -> None:
-    """Resume nodes that were drained because processes did not end, once these have ended."""
+    """Resume nodes that were drained because processes survived SIGKILL, once these have ended."""
     late = NONE
     for job in state.active.values():
         if job.state is JobState.COMPLETING:

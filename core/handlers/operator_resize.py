@@ -14,7 +14,10 @@ from pliant.core.values.processors import ProcessorMap, count
 
 
 def on_resize_requested(state: CoreState, event: ResizeRequested) -> None:
-    """Offer a job the size that a user requested; size 0 leaves it to the strategy again."""
+    """Offer a job the size that a user requested.
+
+    Size 0 cancels an earlier request: the strategy then decides about the size again.
+    """
     job = state.jobs.get(event.job)
     refusal = _why_not(state, job, event)
     if refusal or job is None:

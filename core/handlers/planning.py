@@ -45,14 +45,14 @@ def run_strategy(state: CoreState, cycle: CycleId) -> RunStrategy:
 
 
 def outcomes_delivered(state: CoreState) -> None:
-    """Drop the results of negotiations after the strategy has received them."""
+    """Forget the results of negotiations, which the strategy has received with the last view."""
     state.revisions = state.revisions + 1 if state.outcomes_reported else 0
     del state.outcomes[: state.outcomes_reported]
     state.outcomes_reported = 0
 
 
 def on_plan_failed(state: CoreState, reason: str) -> None:
-    """Record that the strategy failed, and ask it again after a while."""
+    """Record that the strategy failed, and set the time at which it is asked again."""
     outcomes_delivered(state)
     wait_s = min(FIRST_RETRY_S * 2**state.plan_faults, LAST_RETRY_S)
     state.plan_fault, state.plan_faults = reason, state.plan_faults + 1
@@ -105,7 +105,7 @@ def commit(state: CoreState, plan: Plan) -> bool:
 
 
 def _show_reservations(state: CoreState, plan: Plan) -> None:
-    """Show users which nodes the strategy reserves, and why."""
+    """Record, for users, which nodes the strategy keeps free for certain jobs, and why."""
     reserved = {each.node: each for each in plan.reservations}
     for name in {**dict.fromkeys(state.reserved_nodes), **reserved}:
         node, each = state.nodes.get(name), reserved.get(name)
@@ -125,7 +125,7 @@ def _wake(state: CoreState, at: float | None) -> None:
 
 
 def on_plan_due(state: CoreState, timer: Timer) -> None:
-    """Plan again, because a job may get offers again or more processors are free."""
+    """Plan again when a timer fires: a job may get offers again, or more processors are free."""
     if state.job_of(timer) is not None:
         state.plan_due = True
 
@@ -137,7 +137,10 @@ def on_wake(state: CoreState, _timer: Timer) -> None:
 
 
 def _enforce_estimates(state: CoreState, plan: Plan) -> None:
-    """Apply whether the strategy ends jobs at their estimates; set the timers if it now does."""
+    """Record whether the strategy ends jobs that exceed their estimated run times.
+
+    If it begins to do so with this plan, set the timers of the running jobs.
+    """
     begins = plan.ends_at_estimate and not state.ends_at_estimate
     state.ends_at_estimate = plan.ends_at_estimate
     for job in state.active.values() if begins else ():
@@ -250,11 +253,11 @@ def _expand(
 def _taken_by_others(
     state: CoreState, job: Job, processors: ProcessorMap, what: str, lack: str
 ) -> bool:
-    """Return whether other parts of the plan have used up a resource; refuse this part if not.
+    """Return True if a resource is lacking only because other parts of this plan have used it up.
 
-    If others have, the next view shows less of it, and the strategy can plan again at once. If the
-    view already did not allow this size, the plan is wrong. The strategy might then make the same
-    plan again and again.
+    The next view then shows less of it, and the strategy can plan again at once. Otherwise the view
+    already did not allow this size: the plan is wrong, and this part is refused with an error.
+    Planning again at once could lead to the same plan without end.
 
     Args:
         state: the state.
@@ -270,9 +273,10 @@ def _taken_by_others(
 
 
 def _limit_used_up(state: CoreState, job: Job, processors: ProcessorMap, what: str) -> bool:
-    """Return whether other parts of the plan used up a user's limit; refuse this part if not.
+    """Return True if a user's limit is exceeded only because of other parts of this plan.
 
-    The arguments are those of `_taken_by_others`.
+    Otherwise the plan is wrong, and this part is refused with an error. The arguments are those of
+    `_taken_by_others`.
     """
     if count(processors) <= user_processor_limits.max_processors(state, job):
         return True
@@ -282,7 +286,7 @@ def _limit_used_up(state: CoreState, job: Job, processors: ProcessorMap, what: s
 
 
 def _asked(job: Job, offer: Offer) -> bool:
-    """Return whether an offer fulfils the application's request."""
+    """Return whether an offer of more processors fulfils the request of the job's application."""
     request = job.request
     size = count(offer.processors)
     return request is not None and job.size < size and size in request.sizes

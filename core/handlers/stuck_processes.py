@@ -23,7 +23,10 @@ from pliant.core.values.processors import from_indices, indices
 
 
 def on_start_timeout(state: CoreState, timer: Timer) -> None:
-    """End a job if a node has not reported the start in time."""
+    """End a job as failed if a node did not report the start of its processes in time.
+
+    If heartbeats of one of the job's nodes are overdue, the timer is set again instead.
+    """
     job = state.job_of(timer)
     if job is None or job.state is not JobState.STARTING:
         return
@@ -37,7 +40,7 @@ def on_start_timeout(state: CoreState, timer: Timer) -> None:
 
 
 def on_stragglers_timeout(state: CoreState, timer: Timer) -> None:
-    """End a job whose last processes are leaving or joining ranks; this kills them."""
+    """Kill the leaving or joining ranks that are the last processes of a finished job."""
     job = state.job_of(timer)
     if job is None or job.state is not JobState.COMPLETING or job.ending is not None:
         return

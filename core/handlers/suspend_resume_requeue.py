@@ -157,7 +157,7 @@ def on_save_reported(state: CoreState, event: SaveReported) -> None:
 
 
 def _failed(state: CoreState, job: Job, reason: str) -> None:
-    """End a suspension without a checkpoint; requeue the job if that was the purpose."""
+    """Close a suspension without a checkpoint; end and requeue the job if that was its purpose."""
     mine = job.saving
     suspension_steps.close_failed(state, job, reason)
     if mine is not None and mine.requeues:
@@ -166,7 +166,7 @@ def _failed(state: CoreState, job: Job, reason: str) -> None:
 
 
 def _by_itself(state: CoreState, job: Job, event: SaveReported) -> None:
-    """Record a checkpoint that the program took on its own, or warn that it failed."""
+    """Handle the report on a checkpoint that the program took on its own: record it, or warn."""
     if event.progress is SaveProgress.SAVED:
         suspension_steps.checkpoint_taken(state, job, event, state.now - event.seconds)
     elif event.progress is SaveProgress.FAILED:
@@ -174,7 +174,10 @@ def _by_itself(state: CoreState, job: Job, event: SaveReported) -> None:
 
 
 def _stale(state: CoreState, job: Job, event: SaveReported) -> None:
-    """Handle a repeated report by repeating the order to end, which may have been lost."""
+    """Repeat the order to exit if the application reports again that it has saved.
+
+    The order may have been lost.
+    """
     if event.progress is SaveProgress.SAVED and job.saving is not None:
         suspension_steps.send_step(state, job, SaveStep.LEAVE, event.number)
 
@@ -199,10 +202,10 @@ def _saved(state: CoreState, job: Job, event: SaveReported) -> None:
 
 
 def on_suspension_held(state: CoreState, event: SuspensionHeld) -> None:
-    """Compare the suspension that a newly connected coordinator knows with the open one.
+    """Compare the suspension that a newly connected coordinator reports with the open one.
 
-    Orders that it may have missed are repeated. If the application has lost a suspension that it
-    had begun, the suspension has failed.
+    Orders that the coordinator may have missed are repeated. If the application has lost a
+    suspension that it had begun, the suspension has failed.
     """
     job = suspension_steps.find_live_job(state, event.job, event.run)
     if job is None:
@@ -231,8 +234,9 @@ def _not_in_hand(state: CoreState, job: Job, stage: SaveStage) -> None:
 def on_save_timeout(state: CoreState, timer: Timer) -> None:
     """Handle a stage of a suspension that takes too long.
 
-    An order without a safe point is withdrawn, processes that stay after the save are killed, and
-    a job that does not answer otherwise is failed or requeued.
+    If no safe point was reached, the order is withdrawn. If processes stay after the save, they are
+    killed. In the other stages the application has not answered: the job is ended as failed, or
+    requeued if that was the purpose of the suspension.
     """
     job = suspension_steps.find_live_job(state, timer.job, timer.run)
     mine = job.saving if job is not None else None
@@ -263,8 +267,8 @@ def on_save_timeout(state: CoreState, timer: Timer) -> None:
 def _may_run_again(job: Job) -> bool:
     """Return whether a job that a strategy suspended is requeued if its program does not answer.
 
-    Without ``--requeue`` or ``--no-requeue`` it is, if it has a checkpoint: neither its user nor an
-    operator wanted the suspension, so it should continue as after one that succeeded.
+    If the user gave neither ``--requeue`` nor ``--no-requeue``, a job with a checkpoint is
+    requeued: neither its user nor an operator wanted the suspension.
     """
     if job.spec.requeue is None:
         return job.checkpoint is not None

@@ -1,4 +1,4 @@
-"""Checkpoints of a job: the last one, and the open suspension that takes one.
+"""Checkpoints of a job: its last checkpoint, and its open suspension, which takes a new one.
 
 ``transitions/suspension_steps.py`` and ``handlers/suspend_resume_requeue.py`` work on these values.
 """
@@ -36,7 +36,7 @@ class SaveProgress(StrEnum):
 
 
 class SaveStep(StrEnum):
-    """An order of the server to an application that is being suspended."""
+    """A step of a suspension that the server orders from the application, such as to save."""
 
     #: Save at the next safe point, then wait for LEAVE.
     SAVE = "save"

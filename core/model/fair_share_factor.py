@@ -25,7 +25,7 @@ from pliant.core.values.fair_share_settings import Shares
 
 
 class Standing(NamedTuple):
-    """The share and the usage of an account, or of a user within an account."""
+    """The share and the usage of an account, or of one user within an account."""
 
     account: str
     #: Empty if this is the standing of an account.

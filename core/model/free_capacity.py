@@ -55,7 +55,7 @@ class FreeCapacity:
         return dict(self._left)
 
     def parts(self, processors: ProcessorMap) -> Iterator[tuple[NodeView, ProcessorMap]]:
-        """Yield the nodes that have some of these processors, each with its part."""
+        """Yield each node that has at least one of these processors, with its part of them."""
         if processors and not self._firsts:
             self._firsts += [_first(node.processors) for node in self._nodes]
         while processors:
@@ -85,7 +85,7 @@ class FreeCapacity:
         return found
 
     def whole_nodes(self, processors: ProcessorMap) -> ProcessorMap:
-        """Return all processors of the nodes that have some of these."""
+        """Return all processors of the nodes that have at least one of these."""
         found = NONE
         for node, _ in self.parts(processors):
             found |= node.processors
@@ -108,7 +108,10 @@ class FreeCapacity:
     def fitting_both(
         self, needs: NodeNeeds | None, free: ProcessorMap, coming: Coming
     ) -> tuple[ProcessorMap, ProcessorMap]:
-        """Return the free processors, and the coming ones, that a job can have at the same time."""
+        """Return the processors that a job can have at the same time: free ones, and coming ones.
+
+        Coming processors are still held by donors, jobs that will give them up.
+        """
         accepted = self.accepted(needs)
         free &= accepted
         if needs is None or not needs.amounts:
@@ -129,7 +132,7 @@ class FreeCapacity:
         return found, later
 
     def number_on(self, needs: NodeNeeds | None, node: NodeView, free: ProcessorMap) -> int:
-        """Return how many of the free processors of a node a job can have."""
+        """Return how many of a node's free processors a job can have."""
         number = count(free & node.processors & self.accepted(needs))
         if needs is None or not number:
             return number
@@ -158,7 +161,7 @@ class FreeCapacity:
             self._left[node.name] = _without(self.left(node), needs, -count(part))
 
     def reduce_to(self, other: FreeCapacity) -> None:
-        """Reduce the capacity of each node to its capacity in ``other``."""
+        """Limit what is left of memory and devices on each node to what is left in ``other``."""
         for name, theirs in other._left.items():
             mine = self._left.get(name)
             self._left[name] = theirs if mine is None else _smaller(mine, theirs)
@@ -193,7 +196,7 @@ class FreeCapacity:
         return plain | lowest(special, number - count(plain))
 
     def _with_unneeded(self, needs: NodeNeeds | None) -> ProcessorMap:
-        """Return the processors of nodes that have generic resources which a job does not need."""
+        """Return the processors of nodes with generic resources that the job does not need."""
         found = self._unasked.get(needs)
         if found is None:
             asked = needs.gres if needs is not None else {}
@@ -231,7 +234,7 @@ def _without(left: Amounts, needs: NodeNeeds, processes: int) -> Amounts:
 
 
 def _beyond(needs: NodeNeeds, donor: NodeNeeds | None) -> NodeNeeds:
-    """Return a process's needs that exceed what a donor's process gives up."""
+    """Return what a process needs in addition to what a donor's process gives up."""
     if donor is None or not donor.amounts:
         return NodeNeeds(needs.amounts)
     given = dict(donor.amounts)

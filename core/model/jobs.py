@@ -120,7 +120,7 @@ class JobSpec:
 
     @property
     def arrival(self) -> float:
-        """Return the arrival time for strategies: the begin time, or else the submission."""
+        """Return the arrival time for strategies: the begin time, or else the submission time."""
         return self.submit if self.begin is None else max(self.submit, self.begin)
 
     @property
@@ -175,7 +175,7 @@ class HistoryEntry(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """The strategy's promise to an accepted job: a text and perhaps a start time."""
+    """The strategy's promise when it accepts a job: a text and perhaps a start time."""
 
     #: What is promised: a text for users.
     text: str
@@ -185,7 +185,7 @@ class Promise(NamedTuple):
 
 @dataclass(slots=True)
 class RegisteredProgram:
-    """What the server knows of a malleable program that has registered in this run."""
+    """The server's data about a malleable program that has registered in this run of the job."""
 
     #: Whether the size changes only at the request of the application.
     evolving_only: bool = False
@@ -411,7 +411,7 @@ class Job:
         return self.spec.begin is None or self.spec.begin <= now
 
     def resizable(self, now: float) -> bool:
-        """Return whether a strategy may offer the job another size now that it did not request."""
+        """Return whether a strategy may now offer the job a size that the job did not request."""
         return self.can_get_offers(now) and not self.evolving_only
 
     def suspendable(self, now: float) -> bool:
@@ -458,8 +458,9 @@ class Job:
     def can_get_offers(self, now: float) -> bool:
         """Return whether the server may send an offer now.
 
-        Strategies may make an offer on their own initiative only if `resizable` is true, too. An
-        offer that answers a request of the program, or that empties a draining node, needs no more.
+        This is sufficient for an offer that answers a request of the program, or that makes it
+        leave a draining node. For an offer on the strategy's own initiative, `resizable` must be
+        true, too.
         """
         return (
             self.state in RESIZABLE_STATES

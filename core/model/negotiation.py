@@ -74,7 +74,7 @@ CLOSED = frozenset(
 
 
 class Speaker(StrEnum):
-    """Who may send a verb in a state, relative to the standing proposal."""
+    """The side that may send a message: the one whose proposal is open, or the other one."""
 
     #: Either side. Only for the opening message.
     ANYONE = "anyone"
@@ -91,7 +91,7 @@ def _replies(
 ) -> dict[tuple[NegotiationState, Verb, Speaker], NegotiationState]:
     """Return the messages that may follow a proposal, and the state after each.
 
-    With ``open_end`` the other side may also answer with a proposal of its own.
+    With ``open_end`` the side that received the proposal may also make a proposal of its own.
     """
     steps = {
         (state, Verb.ACCEPT, Speaker.RESPONDER): NegotiationState.AGREED,

@@ -94,7 +94,10 @@ class Node:
 
     @property
     def wanted(self) -> bool:
-        """Return whether the node may get new work, if its heartbeats arrive."""
+        """Return whether the node may get new work when its heartbeats arrive.
+
+        False for a drained node, and for a spare node that replaces no other node.
+        """
         return not self.drained and (not self.spare or bool(self.stands_in))
 
     @property
@@ -136,7 +139,7 @@ class NodeLoad:
 
 
 def max_load_age_s(interval_s: float) -> float:
-    """Return after how many seconds a load is stale: two later ones did not arrive.
+    """Return the age in seconds from which a load is stale, as two later ones are missing.
 
     Args:
         interval_s: seconds between two measurements.
@@ -155,7 +158,10 @@ class ReservationState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeReservation:
-    """A node that a strategy keeps free of submissions and of ordinary migrations."""
+    """A node that a strategy keeps free for jobs with large memory demands.
+
+    Neither newly submitted jobs nor ordinary migrations may use it.
+    """
 
     node: NodeName
     state: ReservationState

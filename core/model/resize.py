@@ -43,7 +43,7 @@ class CounterOffer:
 
 @dataclass(slots=True)
 class Negotiating:
-    """Stage: the server has made an offer. The server alone may still end the resize."""
+    """Stage: the server has made an offer. The server may still end the resize on its own."""
 
     name: ClassVar = ResizeStage.NEGOTIATING
     #: The total price of the server's last proposal. The application pays it for a growth and
@@ -62,7 +62,7 @@ class Negotiating:
 
 @dataclass(slots=True)
 class Agreed:
-    """Stage: both sides have agreed. The server alone may still end the resize.
+    """Stage: both sides have agreed. The server may still end the resize on its own.
 
     The resize waits for coordinated negotiations, for the time that the application named, or for
     processors of other jobs.
@@ -78,7 +78,10 @@ class Agreed:
 
 @dataclass(slots=True)
 class Preparing:
-    """Stage: joining ranks start, or the next coordinator connects. The server may still end it."""
+    """Stage: joining ranks start, or the next coordinator connects.
+
+    The server may still end the resize on its own.
+    """
 
     name: ClassVar = ResizeStage.PREPARE
     #: Nodes whose joining ranks are not ready yet. Empty if no ranks join.
@@ -229,7 +232,7 @@ class Resize:
         return before & ~after
 
     def negotiating(self) -> Negotiating:
-        """Return the data of the open negotiation. The resize must be in this stage."""
+        """Return the data of the open negotiation; the stage must be `Negotiating`."""
         assert isinstance(self.stage, Negotiating), self.stage
         return self.stage
 
@@ -250,7 +253,7 @@ class Resize:
 
     @property
     def reason(self) -> str:
-        """Return why the resize was withdrawn or which joining rank died; else empty."""
+        """Return why the server withdrew the resize, or which joining rank died; else empty."""
         return self.stage.reason if isinstance(self.stage, (Begun, Withdrawing)) else ""
 
     @property

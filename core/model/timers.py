@@ -1,4 +1,4 @@
-"""Timers: requests of the core to be called at a time. A handler ignores one that is outdated."""
+"""Timers: the core asks to be called at a time. A handler ignores a timer that is outdated."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -57,7 +57,7 @@ class TimerKind(StrEnum):
 
 
 class Timer(NamedTuple):
-    """A timer, identified by its purpose, job, run and resize."""
+    """A timer, identified by its purpose, its job, the job's run and the open resize."""
 
     kind: TimerKind
     job: JobId

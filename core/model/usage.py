@@ -53,7 +53,7 @@ class Usage(NamedTuple):
 
 
 class OpenPhase(NamedTuple):
-    """The present phase of a job: since when it has had its present processors."""
+    """The present phase of a job, and when the job got its present processors."""
 
     #: Seconds since the epoch.
     since: float

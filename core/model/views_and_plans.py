@@ -268,8 +268,8 @@ class Acceptance:
 class Offer:
     """Decision to offer a running job this allocation, with more processors or fewer than now.
 
-    It never adds and removes processors at the same time. Added processors that are not free now
-    must be freed by shrinks of the same plan.
+    An offer never adds and removes processors at the same time. Added processors that are not free
+    now must be freed by shrinks of the same plan.
     """
 
     job: JobId
@@ -354,7 +354,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Whether a job could be accepted, when, on how many processors, and at what price."""
+    """A strategy's answer about a job that may be submitted: whether, when and where it could run.
+
+    It includes the price: the profit that other jobs would lose.
+    """
 
     #: None if the strategy does not know.
     accepted: bool | None
@@ -369,7 +372,7 @@ class Availability:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a negotiation that a plan started."""
+    """The result of a negotiation with a job that the strategy's last plan started."""
 
     job: JobId
     #: The agreed size. The old size if the application refused.

@@ -53,7 +53,10 @@ Value = int | float | str
 
 @dataclass(frozen=True, slots=True)
 class WaitReason:
-    """Why a job waits. ``live`` is ignored in comparisons."""
+    """Why a job waits: a code, its parameters, and numbers that hold only now (``live``).
+
+    Comparisons ignore ``live``.
+    """
 
     code: WaitCode
     #: By name, in a fixed order. Every code may have ``policy``: the queue order in force.

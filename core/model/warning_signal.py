@@ -1,4 +1,4 @@
-"""A signal that the processes of a job get some time before its time limit: ``USR1@60``."""
+"""A signal that a job gets before its time limit: ``USR1@60`` sends SIGUSR1 60 s before it."""
 
 import re
 from typing import NamedTuple

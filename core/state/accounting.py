@@ -55,7 +55,7 @@ class Accounting:
         self.shares = shares
 
     def restore(self, rows: Iterable[Usage]) -> None:
-        """Take over stored usage, before the jobs are added."""
+        """Take over the usage that an earlier server stored; called before the jobs are added."""
         self._rows = {(row.account, row.user): row._replace(processors=0) for row in rows}
         self._tuple = None
 
@@ -77,7 +77,7 @@ class Accounting:
             job: the job.
             allocation: its processors from now on; NONE if it has none.
             now: the present, in seconds since the epoch.
-            names: returns the names of the nodes that have these processors.
+            names: a function that returns the names of the nodes that have the given processors.
         """
         phase = job.phase
         before = NONE if phase is None else phase.allocation

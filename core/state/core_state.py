@@ -190,7 +190,7 @@ class CoreState:
         self._note_checkpoint_folder(node.name, is_shared=True)
 
     def note(self, kind: str, text: str, job: Job | None = None, **data: object) -> None:
-        """Add a line to the history, with ``data`` as its values for programs."""
+        """Add a line to the history; ``data`` has the values in it, for programs."""
         if self.silent and kind != PLAN_REFUSED:
             if job is not None:
                 self.touch(job)
@@ -223,7 +223,7 @@ class CoreState:
         return job if job is not None and job.run == timer.run else None
 
     def drain(self) -> list[Command]:
-        """Return the commands since the last call, with the Store first, and forget them."""
+        """Return the commands added since the last call, the Store first, and remove them."""
         commands = self._commands
         if self._notes or (not self.silent and self._unstored):
             phases: tuple[AllocationPhase, ...] = ()
@@ -278,7 +278,7 @@ class CoreState:
             self.plan_due = True
 
     def _note_progress(self, job: Job) -> None:
-        """Mark the jobs that depend on a job for review, if it has just started or ended."""
+        """Mark the jobs that depend on a job for review, because it has just started or ended."""
         waiting = self.dependents.get(job.id, {})
         self.dependencies_to_review.update(waiting)
         if not job.final:
@@ -391,7 +391,7 @@ class CoreState:
             self.touch(array)
 
     def explain(self, job: Job, reason: str) -> None:
-        """Change the reason that users see for a job's state, until the next plan."""
+        """Change the reason that users see for a job's state; the next plan may replace it."""
         self.to_explain[job.id] = None
         if job.wait is not None or job.reason != reason:
             job.reason, job.wait = reason, None
@@ -417,7 +417,10 @@ class CoreState:
         self._store_reason(job)
 
     def _store_reason(self, job: Job) -> None:
-        """Mark a job to be stored after a change that no strategy can see."""
+        """Mark a job to be stored, because the reason for its state has changed.
+
+        Strategies do not see this change.
+        """
         if not self.silent:
             self._dirty_jobs.add(job.id)
 

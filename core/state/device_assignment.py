@@ -15,7 +15,7 @@ from pliant.core.values.processors import ProcessorMap, indices
 def assign_devices(
     ledger: ProcessorLedger, jobs: Iterable[Job], job: Job, processors: ProcessorMap
 ) -> None:
-    """Give the processes on these processors the devices that the job needs.
+    """Assign the devices that a job needs to its processes on these processors.
 
     Args:
         ledger: holds the nodes.

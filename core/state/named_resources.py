@@ -34,7 +34,7 @@ def usage(job: Job) -> dict[str, int]:
 
 
 def free(state: CoreState) -> dict[str, int]:
-    """Return how much of each resource is unused; below 0 if the cluster now has less.
+    """Return how much of each resource is unused; below 0 if more is used than the cluster has.
 
     Processors that are offered for a growth, and those of processes that are still ending, count as
     used.
@@ -89,7 +89,7 @@ def missing_resource(state: CoreState, job: Job, processors: int) -> str:
 
 
 def reasons(state: CoreState) -> dict[JobId, WaitReason]:
-    """Return the reasons of jobs that wait for resources, which no strategy sees."""
+    """Return why each job waits that lacks a named resource and so is hidden from strategies."""
     found: dict[JobId, WaitReason] = {}
     left = free(state)
     for number, most in limits(state).items():
@@ -104,7 +104,7 @@ def reasons(state: CoreState) -> dict[JobId, WaitReason]:
 
 
 def _served(state: CoreState) -> dict[JobId, Job]:
-    """Return the waiting jobs for which running jobs are being suspended, by number."""
+    """Return the waiting jobs that will get the processors of jobs being suspended, by number."""
     savings = (job.saving for job in state.active.values() if job.is_leaving)
     numbers = {saving.serves for saving in savings if saving is not None}
     waiting = {number: state.waiting.get(number) for number in numbers if number is not None}

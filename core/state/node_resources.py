@@ -77,7 +77,8 @@ def missing_on_nodes(
 def wrong_nodes(state: CoreState, job: Job, processors: ProcessorMap) -> str:
     """Return the nodes of these processors that do not suit a job, as text; empty if all suit.
 
-    What is left of their memory and devices does not count.
+    Only the demands on names, properties and the folder of checkpoints are checked, not how much
+    memory and how many devices are free.
     """
     if job.node_needs is None:
         return ""
@@ -107,7 +108,7 @@ def capacity(state: CoreState, job: Job) -> tuple[int, int]:
 
 
 def reasons(state: CoreState) -> dict[JobId, WaitReason]:
-    """Return the reasons of jobs that wait because too few usable nodes suit them.
+    """Return, for each job that too few usable nodes suit, why it waits.
 
     Strategies do not see these jobs.
     """
@@ -204,7 +205,7 @@ def shares(state: CoreState, job: Job, processors: Iterable[int]) -> dict[NodeNa
 
 
 def overused(state: CoreState, nodes: Iterable[Node]) -> str:
-    """Return an error if jobs use more of a node than it has; empty if not."""
+    """Return an error if jobs use more memory or devices of a node than it has; else empty."""
     views = [node_view(node) for node in nodes]
     there = FreeCapacity(views, {})
     for job in state.node_bound.values():

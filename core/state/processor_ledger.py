@@ -130,7 +130,7 @@ class ProcessorLedger:
         self._busy_changed(processors)
 
     def withhold(self, job: JobId, processors: ProcessorMap) -> None:
-        """Keep processors that an ending job has given back from becoming free."""
+        """Keep processors that an ending job has given back from becoming free for now."""
         self.withheld[job] = self.withheld.get(job, NONE) | processors
         self._all_withheld |= processors
         self._free = None
@@ -143,7 +143,7 @@ class ProcessorLedger:
         return withheld != NONE
 
     def _keep_withheld(self, processors: ProcessorMap) -> None:
-        """Withhold only these processors; the others have another owner or are gone."""
+        """Stop withholding all processors except these, because the others are in use or gone."""
         if not self._all_withheld & ~processors:
             return
         self._all_withheld &= processors
@@ -154,7 +154,7 @@ class ProcessorLedger:
                 del self.withheld[job]
 
     def orphan(self, processors: ProcessorMap) -> None:
-        """Mark processors that are occupied by processes of no known job."""
+        """Mark processors on which processes run that belong to no known job."""
         self.orphaned |= processors
         self._busy_changed(processors)
 

@@ -57,8 +57,8 @@ class QueueSnapshot(NamedTuple):
 def take_snapshot(state: CoreState, now: float) -> QueueSnapshot:
     """Return a copy of the jobs that run or wait, and of the nodes that may get new work.
 
-    Jobs that wait for other jobs, held and suspended jobs, and jobs that are ending, are counted
-    only.
+    Of held, suspended and ending jobs, and of jobs that wait for other jobs, only the number is
+    copied.
     """
     waiting = [
         (job.spec, job.sizes, job.priority, job.used_s)
@@ -103,11 +103,12 @@ def _node(node: Node) -> Row:
 
 
 def job_rows(copied: QueueSnapshot, uid: int | None) -> Iterator[Row]:
-    """Yield copied jobs as plain data, those that run first; times are seconds since the epoch.
+    """Yield the copied jobs as plain data, running jobs first; times are seconds since the epoch.
 
     Args:
         copied: the jobs.
-        uid: the user who sees the private values of own jobs only; None for one who sees all.
+        uid: the user who asks, and who gets private values of the user's own jobs only; None for
+            a user who may see all.
     """
     for copy in chain(copied.running, starmap(JobCopy, copied.waiting)):
         row = _row(copy)

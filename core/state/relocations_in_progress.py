@@ -45,7 +45,7 @@ def note_arrival(state: CoreState, job: Job) -> None:
 
 
 def _way(job: Job, move: Relocation) -> tuple[str, str, int]:
-    """Return the way in which a job was moved (word, text for users) and the moved bytes."""
+    """Return how a job was moved, as one word and as text for users, and how many bytes moved."""
     if move.onto is not None:
         return "growth", "by a growth and a shrink", move.bytes
     if job.checkpoint is not None:
@@ -74,10 +74,10 @@ def abandon(state: CoreState, job: Job, reason: str) -> None:
 
 
 def corrected(state: CoreState, node: Node, load: NodeLoad) -> NodeLoad:
-    """Return a node's load, corrected for jobs that are being moved: they count at their target.
+    """Return a node's load as if the jobs that are being moved were at their targets already.
 
-    Most faults of the old node were those of the job that leaves, so they are not counted while it
-    leaves. Otherwise the next pass would move another job.
+    Most page faults of the old node were those of the job that leaves, so they are not counted
+    while it leaves. Otherwise the strategy would move another job in its next pass.
     """
     for job in (*state.reserving.values(), *state.growing_away.values()):
         move = job.relocation

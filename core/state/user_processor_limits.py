@@ -29,7 +29,7 @@ def used(state: CoreState) -> dict[str, int]:
 
 
 def processors_below_limits(state: CoreState) -> dict[str, int]:
-    """Return, for each user with a limit and some processors, how many more are allowed."""
+    """Return, for each user who has a limit and uses processors, how many more are allowed."""
     limits = state.user_limits
     if not limits.limits_processors:
         return {}
@@ -48,7 +48,7 @@ def processors_below_limit(state: CoreState, job: Job) -> int:
 
 
 def max_processors(state: CoreState, job: Job) -> int:
-    """Return how many processors a job may have, as counted for the last view."""
+    """Return how many processors a job may have under its user's limit, as in the last view."""
     limit = state.user_limits.of(job.spec.user).running_processors
     if limit is None:
         return maxsize
@@ -63,7 +63,10 @@ def exceeds(state: CoreState, job: Job, processors: int) -> bool:
 
 
 def limit_processors(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
-    """Return the processors that a job may have within its user's limit, its own first."""
+    """Return the processors that a job may have within its user's limit.
+
+    Processors that the job has already come first.
+    """
     has = processors & (job.occupied | job.reserved)
     more = processors & ~has
     if not state.user_limits.limits_processors or count(more) <= (

@@ -1,4 +1,4 @@
-"""The parts of a view, kept from view to view. Only the parts of changed jobs are made again."""
+"""A cache of the view that strategies get: only the parts of changed jobs are made again."""
 
 from bisect import bisect_left
 from typing import Any, Generic, TypeVar
@@ -13,9 +13,9 @@ V = TypeVar("V")
 
 
 class ViewRow(Generic[V]):
-    """The parts of a view for one kind of jobs, ordered by time and number of the job.
+    """The jobs of one kind in a view (waiting, promised or running), by time and job number.
 
-    They are kept as a sorted list; the tuple that a view contains is made when it is read.
+    They are kept as a sorted list. The tuple that a view contains is made when it is read.
     """
 
     __slots__ = ("_key_of", "_keys", "_tuple", "_values")
@@ -27,12 +27,12 @@ class ViewRow(Generic[V]):
         self._tuple: tuple[V, ...] | None = ()
 
     def put(self, time: float, job: JobId, value: V) -> None:
-        """Add the part of a job, or replace it.
+        """Add a job to the row, or replace its value.
 
         Args:
             time: the time by which jobs are ordered, in seconds since the epoch.
             job: the number of the job.
-            value: the part of the view that describes the job.
+            value: the job as strategies see it.
         """
         key, old = (time, job), self._key_of.get(job)
         if old is not None and old != key:
@@ -108,7 +108,7 @@ class UsableNodes:
         self._tuple = None
 
     def drop(self, node: Node) -> None:
-        """Remove a node from the row, if it is there."""
+        """Remove a node, if it is among the usable nodes."""
         place = bisect_left(self._firsts, node.first)
         if place < len(self._firsts) and self._firsts[place] == node.first:
             self._with_gres -= bool(self._values[place].gres)

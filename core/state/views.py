@@ -206,17 +206,17 @@ def _renew(state: CoreState, job_id: JobId) -> None:
 
 
 def waiting(job: Job, total: int, expected: int, now: float) -> WaitingJob | None:
-    """Return a waiting job as strategies see it at a time; None if they must not see it.
+    """Return a waiting job as strategies see it; None if they must not see it now.
 
-    They do not see a job that waits for other jobs, for other tasks of its array or for its begin
-    time, or for which the cluster is too small now. Suspected nodes may recover soon, so a job that
-    needs them keeps its place in the queue.
+    Strategies do not see a job that waits for other jobs, for other tasks of its array or for its
+    begin time, or for which the cluster is too small now. Suspected nodes may recover soon, so a
+    job that needs them keeps its place in the queue.
 
     Args:
         job: the job.
         total: the number of processors that the job may have now.
         expected: the number that the job may have when suspected nodes have recovered.
-        now: the time, in seconds since the epoch.
+        now: the present time, in seconds since the epoch.
     """
     sizes = job.sizes.up_to(total) or job.sizes.up_to(expected)
     if sizes is None or not job.is_eligible(now):
@@ -251,7 +251,7 @@ def _estimate(job: Job) -> float | None:
 
 
 def promised(job: Job) -> PromisedJob:
-    """Return a waiting job with reserved processors as strategies see it."""
+    """Return, as strategies see it, a waiting job for which processors are reserved."""
     return PromisedJob(
         job.id,
         job.spec.arrival,
@@ -264,7 +264,7 @@ def promised(job: Job) -> PromisedJob:
 
 
 def running(job: Job, total: int, ledger: ProcessorLedger, now: float) -> RunningJob:
-    """Return a job that has processors as strategies see it.
+    """Return, as strategies see it, a job that has processors.
 
     Args:
         job: the job.
