@@ -1,4 +1,4 @@
-"""The environment variables by which the node controller describes a rank to itself."""
+"""The environment variables through which the node controller describes its rank to a process."""
 
 import os
 import stat

@@ -224,7 +224,10 @@ class Runtime:
         return state.position
 
     def _restore(self, restorer: Restorer, loop: int) -> Position | None:
-        """Restore a checkpoint; return its place in ``loop``, None if it is from a later loop."""
+        """Restore a checkpoint if it was saved in ``loop``; return where the program continues.
+
+        None if it was saved in a later loop.
+        """
         position = restorer.restore_at_loop(loop)
         if position is not None:
             self.restorer = None

@@ -205,5 +205,5 @@ def _drop(store: CheckpointStore, number: int) -> None:
 
 
 def _text(error: Exception) -> str:
-    """Return the text of an error, or the name of its type if the text is empty."""
+    """Return the text of an error; if it is empty, the name of the error's type."""
     return f"{type(error).__name__}: {error}"

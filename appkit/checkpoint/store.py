@@ -315,7 +315,7 @@ def registration_difference(theirs: Sequence[Description], mine: Sequence[Descri
 
 
 def _as_now(saved: Description) -> Description:
-    """Return a saved description in today's form; the type of items was once saved as text."""
+    """Return a saved description in today's form; the type of items was text in old versions."""
     if saved[0] != "items" or not isinstance(saved[3], str):
         return saved
     return [*saved[:3], read_terms(saved[3]), *saved[4:]]

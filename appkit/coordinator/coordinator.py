@@ -164,7 +164,7 @@ class Coordinator:
         )
 
     def progress(self) -> Progress | None:
-        """Return how far the application is; None if this is not the coordinator yet."""
+        """Return how far the application is; None on a coordinator that is only standby."""
         return None if self.standby else self._program.progress()
 
     def receive_offer(self, template: Template) -> Template | None:
@@ -183,7 +183,7 @@ class Coordinator:
         return self._negotiations.answer(template)
 
     def go(self, decision: Decision) -> None:
-        """Accept the server's GO for a resize: gather its joining ranks, or let a shrink begin."""
+        """Accept the server's GO for a resize: wait for joining ranks, or let a shrink begin."""
         with self._lock:
             mine, resize = self._decision, decision.resize
             if mine is not None and mine.resize == resize:

@@ -99,7 +99,7 @@ class BegunReport:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A report: the application confirms that it will not begin a withdrawn resize."""
+    """A report to the server: the application will not begin a resize that the server withdrew."""
 
     resize: int
 
@@ -187,7 +187,7 @@ class RequestRecord:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOrder:
-    """An order to save at this safe point. The field name is part of the protocol."""
+    """An order to save a checkpoint at this safe point. The field name is part of the protocol."""
 
     #: Number of the suspension; 0 if the program itself has asked for a checkpoint.
     number: int = 0

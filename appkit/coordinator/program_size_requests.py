@@ -202,7 +202,7 @@ class Requests:
         self.has_changed = True
 
     def adopt(self, asked: RequestRecord | None) -> None:
-        """Replace the latest request by the latest request of rank 0.
+        """Replace the latest request of this process by the latest request of rank 0.
 
         Handles that a joining rank got from ``job.request`` before it joined then show the request
         of rank 0, or CANCELLED if there is none.

@@ -280,7 +280,7 @@ def _with_clock(reports: Iterator["app_pb2.AppReport"]) -> Iterator["app_pb2.App
 
 
 def _on_refused(reason: str, standby: bool) -> None:
-    """End this process because the server refused the application; a standby continues."""
+    """End this process because the server refused it; a standby coordinator continues."""
     print(f"pliant: the server refused this application: {reason}", file=sys.stderr)
     sys.stderr.flush()
     if not standby:

@@ -1,7 +1,9 @@
-"""The messages between the coordinator of a malleable step and the step manager.
+"""The messages between the coordinator of a malleable job step and the step manager.
 
-The step manager takes the part of the server: it offers processors of the job, and orders the
-resizes of the step. Its messages pass through the shim and the control socket of rank 0, as JSON.
+The step manager divides the processors of a job among its steps. For the step's program it takes
+the part of the server: it offers processors of the job, and orders the resizes of the step. Its
+messages pass through the shim, the process that supervises the ranks, and the control socket of
+rank 0, as JSON.
 
 ``coordinator -> manager``: ``coordinator`` (sizes and address of the rendezvous), ``answer``,
 ``begun``, ``outcome``, ``withdrawn``.

@@ -109,7 +109,7 @@ class SuspensionHandler:
         self._leave.wait()
 
     def close(self, reason: str) -> None:
-        """Tell the server that a suspension which still waits for a safe point is declined."""
+        """Decline a suspension that still waits for a safe point, and report that to the server."""
         with self._lock:
             if self.pending:
                 number = self._number

@@ -62,7 +62,7 @@ class Handle(RegisteredData):
         """Return the arrays of this process's part."""
 
     def clone(self, twins: "Mapping[int, Handle]") -> Self:
-        """Return a copy of the handle that is filled while the program uses this one.
+        """Return a copy of the handle, which is filled while the program still uses the original.
 
         Args:
             twins: Clones of arrays that were registered before, by the ``id`` of the array.

@@ -57,11 +57,11 @@ class Constant(RegisteredData):
             array.flags.writeable = True
 
     def note(self, arrays: list[Array]) -> None:
-        """Remember the checksum of the arrays, which `verify` compares later; from any thread."""
+        """Store the checksum of the arrays, for a later `verify`; callable from any thread."""
         self._seen = (arrays, checksum(arrays))
 
     def verify(self) -> None:
-        """Check that the array was not changed through an older view; from any thread.
+        """Check that the array was not changed through an older view; callable from any thread.
 
         Raises:
             DistributionError: It was changed.
@@ -78,7 +78,9 @@ class Constant(RegisteredData):
     def fetch(
         self, source: ArrayReader, rank: int, size: int, others: Mapping[int, Handle]
     ) -> tuple[Handle, int] | None:
-        """Read the new part of rank ``rank`` of ``size``; in another thread, without MPI.
+        """Read the part that this process will own as rank ``rank`` of ``size``, without MPI.
+
+        Called in another thread.
 
         Args:
             source: The data that all processes have written.

@@ -52,7 +52,7 @@ class _JoinGroup:
         return sorted(set(range(self.count)) - set(self.peers))
 
     def is_waiting_at(self, loop: int) -> bool:
-        """Return whether all ranks wait at this loop and have tried to read the constants."""
+        """Return whether all ranks wait at this loop and have tried to read the constant arrays."""
         return len(self.peers) == self.count and all(
             peer.loop == loop > 0 and (self.prefetch is None or peer.has_fetched is not None)
             for peer in self.peers.values()
@@ -129,7 +129,10 @@ class Rendezvous:
         self._listener.wake()
 
     def is_complete(self) -> bool:
-        """Return whether all joining ranks wait at the active loop and have their constants."""
+        """Return whether all joining ranks wait at the active loop.
+
+        If constant data are prefetched, each rank must have tried to read them, too.
+        """
         with self._lock:
             return self._group is not None and self._group.is_waiting_at(self._loop)
 

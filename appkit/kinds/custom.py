@@ -165,7 +165,7 @@ class Custom(RegisteredData, Generic[V]):
 
 
 def _raw(buffer: Any) -> _Bytes:
-    """Return the bytes of a bytes-like object without copying."""
+    """Return a view of the bytes of a bytes-like object, without copying them."""
     view = memoryview(buffer)
     if not view.nbytes:
         return np.empty(0, np.uint8)

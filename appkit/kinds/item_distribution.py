@@ -32,7 +32,7 @@ Owner = Callable[[Array, int], Any]
 
 
 class ItemExchange:
-    """The view of one process on one redistribution of items."""
+    """One redistribution of items as one process sees it: ranks before and after, and metadata."""
 
     def __init__(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
         """Describe a redistribution between the processes of ``rank_map`` on process ``me``."""

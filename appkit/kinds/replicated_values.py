@@ -52,7 +52,7 @@ class State:
 
 
 class StateEntry:
-    """A ``job.state`` as one of the job's registered objects."""
+    """The registered object for one ``job.state``; the program itself uses the handle `State`."""
 
     def __init__(self, state: State) -> None:
         """Manage ``state``, the handle that the program uses."""

@@ -36,7 +36,7 @@ _current: "JoinWatch | None" = None
 
 
 class JoinWatch:
-    """Tells all old ranks during a growth if a joining rank has died."""
+    """During a growth, lets rank 0 tell all old ranks that a joining rank has died."""
 
     def __init__(self, old: MPI.Intracomm, lost: Callable[[], str]) -> None:
         """Start watching; collective over the old ranks.

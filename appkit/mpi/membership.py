@@ -1,4 +1,4 @@
-"""Phase and communicator of this process, and checks that it is a member of the job."""
+"""The membership of this process in the job: joining, member or left, with the communicator."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from pliant.appkit.mpi.disconnect import JobComm
 
 
 class MembershipPhase(Enum):
-    """The phases of a process in a job."""
+    """The phases of a process in a job, such as joining, member and left."""
 
     #: The process is joining, and its data have not arrived.
     JOINING = auto()

@@ -70,9 +70,9 @@ class Preallocator:
             self._is_complete = not is_withdrawn()
 
     def allocate_now(self, size: int, rank: int) -> None:
-        """Allocate the parts of this joining rank, which will be rank ``rank`` of ``size``.
+        """Allocate in this thread the parts of a joining rank, the later ``rank`` of ``size``.
 
-        A joining rank has nothing else to do, so it allocates without a thread.
+        A joining rank has nothing else to do, so it needs no other thread.
         """
         try:
             touch_pages(self._lay_out(size, rank))

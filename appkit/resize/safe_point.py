@@ -63,10 +63,10 @@ class ActionSelector:
         self._preallocator, self._prefetcher = preallocator, prefetcher
 
     def has_news(self, coordinator: Coordinator | None) -> bool:
-        """Return whether there may be something to broadcast; always false on other ranks.
+        """Return whether there may be something to broadcast; always False on ranks other than 0.
 
-        Called at every safe point, so it reads attributes only and takes no lock. It may be true
-        although `next_message` then returns None; it is never false when there is an action.
+        Called at every safe point, so it reads attributes only and takes no lock. The result may be
+        True although `next_message` then returns None. It is never False when there is an action.
 
         Args:
             coordinator: this process's coordinator; None on all ranks but rank 0, and in a program
