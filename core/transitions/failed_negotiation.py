@@ -10,7 +10,7 @@ from pliant.core.values.negotiation_policy import Escalation
 
 
 def close(state: CoreState, job: Job, resize: Resize, why: str, *, tell: bool = True) -> None:
-    """Close a failed negotiation; with ``tell``, report the failure to the strategy."""
+    """Close a failed negotiation; with ``tell``, the strategy gets the failure in its next view."""
     if tell and not job.size_fixed_by_operator:
         state.outcomes.append(Outcome(job.id, job.size, False))
     resize_open_close.close(state, job, why, quiet=True)

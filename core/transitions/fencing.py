@@ -68,7 +68,7 @@ def on_isolation_end(_state: CoreState, _timer: Timer) -> None:
 
 
 def release_fenced(state: CoreState) -> None:
-    """Let jobs continue whose isolated processes have certainly ended."""
+    """Let jobs continue whose processes on lost nodes have certainly ended."""
     for job in list(state.isolated.values()):
         if job.state in ACTIVE_STATES:
             for name in [n for n, e in job.isolated.items() if _gone(state, state.nodes.get(n), e)]:

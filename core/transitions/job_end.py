@@ -91,7 +91,7 @@ def arm_end(state: CoreState, job: Job) -> None:
 
 
 def arm_stragglers(state: CoreState, job: Job) -> None:
-    """Set the timer that kills leaving or joining ranks of an ended job."""
+    """Set the timer that kills leaving or joining ranks if they are a job's last processes."""
     if job.ending is None and not job.occupied & job.allocation:
         state.timer(TimerKind.STRAGGLERS, job, state.limits.resize_deadline_s)
 
@@ -349,7 +349,7 @@ def _lost_node(state: CoreState, job: Job, what: str, *, requeue: bool = False) 
 
 
 def _not_started(state: CoreState, job: Job, exits: Sequence[Exit]) -> bool:
-    """Handle exits that report processes that a node could not start.
+    """Handle exits that mean that a node could not start processes.
 
     Return False if the job ends for another reason.
     """

@@ -128,7 +128,7 @@ def asked_price(template: Template) -> float:
 
 
 def _most_change(job: Job, template: Template) -> int:
-    """Return the largest change in processors for which a counter-offer's resources suffice.
+    """Return by how many processors the job may change with the resources in a counter-offer.
 
     Raises:
         UnusableCounterError: the answer refuses a resource that is needed for each processor.

@@ -120,7 +120,7 @@ def missing_checkpoint_folder(state: CoreState, job: Job) -> str:
 def missing_folder_at_target(state: CoreState, processors: ProcessorMap) -> str:
     """Return why a checkpoint cannot be read on these processors; empty if it can.
 
-    Unlike a node that the job runs on, a node that is still to be tested does not do.
+    A node that has not been tested yet counts as one that cannot read it.
     """
     nodes = state.ledger.nodes_of(processors)
     return _without_folder([node for node in nodes if node.shares_checkpoints is not True])
