@@ -20,11 +20,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(600)]
 
 #: Of each application: enough to find what is wrong in every kind; 30 and more look longer, and
 #: another seed looks elsewhere.
-RESIZES = int(os.environ.get("PLIANT_TEST_RESIZES", "6"))
+RESIZES = int(os.environ.get("PLIANT_TEST_RESIZES", "4"))
 SEED = os.environ.get("PLIANT_TEST_SEED", "")
 #: On any number of processors, but for one.
-SIZES = {"ft": (1, 2, 4, 8)}
-ANY = tuple(range(1, 9))
+SIZES = {"ft": (1, 2, 4)}
+ANY = tuple(range(1, 7))
 
 
 @pytest.fixture(name="shared", scope="module")

@@ -80,14 +80,16 @@ def expected(cluster: Cluster, job: int, bind: str) -> dict[int, set[frozenset[i
     }
 
 
-@pytest.mark.parametrize("bind", ["rank", "node"])
+@pytest.mark.parametrize(
+    ("bind", "sizes"), [("rank", (2, 8, 3, 1, 5, 4)), ("node", (5, 2, 3))], ids=["rank", "node"]
+)
 def test_the_cpus_of_every_rank_are_those_of_its_slots_after_each_resize(
-    bound_cluster: Cluster, tmp_path: Path, bind: str
+    bound_cluster: Cluster, tmp_path: Path, bind: str, sizes: tuple[int, ...]
 ) -> None:
     cluster = bound_cluster
     job = Counter(cluster, tmp_path / "counter", sizes="1-8", bind=bind)
     cluster.wait_malleable(job.id)
-    for size in (2, 8, 3, 1, 5, 4):
+    for size in sizes:
         if cluster.client.job(job.id).processors != size:
             cluster.resize(job.id, size)
         assert len(cluster.ranks(job.id)) == size

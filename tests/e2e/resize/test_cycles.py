@@ -15,7 +15,7 @@ from clusterkit.counter import Counter
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(300)]
 
 #: A descriptor or a thread that every cycle leaks shows in far fewer; 40 for a closer look.
-CYCLES = int(os.environ.get("PLIANT_TEST_CYCLES", "20"))
+CYCLES = int(os.environ.get("PLIANT_TEST_CYCLES", "15"))
 #: Daemons and ranks have warmed up after this many; caches and pools are filled.
 WARM = 5
 LARGE = (4, 3, 6, 3, 5)
@@ -25,7 +25,7 @@ RANK_SLACK, RANK_PER_CYCLE = 2 << 20, 1 << 18
 #: Cycles in which rank 0 leaves: some in a row, then so few that ranks live long enough to tell.
 OLDEST_LEAVE = {1, 2, 3, 7, 23, 39}
 #: Ranks that lived for fewer cycles tell nothing.
-LONG = 12
+LONG = 8
 
 
 @dataclass(frozen=True)
