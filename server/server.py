@@ -32,7 +32,7 @@ from pliant.server.config import Config
 from pliant.server.database.compare_and_set import RowVersions
 from pliant.server.database.engine import check_values, checkpoint, open_database, open_reader
 from pliant.server.database.generation import FILE_NAME as GENERATION_FILE
-from pliant.server.database.generation import next_generation, write_used
+from pliant.server.database.generation import next_generation, write_last_generation
 from pliant.server.database.meta_keys import LAST_JOB_ID, NEXT_RESIZE, RUNS_FROM, parse_two_ids
 from pliant.server.database.reader import Reader
 from pliant.server.database.replaced_database_check import FILE_NAME as COMMITS_FILE
@@ -345,7 +345,7 @@ class Server:
         with self._engine.begin() as connection:
             apply_writes(connection, [*changes, add_note(note)])
         checkpoint(self._engine)  # a removed WAL then loses only later changes
-        write_used(
+        write_last_generation(
             used, fresh["generation"]
         )  # last: if it is ahead of the database, that is an old copy
         return {**meta, **fresh}

@@ -105,7 +105,7 @@ class PeerUse:
         finally:
             self.watches -= 1
 
-    def is_full(self, number: int) -> bool:
+    def would_exceed(self, number: int) -> bool:
         """Return whether ``number`` more bytes of requests would exceed the limit."""
         return self.bytes + number > self.limits.bytes
 
@@ -115,7 +115,7 @@ class PeerUse:
         Raises:
             PeerLimitError: the user's requests have too many bytes.
         """
-        if self.is_full(number):
+        if self.would_exceed(number):
             raise PeerLimitError(
                 f"your requests that are not answered yet have {self.bytes} bytes, and one user "
                 f"may have {self.limits.bytes:.0f}: send fewer at once"

@@ -72,7 +72,7 @@ class NodeAdmission:
         self.nodes = AdmittedNodes(self._path)
         #: Certificates are renewed in other threads.
         self._lock = threading.Lock()
-        self._stamp: tuple[int, int] | None = None
+        self._read_version: tuple[int, int] | None = None
         self._read: Mapping[str, AdmittedNode] = {}
 
     def identify(self, peer: Mapping[str, Sequence[bytes]]) -> CertifiedNode:
@@ -155,7 +155,7 @@ class NodeAdmission:
         """
         return [name for name, each in self._admitted().items() if each.revoked_at is not None]
 
-    def stamp(self) -> tuple[int, int] | None:
+    def list_version(self) -> tuple[int, int] | None:
         """Return a value that changes whenever the list is written; None if there is no list."""
         try:
             found = self._path.stat()
@@ -165,10 +165,10 @@ class NodeAdmission:
 
     def _admitted(self) -> Mapping[str, AdmittedNode]:
         with self._lock:
-            stamp = self.stamp()
-            if stamp is None or stamp != self._stamp:
+            version = self.list_version()
+            if version is None or version != self._read_version:
                 self._read = self.nodes.read()
-                self._stamp = stamp
+                self._read_version = version
             return self._read
 
 

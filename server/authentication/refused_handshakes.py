@@ -22,19 +22,19 @@ class RefusedHandshakes:
         """Start to count the handshakes on ``port``, which log lines name."""
         self._port = port
         self._begun = self._followed = 0
-        #: Handshakes that had begun at the last look, and when that was.
-        self._begun_before, self._looked_at = 0, float("-inf")
+        #: Handshakes that had begun at the last call of `log_failures`, and its time.
+        self._begun_before, self._checked_at = 0, float("-inf")
         self._logged = 0
 
     def begin(self) -> None:
         """Count a TLS handshake that begins; called by a thread of gRPC."""
         self._begun += 1
 
-    def follow(self) -> None:
-        """Count an opened stream as a connection whose handshake succeeded."""
+    def count_opened_stream(self) -> None:
+        """Count a stream that a peer has opened after its handshake succeeded."""
         self._followed += 1
 
-    def look(self, now: float) -> None:
+    def log_failures(self, now: float) -> None:
         """Log how many connections failed the handshake or sent nothing since the last log line.
 
         A line is logged at most once in `INTERVAL_S`.
@@ -42,10 +42,10 @@ class RefusedHandshakes:
         Args:
             now: on a monotonic clock.
         """
-        if now < self._looked_at + INTERVAL_S:
+        if now < self._checked_at + INTERVAL_S:
             return
         refused = self._begun_before - self._followed
-        self._begun_before, self._looked_at = self._begun, now
+        self._begun_before, self._checked_at = self._begun, now
         if refused > self._logged:
             log.warning(
                 "%s: %d connections were refused by TLS or sent nothing; the log of a node that "

@@ -28,7 +28,7 @@ from pliant.server.backup.create import (
     BackupError,
 )
 from pliant.server.database.generation import FILE_NAME as GENERATION
-from pliant.server.database.generation import write_used
+from pliant.server.database.generation import write_last_generation
 from pliant.server.database.replaced_database_check import FILE_NAME as COMMITS
 from pliant.server.folder_locks import ServerLock
 
@@ -101,7 +101,7 @@ def restore_backup(
             )
         kept = _move_aside(there, state, clock) if there else None
         # First: without it, a server that starts now would use numbers of the original again.
-        write_used(state / GENERATION, str(_next_generation(manifest, clock())))
+        write_last_generation(state / GENERATION, str(_next_generation(manifest, clock())))
         # The database last: before it is there, a server that starts finds that it is missing.
         for name in sorted(contents, key=lambda name: name == f"{STATE}/{DATABASE}"):
             place = PurePosixPath(name)

@@ -47,7 +47,8 @@ def next_generation(
     Raises:
         OSError: if the file cannot be read or is damaged.
     """
-    stored, used = int(meta.get(GENERATION, "0")), max(read_used(path), seen.at.generation)
+    stored = int(meta.get(GENERATION, "0"))
+    used = max(read_last_generation(path), seen.at.generation)
     generation = max(stored, used) + 1
     fresh = {GENERATION: str(generation), KEY: CommitCount(generation).to_text()}
     if not stored and not last_job:  # a new database: its cluster has a new name, too
@@ -92,7 +93,7 @@ def _skip_lost_ids(meta: Mapping[str, str], generation: int, last_job: int) -> d
     }
 
 
-def read_used(path: Path) -> int:
+def read_last_generation(path: Path) -> int:
     """Return the last generation (number of a server's start) that was used; 0 if there was none.
 
     Raises:
@@ -109,6 +110,6 @@ def read_used(path: Path) -> int:
         ) from None
 
 
-def write_used(path: Path, generation: str) -> None:
+def write_last_generation(path: Path, generation: str) -> None:
     """Store a generation durably, in one step, before it is used."""
     write_whole(path, f"{generation}\n")

@@ -22,7 +22,7 @@ SEARCH_S = 10.0
 Events = list[dict[str, Any]]
 
 
-class Wanted(NamedTuple):
+class EventFilter(NamedTuple):
     """The events that a request selects; a field that is None selects all."""
 
     job: int | None = None
@@ -33,7 +33,7 @@ class Wanted(NamedTuple):
     kinds: Collection[str] = ()
 
 
-async def newest(reader: Reader, wanted: Wanted) -> tuple[Events, bool]:
+async def newest_events(reader: Reader, wanted: EventFilter) -> tuple[Events, bool]:
     """Return the newest matching events, oldest first, and whether these are all.
 
     Events are left out if there are too many for one answer, or if the search takes too long.
@@ -49,8 +49,8 @@ async def newest(reader: Reader, wanted: Wanted) -> tuple[Events, bool]:
     return found, last <= 0 and len(found) < MAX_HISTORY_LINES
 
 
-async def first(
-    reader: Reader, wanted: Wanted, after: int, most: int, since: float | None
+async def events_after(
+    reader: Reader, wanted: EventFilter, after: int, most: int, since: float | None
 ) -> tuple[Events, int | None]:
     """Return the first ``most`` matching events after a number and from the time ``since`` on.
 
@@ -80,7 +80,7 @@ async def first(
     return found, after if after < last else None
 
 
-async def _last(reader: Reader, wanted: Wanted) -> int:
+async def _last(reader: Reader, wanted: EventFilter) -> int:
     """Return the number of the last event that can match the search."""
     if wanted.until is None:
         return await reader.in_thread(lambda reader: reader.last_event())
@@ -89,7 +89,7 @@ async def _last(reader: Reader, wanted: Wanted) -> int:
 
 
 async def _search(
-    reader: Reader, wanted: Wanted, after: int, last: int, found: int, *, newest: bool
+    reader: Reader, wanted: EventFilter, after: int, last: int, found: int, *, newest: bool
 ) -> Events:
     job, owner, _, kinds = wanted
     most = MAX_HISTORY_LINES - found

@@ -79,7 +79,7 @@ class AgentAdmission:
         self._agents.add_certificate(name, chain[0], replaces=serial_of(shown), now=now)
         return RenewalAnswer(format_certificates(chain).encode("ascii"), current.roots)
 
-    def stamp(self) -> tuple[int, int] | None:
+    def list_version(self) -> tuple[int, int] | None:
         """Return a value that changes whenever the list is written; None if there is no list."""
         try:
             found = (self._files.directory / AGENTS_FILE).stat()

@@ -115,13 +115,13 @@ class LoginHosts:
 
     async def _close_revoked(self) -> None:
         """Close the connections of agents whose certificates have been revoked."""
-        seen = self._admission.stamp()
+        seen = self._admission.list_version()
         while True:
             await asyncio.sleep(WATCH_S)
-            stamp = self._admission.stamp()
-            if stamp == seen:
+            version = self._admission.list_version()
+            if version == seen:
                 continue
-            seen = stamp
+            seen = version
             for writer in list(self._open):
                 try:
                     self._admission.identify(_certificate_of(writer))

@@ -196,7 +196,7 @@ class ArrayIndex:
         if place < len(self._arrays) and self._arrays[place] == job:
             del self._arrays[place]
 
-    def before(self, number: JobId) -> JobId | None:
+    def array_candidate(self, number: JobId) -> JobId | None:
         """Return the last array whose number is lower than this number; None if there is none.
 
         If the number belongs to a task, it is a task of this array.

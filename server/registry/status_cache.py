@@ -227,7 +227,7 @@ class StatusCache:
     def _pending_task(self, number: JobId) -> JobEntry | None:
         """Return the entry of a task that has not become a job; None for any other number."""
         with self._lock:
-            array = self._arrays.before(number)
+            array = self._arrays.array_candidate(number)
             whole = self._jobs.get(array) if array is not None else None
         info = info_of_pending_task(whole.info, number) if whole is not None else None
         if whole is None or info is None:
@@ -384,13 +384,13 @@ class StatusCache:
     def describe_stored(self, job: Job, summary: Summary) -> Info:
         """Return a job that was read from the database, in the form that users see."""
         return {
-            **_info(job, summary, self._where(job)),
+            **_info(job, summary, self._nodes_of(job)),
             "progress": None,
             "memory_bytes": 0,
             "major_faults": 0,
         }
 
-    def _where(self, job: Job) -> list[NodeName]:
+    def _nodes_of(self, job: Job) -> list[NodeName]:
         """Return the nodes on which a job runs or, if it has ended, ran last."""
         return self.node_map.names(job.allocation if job.final else job.occupied)
 
@@ -405,7 +405,7 @@ class StatusCache:
 
     def _entry(self, job: Job) -> JobEntry:
         summary = self.summary(job)
-        nodes = self._where(job)
+        nodes = self._nodes_of(job)
         info = _info(job, summary, nodes)
         uses = named_resources.usage(job)
         jobs = len(job.progress.pending) if job.progress is not None else 1

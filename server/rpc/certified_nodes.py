@@ -81,8 +81,8 @@ class CertifiedNodes:
         self._lost: set[str] = set()
         self._warned_at = float("-inf")
         self._sent: ServerTls | None = None
-        #: Of the list of nodes, when it was looked at; one that no list has.
-        self._stamp: tuple[int, int] | None = (0, 0)
+        #: The version of the list of nodes at the last check; first a version that no list has.
+        self._list_version: tuple[int, int] | None = (0, 0)
         self._warnings = PeerWarnings(log)
         self._tasks: set[asyncio.Task[None]] = set()
         # One thread, because calls wait for each other anyway, and many nodes may connect at once.
@@ -124,8 +124,8 @@ class CertifiedNodes:
         """Check the files of the cluster's identity regularly until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            self.look()
-            self.handshakes.look(loop.time())
+            self.check_files()
+            self.handshakes.log_failures(loop.time())
             self._warn_of_age()
             await asyncio.sleep(POLL_S)
 
@@ -137,12 +137,12 @@ class CertifiedNodes:
             for problem in self._files.problems(now):
                 log.warning("%s", problem)
 
-    def look(self) -> None:
+    def check_files(self) -> None:
         """End the streams of revoked nodes, and send changed root certificates to the others."""
         try:
-            if (stamp := self._admission.stamp()) != self._stamp:
+            if (version := self._admission.list_version()) != self._list_version:
                 self._end_revoked()
-                self._stamp = stamp
+                self._list_version = version
         except (PliantError, OSError) as error:
             self._warnings.warning("the list of admitted nodes cannot be read: %s", error)
         if (current := self._files.current) is not self._sent:

@@ -76,7 +76,7 @@ class CertificateAuthenticator:
 
     async def authenticate(self, context: Any, reports: AsyncIterator[Any]) -> NodePeer | None:
         """Return the node whose certificate was used to open a stream; ``reports`` is not used."""
-        self._certified.handshakes.follow()
+        self._certified.handshakes.count_opened_stream()
         return _CertifiedPeer(self._admission.identify(context.auth_context()))
 
 

@@ -194,9 +194,9 @@ class NodeList:
                         "this server did not run for %d s; leases and deadlines are extended", late
                     )
                     self._leases.extend(late + CATCH_UP_S, time.monotonic())
-            self.look()
+            self.check_leases()
 
-    def look(self) -> None:
+    def check_leases(self) -> None:
         """Check all leases once; report nodes that have become suspected or lost."""
         with self._flag:
             overdue = self._leases.overdue(time.monotonic())

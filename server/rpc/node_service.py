@@ -325,7 +325,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
 
     def _ready(self, node: NodeName, message: node_pb2.WorldReady) -> None:
         event = ready_from_proto(node, message)
-        wrong = self._validator.reject_ready(node, message)
+        wrong = self._validator.fault_of_ready(node, message)
         if wrong is not None:
             log.warning("node %s reports world %s ready: %s", node, message.world, wrong)
             return
@@ -337,7 +337,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         times = tuple(end.at for end in message.exits)
         steps = steps_from_proto(message)
         report = EndReport(node, message.world, ranks, times, event, steps)
-        wrong = self._validator.reject_exits(node, message)
+        wrong = self._validator.fault_of_exits(node, message)
         if wrong is not None:
             log.warning("node %s reports exits in world %s: %s", node, message.world, wrong)
             self._core_loop.post(self._remove.processors_emptied(report))

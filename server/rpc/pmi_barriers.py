@@ -36,7 +36,7 @@ MAX_WAITING_BYTES = 12 << 20
 _PAIR_BYTES = 100
 
 
-class _Part(NamedTuple):
+class _NodePairs(NamedTuple):
     """The key-value pairs that one node has sent for a barrier."""
 
     pairs: Mapping[str, str]
@@ -44,7 +44,7 @@ class _Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class CompleteBarrier:
     """A complete barrier, and the nodes to answer."""
 
     world: str
@@ -64,7 +64,7 @@ class BarrierTable:
 
     def __init__(self, done: Mapping[tuple[str, int], Mapping[str, str]] | None = None) -> None:
         self._done: dict[str, dict[int, Mapping[str, str]]] = {}
-        self._open: dict[str, dict[int, dict[NodeName, _Part]]] = {}
+        self._open: dict[str, dict[int, dict[NodeName, _NodePairs]]] = {}
         for (world, sequence), pairs in (done or {}).items():
             self._done.setdefault(world, {})[sequence] = pairs
         self._warnings = RateLimitedLog(log.warning)
@@ -76,7 +76,7 @@ class BarrierTable:
         node: NodeName,
         sequence: int,
         pairs: Mapping[str, str],
-    ) -> Merged | None:
+    ) -> CompleteBarrier | None:
         """Record that a node reached a barrier; return the barrier if all nodes have, else None.
 
         Users' processes choose the sequence numbers and the pairs. So only the last complete
@@ -84,11 +84,11 @@ class BarrierTable:
         """
         done, waiting = self._done.setdefault(world, {}), self._open.setdefault(world, {})
         if sequence in done:
-            return Merged(world, sequence, done[sequence], frozenset({node}), again=True)
+            return CompleteBarrier(world, sequence, done[sequence], frozenset({node}), again=True)
         if any(sequence < number for number in done):
             return None  # all nodes have left this barrier
-        _leave(waiting, node)
-        part = _Part(pairs, _bytes_of(pairs))
+        _drop_pairs_of(waiting, node)
+        part = _NodePairs(pairs, _bytes_of(pairs))
         held = sum(other.bytes for parts in waiting.values() for other in parts.values())
         if held + part.bytes > MAX_WAITING_BYTES:
             self._warnings.log(
@@ -106,7 +106,7 @@ class BarrierTable:
         done[sequence] = {
             key: value for each in parts.values() for key, value in each.pairs.items()
         }
-        return Merged(world, sequence, done[sequence], nodes)
+        return CompleteBarrier(world, sequence, done[sequence], nodes)
 
     def forget(self, worlds: Iterable[str]) -> None:
         """Drop the barriers of worlds that have ended."""
@@ -115,7 +115,7 @@ class BarrierTable:
             self._open.pop(world, None)
 
 
-def _leave(waiting: dict[int, dict[NodeName, _Part]], node: NodeName) -> None:
+def _drop_pairs_of(waiting: dict[int, dict[NodeName, _NodePairs]], node: NodeName) -> None:
     """Remove a node's pairs from open barriers, because a node is in one barrier at a time."""
     for sequence, parts in list(waiting.items()):
         parts.pop(node, None)
@@ -171,7 +171,7 @@ class BarrierService:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, merged: Merged) -> None:
+    async def _answer(self, merged: CompleteBarrier) -> None:
         """Store a complete barrier, then send its key-value pairs to all its nodes.
 
         It is stored because the server may restart after only a part of the nodes has the answer.
@@ -188,7 +188,7 @@ class BarrierService:
         for node in merged.tell:
             self._connections.send_to_node(node, node_pb2.NodeOrder(fence_done=done))
 
-    async def _store(self, merged: Merged) -> bool:
+    async def _store(self, merged: CompleteBarrier) -> bool:
         """Make a barrier durable, and return whether its nodes may be answered.
 
         False means that the server stops; the nodes then ask the next server. True is also returned

@@ -17,14 +17,14 @@ class ReportValidator:
     def __init__(self, worlds: WorldRegistry, status: StatusCache) -> None:
         self._worlds, self._status = worlds, status
 
-    def reject_ready(self, node: NodeName, message: node_pb2.WorldReady) -> str | None:
+    def fault_of_ready(self, node: NodeName, message: node_pb2.WorldReady) -> str | None:
         """Return why a report that a world is ready is wrong; None if it is right."""
         world = self._worlds.get(message.world)
         if world is None:
             return "this world is unknown"
         return _foreign(node, world, (message.job, message.run, message.resize))
 
-    def reject_exits(self, node: NodeName, message: node_pb2.RanksExited) -> str | None:
+    def fault_of_exits(self, node: NodeName, message: node_pb2.RanksExited) -> str | None:
         """Return why a report of exits is wrong; None if it is right."""
         world = self._worlds.get(message.world)
         if world is None or node not in world.nodes:

@@ -176,7 +176,7 @@ class StagedFiles:
         """
         os.replace(self._upload(uid, name), self.archive(job))
 
-    def give_back(self, uid: int, name: str, job: int) -> None:
+    def return_to_uploads(self, uid: int, name: str, job: int) -> None:
         """Make the archive of a job an upload again, because the job could not be stored."""
         with suppress(OSError):
             os.replace(self.archive(job), self._upload(uid, name))

@@ -238,14 +238,16 @@ class StateQueries:
             await self._jobs.check_owner("history of a job", JobId(job), peer)
         every = job is not None or self._jobs.access.allows("history of all jobs", peer)
         since, until = (listing.read_time(request, field) for field in ("since", "until"))
-        wanted = history_search.Wanted(
+        wanted = history_search.EventFilter(
             job, None if every else peer.uid, until, listing.read_texts(request, "kinds")
         )
         if since is None and not after and limit is None:
-            events, complete = await history_search.newest(self._reader, wanted)
+            events, complete = await history_search.newest_events(self._reader, wanted)
             return {"events": Objects(events), "complete": complete}
         most = MAX_HISTORY_LINES if limit is None else min(limit, MAX_HISTORY_LINES)
-        events, following = await history_search.first(self._reader, wanted, after, most, since)
+        events, following = await history_search.events_after(
+            self._reader, wanted, after, most, since
+        )
         found: Answer = {"events": Objects(events), "complete": following is None}
         return found if following is None else {**found, "next": following}
 

@@ -101,7 +101,7 @@ class UserConnection:
         If they exceed the limit, first wait until other requests of this connection are answered.
         A refusal would end the connection, and the other requests would lose their answers.
         """
-        while self._use.is_full(number) and await self._tagged.wait_for_answer():
+        while self._use.would_exceed(number) and await self._tagged.wait_for_answer():
             pass
         self._use.take_bytes(number)
 

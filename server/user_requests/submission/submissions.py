@@ -187,14 +187,14 @@ class Submissions:
             await stored  # no timeout here: a job must not be stored after it was refused
         except IntegrityError:
             pending.forget(job.id)
-            self._give_back(uid, request.stage, job.id)
+            self._return_to_uploads(uid, request.stage, job.id)
             known = await self._job_with_key(uid, request.key) if request.key else None
             if known is None:
                 raise
             return known
         except Exception as error:
             pending.forget(job.id)
-            self._give_back(uid, request.stage, job.id)
+            self._return_to_uploads(uid, request.stage, job.id)
             raise UserRequestError(
                 f"the job database cannot be written ({sqlite_message(error)}): try again later",
                 kind="unavailable",
@@ -223,10 +223,10 @@ class Submissions:
         except OSError as error:
             raise UserRequestError(f"stage: {error.strerror}", kind="unavailable") from None
 
-    def _give_back(self, uid: int, stage: StageRequest | None, job: JobId) -> None:
+    def _return_to_uploads(self, uid: int, stage: StageRequest | None, job: JobId) -> None:
         """Make the files of a job that was not stored available to another submission."""
         if self.staging is not None and stage is not None:
-            self.staging.give_back(uid, stage.upload, job)
+            self.staging.return_to_uploads(uid, stage.upload, job)
 
     async def _job_with_key(self, uid: int, key: str) -> int | None:
         return await self._reader.in_thread(lambda reader: reader.job_with_key(uid, key))

@@ -9,16 +9,16 @@ def test_refused_connections_are_counted_and_logged_once(caplog: pytest.LogCaptu
     handshakes = RefusedHandshakes("port of the nodes")
     for _ in range(5):
         handshakes.begin()
-    handshakes.follow()
-    handshakes.look(0.0)
+    handshakes.count_opened_stream()
+    handshakes.log_failures(0.0)
     assert caplog.messages == [], "they may be in progress"
     for now in range(1, 40):
-        handshakes.look(now * INTERVAL_S / 10)
+        handshakes.log_failures(now * INTERVAL_S / 10)
     (logged,) = caplog.messages
     assert "4 connections" in logged
     handshakes.begin()
-    handshakes.look(1000.0)
-    handshakes.look(2000.0)
+    handshakes.log_failures(1000.0)
+    handshakes.log_failures(2000.0)
     assert "1 connections" in caplog.messages[-1]
 
 
@@ -26,6 +26,6 @@ def test_nodes_that_register_are_not_counted(caplog: pytest.LogCaptureFixture) -
     handshakes = RefusedHandshakes("port of the nodes")
     for now in range(10):
         handshakes.begin()
-        handshakes.follow()
-        handshakes.look(now * INTERVAL_S)
+        handshakes.count_opened_stream()
+        handshakes.log_failures(now * INTERVAL_S)
     assert caplog.messages == []

@@ -11,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pliant.server.database.generation import next_generation, read_used, write_used
+from pliant.server.database.generation import (
+    next_generation,
+    read_last_generation,
+    write_last_generation,
+)
 from pliant.server.database.meta_keys import LAST_JOB_ID, MAX_ID_IN_FILE, find_invalid
 from pliant.server.database.replaced_database_check import FILE_NAME as COMMITS_FILE
 from pliant.server.database.replaced_database_check import KEY, CommitCount, LastSeen
@@ -47,7 +51,7 @@ def left_out(last_job: int, generation: int, resizes: int = 1) -> dict[str, str]
 
 def test_it_grows_with_each_start(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert following({}, path, 0) == {"generation": "1"}
-    write_used(path, "1")
+    write_last_generation(path, "1")
     assert following({"generation": "1"}, path, 7) == {"generation": "2"}
     # Killed after the database had it, and before the file: nothing is wrong.
     assert following({"generation": "2"}, path, 7) == {"generation": "3"}
@@ -57,7 +61,7 @@ def test_it_grows_with_each_start(path: Path, caplog: pytest.LogCaptureFixture) 
 def test_a_copy_of_the_same_generation_is_told_and_no_number_given_again(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write_used(path, "5")
+    write_last_generation(path, "5")
     meta = {"generation": "5", KEY: "5 90"}
     level, ahead = LastSeen(CommitCount(5, 90), 8), LastSeen(CommitCount(5, 100), 9)
     assert following(meta, path, 7, LastSeen(CommitCount(4, 200), 9)) == {"generation": "6"}
@@ -78,19 +82,19 @@ def test_without_its_file_the_generation_follows_from_the_commit_count(path: Pat
 def test_an_older_copy_is_told_and_leaves_numbers_out(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write_used(path, "5")
+    write_last_generation(path, "5")
     fresh = following({"generation": "3"}, path, 7)
     assert fresh == {"generation": "6", LAST_JOB_ID: str(7 + MAX_LOST_IDS)} | left_out(7, 6)
     assert "has generation 3, but this server has had generation 5" in caplog.text
     assert f"numbered from {8 + MAX_LOST_IDS}" in caplog.text
-    write_used(path, "8")
+    write_last_generation(path, "8")
     again = following(fresh, path, 7)
     given = {"generation": "9", LAST_JOB_ID: str(7 + 2 * MAX_LOST_IDS)}
     assert again == given | left_out(7, 9, 1 + MAX_LOST_IDS)
 
 
 def test_runs_of_many_generations_fit_into_messages(path: Path) -> None:
-    write_used(path, str(1 << 38))
+    write_last_generation(path, str(1 << 38))
     run = int(following({"generation": "3"}, path, 7)["runs_from"].split()[1])
     assert 0 < run < (1 << 32) - 1000
 
@@ -98,7 +102,7 @@ def test_runs_of_many_generations_fit_into_messages(path: Path) -> None:
 def test_a_new_database_continues_the_generation_of_the_old_one(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write_used(path, "5")
+    write_last_generation(path, "5")
     assert following({}, path, 0, LastSeen(CommitCount(5, 100), 9)) == {"generation": "6"}
     assert caplog.text == ""
 
@@ -109,7 +113,7 @@ def test_a_new_database_continues_the_generation_of_the_old_one(
 def test_a_damaged_file_is_not_taken_for_none(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(OSError, match="does not hold the generation of the server: if"):
-        read_used(path)
+        read_last_generation(path)
 
 
 @pytest.mark.parametrize(
@@ -163,11 +167,11 @@ def test_a_number_that_was_never_counted_does_not_get_into_the_database(
             number = int(user.do("ping")["generation"])
         node.close()
         assert server.stop() == 0
-    assert (number, read_used(used)) == (3, 3)
+    assert (number, read_last_generation(used)) == (3, 3)
 
 
 def test_the_greatest_number_of_a_file_can_be_counted_on(path: Path) -> None:
-    write_used(path, str(MAX_ID_IN_FILE))
+    write_last_generation(path, str(MAX_ID_IN_FILE))
     fresh = following({"generation": "3"}, path, 7, LastSeen(CommitCount(5, 1), MAX_ID_IN_FILE))
     assert find_invalid(fresh) == []
 

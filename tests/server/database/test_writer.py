@@ -23,7 +23,7 @@ from pliant.core.values.ids import JobId
 from pliant.server.database import history_search
 from pliant.server.database.database_errors import is_transient
 from pliant.server.database.engine import DatabaseUnusableError, open_database, open_reader
-from pliant.server.database.history_search import Wanted
+from pliant.server.database.history_search import EventFilter
 from pliant.server.database.reader import Reader
 from pliant.server.database.statements import (
     add_barrier,
@@ -304,11 +304,13 @@ def test_history_is_read_in_pieces(
     monkeypatch.setattr(history_search, "MAX_HISTORY_LINES", 3)
 
     def newest(**wanted: Any) -> tuple[str, bool]:
-        lines, complete = asyncio.run(history_search.newest(reader, Wanted(**wanted)))
+        lines, complete = asyncio.run(history_search.newest_events(reader, EventFilter(**wanted)))
         return "".join(line["text"] for line in lines), complete
 
     def first(*range_: Any, **wanted: Any) -> tuple[str, int | None]:
-        lines, following = asyncio.run(history_search.first(reader, Wanted(**wanted), *range_))
+        lines, following = asyncio.run(
+            history_search.events_after(reader, EventFilter(**wanted), *range_)
+        )
         return "".join(line["text"] for line in lines), following
 
     assert (newest(), newest(job=1)) == (("678", False), ("357", False))

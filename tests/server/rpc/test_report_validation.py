@@ -36,9 +36,9 @@ def ready(**fields: object) -> node_pb2.WorldReady:
 
 
 def test_nodes_may_report_on_their_own_ranks(validator: ReportValidator) -> None:
-    assert validator.reject_exits(A, exits(1, 1)) is None
-    assert validator.reject_exits(B, exits(2, 2)) is None
-    assert validator.reject_ready(B, ready()) is None
+    assert validator.fault_of_exits(A, exits(1, 1)) is None
+    assert validator.fault_of_exits(B, exits(2, 2)) is None
+    assert validator.fault_of_ready(B, ready()) is None
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_nodes_may_report_on_their_own_ranks(validator: ReportValidator) -> None
 def test_exits_on_other_nodes_are_rejected(
     validator: ReportValidator, node: NodeName, message: node_pb2.RanksExited, text: str
 ) -> None:
-    assert validator.reject_exits(node, message) == text
+    assert validator.fault_of_exits(node, message) == text
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def test_exits_on_other_nodes_are_rejected(
 def test_worlds_of_others_are_not_ready(
     validator: ReportValidator, node: NodeName, message: node_pb2.WorldReady, text: str
 ) -> None:
-    assert validator.reject_ready(node, message) == text
+    assert validator.fault_of_ready(node, message) == text
 
 
 def test_of_a_world_nobody_knows_only_the_nodes_own_processors_count(
     validator: ReportValidator,
 ) -> None:
-    assert validator.reject_exits(A, exits(1, 3, world="old")) is None
-    assert validator.reject_exits(C, exits(1, 1)) is None  # begun elsewhere under the same name
+    assert validator.fault_of_exits(A, exits(1, 3, world="old")) is None
+    assert validator.fault_of_exits(C, exits(1, 1)) is None  # begun elsewhere under the same name
     assert [validator.owns_processor(A, processor) for processor in (0, 1, 2, 99)] == [
         True,
         True,

@@ -57,7 +57,7 @@ def test_a_beat_counts_only_while_there_is_a_lease(monkeypatch: pytest.MonkeyPat
     now[0] += 9.0
     assert nodes.beat(name, beat)
     now[0] += 10.0
-    nodes.look()
+    nodes.check_leases()
     assert events == [NodeLost(name, "nothing heard for 10 s")]
     assert not nodes.beat(name, beat)
     nodes.watch(name)
