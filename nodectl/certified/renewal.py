@@ -72,7 +72,7 @@ class CertificateRenewal:
         logger.info("asking the server for a new certificate")
         self._send(wire.NodeReport(renew_certificate=request))
 
-    def take(self, sent: wire.Certificates) -> NodeIdentity | None:
+    def save_certificates(self, sent: wire.Certificates) -> NodeIdentity | None:
         """Save a new certificate, or new roots, that the server has sent.
 
         Returns:

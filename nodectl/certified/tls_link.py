@@ -147,7 +147,7 @@ class CertificateLink:
         if self._renewal is not None:
             self._renewal.ask_if_due()
 
-    def take(self, sent: wire.Certificates) -> bytes | None:
+    def save_certificates(self, sent: wire.Certificates) -> bytes | None:
         """Save the certificate or the root certificates that the server has sent.
 
         Returns:
@@ -157,7 +157,7 @@ class CertificateLink:
             RenewedError: there is a new certificate, so the node must connect again.
         """
         before = self._used()
-        changed = self._renewal.take(sent) if self._renewal is not None else None
+        changed = self._renewal.save_certificates(sent) if self._renewal is not None else None
         if changed is None:
             return None
         if changed.certificates != before.certificates:

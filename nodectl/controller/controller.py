@@ -76,7 +76,7 @@ class Controller:
         self._last_server = read_generation(state / "generation")
         callbacks = WorldCallbacks(
             self._server.report,
-            lambda: self._server.contact.at,
+            lambda: self._server.contact.confirmed_at,
             self._on_start_failed,
         )
         self._node_worlds = NodeWorlds(settings, state, self._slots, callbacks)
@@ -258,7 +258,7 @@ class Controller:
             for report in repeat_start(order, known, self._settings):
                 self._server.report(report)
             return
-        folder, at = spool_folder(self._state), self._server.contact.at
+        folder, at = spool_folder(self._state), self._server.contact.confirmed_at
         if refusal := refuse_start(
             order, self._settings, order.world in self._node_worlds.removed, at
         ):

@@ -249,7 +249,7 @@ class NodeWorlds:
 
     def _report_exits(self, world: LocalWorld, exits: list[dict[str, Any]]) -> None:
         ends = [SpooledExit.from_record(end) for end in exits]
-        if world.is_last_claim(ends):
+        if world.completes_exits(ends):
             # It is believed when no process is left. The shim ends now, or it is killed.
             self._kill_watcher.order(world, [], 0)
         elif new := world.add_exits(ends):
@@ -317,7 +317,7 @@ class NodeWorlds:
         except ProtocolError as error:
             self._stop_unreadable(error)
             return
-        if not world.is_last_claim(saved) and (new := world.add_exits(saved)):
+        if not world.completes_exits(saved) and (new := world.add_exits(saved)):
             self._calls.report(world.exits_report(new))
         if world.all_ended:
             self._end(world)

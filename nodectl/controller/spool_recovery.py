@@ -207,7 +207,7 @@ async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list
     Returns:
         The exits that were added to the record of the world.
     """
-    if world.is_last_claim(saved):
+    if world.completes_exits(saved):
         await wait_for_last_process(world)
         world.spool.remove_secrets()
         return world.add_exits(saved)

@@ -110,7 +110,7 @@ class LocalWorld:
         """Return whether the exits of all local ranks are known."""
         return len(self.exits) == len(self.request.ranks)
 
-    def is_last_claim(self, exits: Iterable[SpooledExit]) -> bool:
+    def completes_exits(self, exits: Iterable[SpooledExit]) -> bool:
         """Return whether ``exits`` complete the exits of a world that the root helper started.
 
         The shim of such a world runs as the job's user, who can control it with a debugger and make

@@ -88,7 +88,7 @@ class RequestVerifier:
             HelperRefusalError: the request must not be carried out.
         """
         try:
-            order = verify(signed, self._config.key, **self._known())
+            order = verify(signed, self._config.key, **self._facts_of_node())
             record = _read_content(content)
             covered = content_of(record)
             check_digest(order, covered.digest())
@@ -125,12 +125,12 @@ class RequestVerifier:
             HelperRefusalError: the request must not be carried out.
         """
         try:
-            order = verify_removal(signed, self._config.key, **self._known())
+            order = verify_removal(signed, self._config.key, **self._facts_of_node())
         except SignedOrderError as error:
             raise HelperRefusalError(error.refusal.value, str(error)) from None
         return order, self._find_user(order)
 
-    def _known(self) -> dict[str, Any]:
+    def _facts_of_node(self) -> dict[str, Any]:
         """Return what an order must match, such as cluster and node, as keyword arguments."""
         return {
             "cluster": self._config.cluster,

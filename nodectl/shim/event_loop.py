@@ -112,7 +112,7 @@ class SocketChannel:
         loop.selector.register(sock, _READ, self._ready)
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Return whether the connection is open: not closed here, and not by the other process."""
         return self._sock is not None
 

@@ -95,7 +95,7 @@ class Shim:
             self._send_exits,
             self._stop_if_confirmed,
             self._add_steps,
-            self._returns_outputs,
+            self._begin_output_transfer,
         )
         self._tracker = ExitTracker(self._loop, spool, request, calls)
         self._segments: set[shared_memory.Segment] = set()
@@ -265,7 +265,7 @@ class Shim:
         if self._steps is not None and end.rank == 0:
             end.steps = self._steps.records()
 
-    def _returns_outputs(self, last: list[SpooledExit]) -> bool:
+    def _begin_output_transfer(self, last: list[SpooledExit]) -> bool:
         """Start the transfer of staged outputs to the server, if this is the last shim of the run.
 
         If the transfer has failed, the failure is added to the reason of the first of these exits.
@@ -345,7 +345,7 @@ class Shim:
 
     def _attach(self) -> None:
         """Connect to the controller and send it the present state; try again later if it fails."""
-        if self._controller is not None and self._controller.open:
+        if self._controller is not None and self._controller.is_open:
             return
         if self._retry is not None:
             self._retry.cancel()

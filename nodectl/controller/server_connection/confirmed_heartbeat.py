@@ -26,7 +26,7 @@ class ConfirmedHeartbeat:
 
     def __init__(self) -> None:
         #: When the confirmed heartbeat was sent, or None if there was none.
-        self.at: float | None = None
+        self.confirmed_at: float | None = None
         self._sent: deque[tuple[int, float]] = deque(maxlen=_MAX_UNCONFIRMED)
 
     def begin(self, now: float) -> None:
@@ -41,19 +41,19 @@ class ConfirmedHeartbeat:
         """Record that a heartbeat is about to be sent; the numbers increase."""
         self._sent.append((number, now))
 
-    def heard(self, number: int) -> bool:
+    def confirm(self, number: int) -> bool:
         """Record that the server confirmed heartbeat ``number``.
 
         Returns:
-            Whether the time of the last confirmed contact, `at`, has changed.
+            Whether `confirmed_at`, the time of the last confirmed contact, has changed.
         """
         at = None
         while self._sent and self._sent[0][0] <= number:
             found, sent = self._sent.popleft()
             at = sent if found == number else None
-        if at is None or (self.at is not None and at <= self.at):
+        if at is None or (self.confirmed_at is not None and at <= self.confirmed_at):
             return False
-        self.at = at
+        self.confirmed_at = at
         return True
 
 

@@ -74,7 +74,7 @@ class ServerLink(Protocol):
     def on_beat(self) -> None:
         """Do regular work, such as renewing a certificate; called with each heartbeat."""
 
-    def take(self, sent: wire.Certificates) -> bytes | None:
+    def save_certificates(self, sent: wire.Certificates) -> bytes | None:
         """Save certificates from the server; return new roots for applications, or None."""
 
 
@@ -130,7 +130,7 @@ class SecretLink:
     def on_beat(self) -> None:
         """Do nothing, because a secret is never renewed."""
 
-    def take(self, sent: wire.Certificates) -> bytes | None:
+    def save_certificates(self, sent: wire.Certificates) -> bytes | None:
         """Ignore certificates, because this node has none, and return None."""
         return None
 

@@ -277,7 +277,7 @@ class ControllerStream:
             self._on_confirmed(order.beat_heard.sequence)
             return
         if order.HasField("certificates"):
-            if (roots := self._link.take(order.certificates)) is not None:
+            if (roots := self._link.save_certificates(order.certificates)) is not None:
                 self._node.on_access(None, roots)
             return
         if order.HasField("refused"):  # the node was revoked while it was connected
@@ -287,8 +287,8 @@ class ControllerStream:
         self._node.carry_out(order)
 
     def _on_confirmed(self, number: int) -> None:
-        if self.contact.heard(number) and self.contact.at is not None:
-            self._node.on_contact(self.contact.at)
+        if self.contact.confirm(number) and self.contact.confirmed_at is not None:
+            self._node.on_contact(self.contact.confirmed_at)
 
     async def _beat(self, interval: float) -> None:
         for sequence in itertools.count(1):

@@ -55,7 +55,7 @@ class StepEvents(Protocol):
     def on_exit(self, rank: int) -> None:
         """Handle the end of a rank's process in a malleable step."""
 
-    def on_gone(self) -> None:
+    def on_ranks_ended(self) -> None:
         """Handle the end of all local ranks; no process is left."""
 
 
@@ -265,7 +265,7 @@ class LocalRanks:
         request = self._request
         first = request.ranks[0][0]
         shared_memory.unlink(shared_memory.world_segments(request.world, request.mapping, first))
-        self._events.on_gone()
+        self._events.on_ranks_ended()
 
     def _leftovers(self) -> list[int]:
         """Return the processes that ended ranks of the step left running; none for a command."""

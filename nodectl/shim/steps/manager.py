@@ -156,7 +156,7 @@ class StepManager:
             partial(self._on_client_gone, step),
         )
         if reason:
-            step.tell(op="refused", reason=reason)
+            step.send_to_client(op="refused", reason=reason)
             step.close_stdio()
             return
         if step.request.type == COMMAND:
@@ -175,7 +175,7 @@ class StepManager:
             return
         if step in self._waiting:
             self._on_client_gone(step)
-            step.tell(op="ended", code=0, signal=int(number), reason="it had not started")
+            step.send_to_client(op="ended", code=0, signal=int(number), reason="it had not started")
             return
         step.signal(number)
 
@@ -247,7 +247,7 @@ class StepManager:
         if step.resizer is None:  # ranks that join later write to the same outputs
             step.close_stdio()
         if not resize:
-            step.tell(op="started", step=step.number)
+            step.send_to_client(op="started", step=step.number)
         if world.is_ending:  # a rank failed before the others were ordered
             world.end(again=True)
 
@@ -350,13 +350,13 @@ class StepManager:
             case "failure":
                 events.on_failure(message["code"], message["signal"], str(message["reason"]))
             case "output":
-                step.tell(op="output", kind=message["kind"], data=message["data"])
+                step.send_to_client(op="output", kind=message["kind"], data=message["data"])
             case "control":
                 events.on_control(message["message"])
             case "exit":
                 events.on_exit(int(message["rank"]))
             case "gone":
-                events.on_gone()
+                events.on_ranks_ended()
         return True
 
     def _carry_out(self, key: tuple[int, int, int], order: dict[str, Any]) -> None:
@@ -399,7 +399,7 @@ def _is_counted(step: Step) -> bool:
 def _end_unstarted(events: NodeEvents, error: OSError) -> None:
     """Report that no rank of a step could be started on this node."""
     events.on_failure(NOT_USABLE, 0, f"cannot start: {error.strerror}")
-    events.on_gone()
+    events.on_ranks_ended()
 
 
 def _mapping(counts: list[int]) -> str:

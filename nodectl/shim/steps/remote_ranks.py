@@ -85,7 +85,7 @@ class RemoteStep:
         order: dict[str, Any],
         report: Report,
         has_room: Callable[[], bool],
-        on_gone: Callable[[], None],
+        on_finished: Callable[[], None],
     ) -> None:
         """Start the ranks that the manager's order names.
 
@@ -95,12 +95,13 @@ class RemoteStep:
             order: the order ``start``.
             report: sends a report to the manager.
             has_room: returns whether output may be sent now.
-            on_gone: called when all ranks have ended and all output was sent.
+            on_finished: called when all ranks have ended and all output was sent.
 
         Raises:
             OSError: the ranks cannot be started, because there are no more descriptors.
         """
-        self._loop, self._report, self._has_room, self._on_gone = loop, report, has_room, on_gone
+        self._loop, self._report, self._has_room = loop, report, has_room
+        self._on_finished = on_finished
         self._pipes: dict[int, int] = {}  # the kind of output by descriptor
         self._paused: set[int] = set()
         self._ranks_are_gone = False
@@ -164,7 +165,7 @@ class RemoteStep:
         """Report to the manager that the process of a rank has ended."""
         self._report({"report": "exit", "rank": rank})
 
-    def on_gone(self) -> None:
+    def on_ranks_ended(self) -> None:
         """Report to the manager that all ranks have ended, after their last output."""
         self._ranks_are_gone = True
         self._finish_if_done()
@@ -192,7 +193,7 @@ class RemoteStep:
     def _finish_if_done(self) -> None:
         if self._ranks_are_gone and not self._pipes:
             self._report({"report": "gone"})
-            self._on_gone()
+            self._on_finished()
 
 
 def _local_request(world: StartRequest, order: dict[str, Any]) -> StartRequest:

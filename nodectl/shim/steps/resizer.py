@@ -256,7 +256,7 @@ class StepResizer:
         self._exited.add(place)
         self._free_left()
 
-    def on_world_gone(self, world: StepWorld) -> None:
+    def on_world_ended(self, world: StepWorld) -> None:
         """Record that all processes have ended that were started together for a growth."""
         resize = self._resize
         if resize is not None and resize.number == world.resize:

@@ -92,7 +92,7 @@ class Step:
             sum(size * max(0.0, until - at) for (at, size), until in zip(sizes, ends, strict=True)),
         )
 
-    def tell(self, **message: Any) -> None:
+    def send_to_client(self, **message: Any) -> None:
         """Send a message to the client that requested the step, unless it has disconnected."""
         if self.client is not None:
             self.client.send(json.dumps(message).encode() + b"\n")
@@ -153,7 +153,7 @@ class Step:
         if self.resizer is not None and not self.is_ending:
             self.resizer.on_exit(place)
 
-    def on_world_gone(self, world: StepWorld) -> None:
+    def on_world_ended(self, world: StepWorld) -> None:
         """Record that all ranks of a world have ended; after the last world, answer the client.
 
         If the first world has ended, the ranks of all growths are ended, too.
@@ -161,9 +161,9 @@ class Step:
         del self.worlds[world.resize]
         if not self.worlds:
             code, number, reason = self._failure or (0, 0, "")
-            self.tell(op="ended", code=code, signal=number, reason=reason)
+            self.send_to_client(op="ended", code=code, signal=number, reason=reason)
             self._on_end(self)
         elif world.resize == 0:
             self._end_worlds()  # nothing is left that ranks could join
         elif self.resizer is not None and not self.is_ending:
-            self.resizer.on_world_gone(world)
+            self.resizer.on_world_ended(world)

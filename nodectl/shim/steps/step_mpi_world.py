@@ -34,7 +34,7 @@ class WorldEvents(Protocol):
     def on_failure(self, world: StepWorld, code: int, number: int, reason: str) -> None:
         """Handle the failure of a rank, with its exit code, signal number and reason."""
 
-    def on_world_gone(self, world: StepWorld) -> None:
+    def on_world_ended(self, world: StepWorld) -> None:
         """Handle the end of all ranks of the world."""
 
     def on_control(self, world: StepWorld, message: Mapping[str, Any]) -> None:
@@ -99,11 +99,11 @@ class StepWorld:
             for part in self.parts.values():
                 part.release(merged)
 
-    def on_gone(self, node: int) -> None:
+    def on_ranks_ended(self, node: int) -> None:
         """Record the end of a node's ranks; report the world's end after the last node."""
         self.expected.discard(node)
         if not self.expected:
-            self.events.on_world_gone(self)
+            self.events.on_world_ended(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,6 @@ class NodeEvents:
         """Report that the process of a rank has ended; see `WorldEvents.on_exit`."""
         self.world.events.on_exit(self.world, self.world.places[rank])
 
-    def on_gone(self) -> None:
+    def on_ranks_ended(self) -> None:
         """Report to the world that all ranks of this node have ended."""
-        self.world.on_gone(self.node)
+        self.world.on_ranks_ended(self.node)

@@ -66,7 +66,7 @@ def test_the_new_certificate_replaces_the_old_one(node: Node) -> None:
     before = load_node_identity(node.directory)
     node.now += 16 * DAY_S
     node.renewal.ask_if_due()
-    renewed = node.renewal.take(node.answer())
+    renewed = node.renewal.save_certificates(node.answer())
     assert renewed is not None
     assert renewed == load_node_identity(node.directory)
     assert renewed.key != before.key
@@ -90,15 +90,15 @@ def test_wrong_answers_change_nothing(node: Node, tmp_path: Path) -> None:
         wire.Certificates(roots=good.roots, refusal="no"),
         wire.Certificates(roots=other),
     ):
-        assert node.renewal.take(sent) is None
+        assert node.renewal.save_certificates(sent) is None
     assert load_node_identity(node.directory) == before
-    assert node.renewal.take(good) is not None
+    assert node.renewal.save_certificates(good) is not None
 
 
 def test_a_certificate_that_was_not_asked_for_is_ignored(node: Node) -> None:
     before = load_node_identity(node.directory)
     sent = wire.Certificates(roots=node.membership.roots, certificate=before.certificates)
-    assert node.renewal.take(sent) is None
+    assert node.renewal.save_certificates(sent) is None
     assert load_node_identity(node.directory) == before
 
 
@@ -106,11 +106,11 @@ def test_new_roots_are_saved_and_the_node_renews_when_it_is_told(node: Node) -> 
     bundle = load_node_identity(node.directory).bundle
     other = authority.create_root("blue", now=node.now)
     both = format_certificates(trust_bundle.add_root(bundle, other.certificate)).encode()
-    changed = node.renewal.take(wire.Certificates(roots=both, renew=True))
+    changed = node.renewal.save_certificates(wire.Certificates(roots=both, renew=True))
     assert changed is not None
     assert changed.roots == both
     assert len(node.sent) == 1, "the issuing authority was replaced"
-    assert node.renewal.take(wire.Certificates(roots=both)) is None
+    assert node.renewal.save_certificates(wire.Certificates(roots=both)) is None
 
 
 def test_a_link_connects_again_with_a_new_certificate(node: Node) -> None:
@@ -123,7 +123,7 @@ def test_a_link_connects_again_with_a_new_certificate(node: Node) -> None:
     before = load_node_identity(node.directory)
     link.on_beat()
     with pytest.raises(RenewedError):
-        link.take(node.answer())
+        link.save_certificates(node.answer())
     assert load_node_identity(node.directory).key != before.key
     assert link.address() == "127.0.0.1:1"
 

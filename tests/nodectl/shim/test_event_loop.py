@@ -64,7 +64,7 @@ def test_a_channel_carries_more_than_fits_at_once(loop: EventLoop) -> None:
     loop.run()
     reader.join()
     assert len(received) == size
-    assert not channel.open
+    assert not channel.is_open
     channel.send(b"into the void")
 
 

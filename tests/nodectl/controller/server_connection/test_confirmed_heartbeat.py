@@ -73,36 +73,36 @@ def lease_of(loop: FakeLoop, stop_after_s: float | None, at: float) -> tuple[Lea
 def test_contact_dates_from_when_the_heartbeat_was_sent() -> None:
     mine = ConfirmedHeartbeat()
     mine.begin(10.0)
-    assert mine.at is None
-    assert mine.heard(0)
+    assert mine.confirmed_at is None
+    assert mine.confirm(0)
     mine.sent(1, 12.0)
     mine.sent(2, 14.0)
     mine.sent(3, 16.0)
-    assert mine.heard(2)
-    assert mine.at == 14.0
-    assert not mine.heard(2)
-    assert not mine.heard(1)
-    assert mine.at == 14.0
+    assert mine.confirm(2)
+    assert mine.confirmed_at == 14.0
+    assert not mine.confirm(2)
+    assert not mine.confirm(1)
+    assert mine.confirmed_at == 14.0
 
 
 def test_a_new_stream_does_not_confirm_what_was_sent_on_the_last_one() -> None:
     mine = ConfirmedHeartbeat()
     mine.begin(10.0)
-    mine.heard(0)
+    mine.confirm(0)
     mine.sent(1, 12.0)
     mine.begin(20.0)
-    assert not mine.heard(-1)
-    assert mine.at == 10.0
+    assert not mine.confirm(-1)
+    assert mine.confirmed_at == 10.0
     mine.sent(1, 22.0)
-    assert mine.heard(1)
-    assert mine.at == 22.0
+    assert mine.confirm(1)
+    assert mine.confirmed_at == 22.0
 
 
 def test_a_number_that_was_never_sent_confirms_nothing() -> None:
     mine = ConfirmedHeartbeat()
     mine.begin(10.0)
-    assert not mine.heard(7)
-    assert mine.at is None
+    assert not mine.confirm(7)
+    assert mine.confirmed_at is None
 
 
 @given(
@@ -127,9 +127,9 @@ def test_contact_is_never_later_than_the_last_heartbeat_that_arrived(
             sign = under_way.pop(delay)  # whatever was sent, in any order
             heard_at = now
             arrived.append(sign)
-            mine.heard(arrived[delay % len(arrived)])
-        if mine.at is not None:
-            assert mine.at <= max(heard_at, 0.0)
+            mine.confirm(arrived[delay % len(arrived)])
+        if mine.confirmed_at is not None:
+            assert mine.confirmed_at <= max(heard_at, 0.0)
 
 
 # ------------------------------------------------------------------ orders that come late
