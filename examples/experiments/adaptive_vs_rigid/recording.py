@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -161,13 +162,13 @@ def metrics(jobs: Sequence[Tree], processors: int, scale: float) -> dict[str, fl
 
 
 def read_results(folder: Path) -> list[Tree]:
-    """Return the results of all files in a folder, in order of the files' names.
+    """Return the results of all files in a folder, in order of experiments and of their axes.
 
     Raises:
         ValueError: there is no result, or a file is not the result of a real run.
     """
     found = []
-    for path in sorted(folder.glob("*/*.json")):
+    for path in sorted(folder.glob("*/*.json"), key=_numbers_by_value):
         try:
             result = json.loads(path.read_text(encoding="utf-8"))
         except ValueError:
@@ -178,3 +179,9 @@ def read_results(folder: Path) -> list[Tree]:
     if not found:
         raise ValueError(f"--results {folder}: there are no results; use the action run first")
     return found
+
+
+def _numbers_by_value(path: Path) -> list[str | int]:
+    """Return a key that sorts ``gap-45`` before ``gap-100``."""
+    parts = re.split(r"(\d+)", str(path))
+    return [int(part) if part.isdigit() else part for part in parts]
