@@ -61,7 +61,7 @@ def draw_marks(
 
 
 def _ticks(times: Sequence[float], kind: str, scale: Scale) -> Iterator[Shape]:
-    """Yield a shape with a tick for each column of the window that has an event of a kind."""
+    """Yield one shape with a tick at each horizontal position that has an event of this kind."""
     top = scale.bottom + (2 if kind == "refused" else 3 + _TICK)
     columns = sorted({int((scale.x(time) - scale.left) / layout.MIN_WIDTH) for time in times})
     polygons = []

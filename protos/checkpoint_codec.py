@@ -64,8 +64,8 @@ def save_from_proto(job: JobId, run: int, message: app_pb2.SaveReport) -> SaveRe
 def suspension_from_proto(message: app_pb2.Hello) -> SuspensionHeld | SaveReported:
     """Return the event for a coordinator that reports a suspension in its first message (Hello).
 
-    It is `SaveReported` if the application has made progress with the checkpoint, otherwise
-    `SuspensionHeld`. May raise CodecError.
+    The event is `SaveReported` if the message says that the checkpoint was begun, or how it ended,
+    and `SuspensionHeld` if the application still waits for a safe point. May raise CodecError.
     """
     job, run = JobId(message.job), message.run
     if not message.HasField("saving"):

@@ -15,7 +15,7 @@ ORDERS = ("fcfs", "sjf", "ljf", "priority", "fairshare")
 
 
 def add_workload_options(group: "argparse._ArgumentGroup") -> None:
-    """Add the option that gives jobs to users."""
+    """Add the option `--users`, which says which users submit which part of the simulated jobs."""
     group.add_argument(
         "--users",
         metavar="PCT:NAME,...",

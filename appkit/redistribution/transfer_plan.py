@@ -140,7 +140,7 @@ class CombinedPlan(TransferPlan):
 
     @property
     def bytes_moved(self) -> int:
-        """Return the bytes that all plans together send from one process to another."""
+        """Return the sum of all bytes that go to a process other than the one that has them now."""
         return sum(plan.bytes_moved for plan in self.plans)
 
     @property

@@ -251,7 +251,7 @@ def _estimate(job: Job) -> float | None:
 
 
 def promised(job: Job) -> PromisedJob:
-    """Return, as strategies see it, a waiting job for which processors are reserved."""
+    """Return what strategies see of a waiting job for which processors are reserved."""
     return PromisedJob(
         job.id,
         job.spec.arrival,
@@ -264,7 +264,7 @@ def promised(job: Job) -> PromisedJob:
 
 
 def running(job: Job, total: int, ledger: ProcessorLedger, now: float) -> RunningJob:
-    """Return, as strategies see it, a job that has processors.
+    """Return what strategies see of a job that has processors.
 
     Args:
         job: the job.

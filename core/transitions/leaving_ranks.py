@@ -48,7 +48,7 @@ def stop_waiting(state: CoreState, job: Job) -> None:
 
 
 def ranks_gone(state: CoreState, job: Job) -> None:
-    """Remove leaving ranks from the job's reason when the last one has exited."""
+    """Replace the job's displayed reason, which names leaving ranks, when the last has exited."""
     if (
         job.state is JobState.RUNNING
         and job.reason.endswith(_AFTER)

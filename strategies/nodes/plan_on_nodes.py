@@ -94,9 +94,10 @@ def _reason(job: WaitingJob, view: View) -> WaitReason:
 
 
 def _limited(view: View) -> View:
-    """Return the view without the sizes of jobs for which too few suitable processors exist now.
+    """Return the view without those sizes of jobs that the cluster cannot offer now.
 
-    That includes processors that running jobs could give.
+    A size is left out if the free processors that suit the job, together with those that running
+    jobs could give, are fewer.
     """
     capacity = free_capacity_of(view)
     surplus = [

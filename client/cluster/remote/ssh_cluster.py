@@ -139,7 +139,7 @@ class SshCluster(RemoteCluster):
     # -- down
 
     def has_other_hosts(self) -> bool:
-        """Return whether some started nodes have not been ended."""
+        """Return whether nodes on other hosts were started, and not yet ended."""
         return bool(self._saved_hosts())
 
     def end_started(self) -> None:

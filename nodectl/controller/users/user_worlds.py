@@ -116,7 +116,10 @@ class UserWorldCallbacks(NamedTuple):
 def make_user_worlds(
     settings: ControllerSettings, worlds: Mapping[str, LocalWorld], callbacks: UserWorldCallbacks
 ) -> UserWorlds | None:
-    """Return the object that starts worlds as their users; None in single-user mode."""
+    """Return the object that starts the ranks of jobs under the accounts of the jobs' users.
+
+    It is None in single-user mode.
+    """
     helper = find_helper(settings)
     return UserWorlds(helper, worlds, callbacks) if helper is not None else None
 
