@@ -115,7 +115,7 @@ class JobTracks:
             found = self.by_job[number] = JobTrack(number)
         return found
 
-    def adopt(self, row: Mapping[str, Any]) -> None:
+    def update_from_row(self, row: Mapping[str, Any]) -> None:
         """Update a job's track from its row in the server's list of jobs.
 
         The row has values, such as the start, that may be missing in the events that were applied.

@@ -9,9 +9,9 @@ from pliant.charts.drawing import Text, fitting
 from pliant.charts.job_sizes_over_time import Band
 from pliant.charts.layout import Piece
 
-#: Smallest room for a name, pixels.
+#: Smallest height and width of a rectangle for a name, pixels.
 _HEIGHT, _WIDTH = 13.0, 34.0
-#: A longer room is not better: a name fits.
+#: A rectangle that is wider than this is not better, because a name fits, pixels.
 _ENOUGH = 130.0
 #: Pieces that are tried to the right of the first one.
 _LOOKAHEAD = 12
@@ -21,9 +21,9 @@ def place_label(band: Band, pieces: Sequence[Piece], scale: Scale) -> Iterator[T
     """Yield the name of a band at its widest place; yield nothing if the name does not fit."""
     best: tuple[float, float, float, float] | None = None
     for place in range(len(pieces)):
-        room = _room(pieces, place, scale)
-        if room is not None and (best is None or room > best):
-            best = room
+        rectangle = _largest_rectangle(pieces, place, scale)
+        if rectangle is not None and (best is None or rectangle > best):
+            best = rectangle
     if best is None:
         return
     _, width, left, middle = best
@@ -32,7 +32,7 @@ def place_label(band: Band, pieces: Sequence[Piece], scale: Scale) -> Iterator[T
         yield Text(left + 6, middle, words, f"on{band.hue}", bold=True)
 
 
-def _room(
+def _largest_rectangle(
     pieces: Sequence[Piece], first: int, scale: Scale
 ) -> tuple[float, float, float, float] | None:
     """Return the largest rectangle inside a band that begins at the left edge of a piece.
@@ -53,8 +53,8 @@ def _room(
         piece = pieces[place]
         if place > first and pieces[place - 1].b != piece.a:
             break
-        top = max(top, scale.y(piece.lo + piece.n))
-        bottom = min(bottom, scale.y(piece.lo))
+        top = max(top, scale.y(piece.bottom + piece.height))
+        bottom = min(bottom, scale.y(piece.bottom))
         height, width = bottom - top, scale.x(piece.b) - left
         if height < _HEIGHT:
             break

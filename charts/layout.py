@@ -46,12 +46,12 @@ class Window(NamedTuple):
 
 @dataclass(slots=True)
 class Piece:
-    """A rectangle of a band: from time ``a`` to ``b``, ``n`` processors above height ``lo``."""
+    """A rectangle of a band: from time ``a`` to ``b``, ``height`` processors above ``bottom``."""
 
     a: float
     b: float
-    lo: float
-    n: float
+    bottom: float
+    height: float
 
 
 class Area(NamedTuple):
@@ -176,7 +176,7 @@ def stack(bands: Sequence[Band], window: Window, step_s: float) -> list[list[Pie
         base = 0.0
         for index in active:
             piece = last.get(index)
-            if piece is None or piece.lo != base or piece.n != size[index]:
+            if piece is None or piece.bottom != base or piece.height != size[index]:
                 close(index, time)
                 last[index] = Piece(time, finish, base, size[index])
             base += size[index]
@@ -285,7 +285,7 @@ def is_outlined(pieces: Sequence[Piece], per_second: float, per_processor: float
     width = area = 0.0
     for piece in pieces:  # in the order of the page, because equal sums decide
         width += (piece.b - piece.a) * per_second
-        area += (piece.b - piece.a) * piece.n * per_second * per_processor
+        area += (piece.b - piece.a) * piece.height * per_second * per_processor
     is_large = width >= OUTLINED[0] and area >= width * OUTLINED[1]
     return bool(pieces) and is_large and width >= len(pieces) * STEP_WIDTH
 

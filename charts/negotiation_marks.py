@@ -44,7 +44,7 @@ def draw_marks(
     for index, mark in inside if pieces else ():
         piece = next((p for p in pieces[index] if p.a <= mark.time <= p.b), None)
         if piece is not None:
-            places.append((scale.x(mark.time), scale.y(piece.lo + piece.n), mark.kind))
+            places.append((scale.x(mark.time), scale.y(piece.bottom + piece.height), mark.kind))
     chosen = layout.choose_marks(places)
     if chosen is not None and pieces:
         for x, y, kind in chosen:

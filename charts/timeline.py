@@ -159,8 +159,8 @@ def _one_by_one(
     for band, own in zip(bands, pieces, strict=True):
         if not own:
             continue
-        most = max(piece.n for piece in own)
-        sizes = dict.fromkeys(f"{piece.n:g}" for piece in own)
+        most = max(piece.height for piece in own)
+        sizes = dict.fromkeys(f"{piece.height:g}" for piece in own)
         listed = ", ".join(list(sizes)[:12]) if len(sizes) > 1 else f"{most:g}"
         title = f"{band.id} {band.name} ({band.user}): holds {listed}"
         yield Shape(
@@ -202,12 +202,12 @@ def _outlines(pieces: Sequence[Piece], scale: Scale) -> Iterator[list[tuple[floa
 
 
 def _polygon(run: Sequence[Piece], scale: Scale) -> list[tuple[float, float]]:
-    points = [(scale.x(run[0].a), scale.y(run[0].lo))]
+    points = [(scale.x(run[0].a), scale.y(run[0].bottom))]
     for piece in run:
-        y = scale.y(piece.lo + piece.n)
+        y = scale.y(piece.bottom + piece.height)
         points += [(scale.x(piece.a), y), (scale.x(piece.b), y)]
     for piece in reversed(run):
-        y = scale.y(piece.lo)
+        y = scale.y(piece.bottom)
         points += [(scale.x(piece.b), y), (scale.x(piece.a), y)]
     return points
 

@@ -47,7 +47,7 @@ def is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def whole(argument: str, value: Any, least: int = 0, example: str = "") -> int:
+def check_whole(argument: str, value: Any, least: int = 0, example: str = "") -> int:
     """Return ``value`` if it is a whole number of at least ``least`` and below 2**62.
 
     Raises:
@@ -100,7 +100,7 @@ def seconds(argument: str, value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def name(argument: str, value: Any, example: str) -> str:
+def check_name(argument: str, value: Any, example: str) -> str:
     """Return ``value`` if it is a text that is not empty.
 
     Raises:
@@ -111,7 +111,7 @@ def name(argument: str, value: Any, example: str) -> str:
     return value
 
 
-def texts(argument: str, value: Any, example: str) -> list[str]:
+def check_texts(argument: str, value: Any, example: str) -> list[str]:
     """Return ``value``, an iterable of texts such as names, as a list.
 
     Raises:
@@ -122,7 +122,7 @@ def texts(argument: str, value: Any, example: str) -> list[str]:
     return list(value)
 
 
-def words(argv: Sequence[Any]) -> list[str]:
+def check_words(argv: Sequence[Any]) -> list[str]:
     """Return a program with its arguments as texts; paths may be `os.PathLike`.
 
     Raises:
@@ -143,7 +143,7 @@ def words(argv: Sequence[Any]) -> list[str]:
     return found
 
 
-def sizes(value: Any) -> str:
+def check_sizes(value: Any) -> str:
     """Return the numbers of processors of a job as text; the whole number 4 becomes ``"4"``.
 
     The notation of a text such as ``"1-8:pow2"`` is checked later.

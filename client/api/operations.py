@@ -36,9 +36,9 @@ def query(argv: Sequence[Any], sizes: Any, options: Mapping[str, Any]) -> Steps[
 
 def _job(argv: Sequence[Any], sizes: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     checked = checks.submit_options(options, build_job.__kwdefaults__ or {})
-    words = checks.words(argv) if argv or "script" not in checked else []
+    words = checks.check_words(argv) if argv or "script" not in checked else []
     try:
-        return build_job(words, sizes=checks.sizes(sizes), **checked)
+        return build_job(words, sizes=checks.check_sizes(sizes), **checked)
     except UsageError as error:
         raise checks.in_python(error) from None
 
@@ -54,11 +54,12 @@ def jobs(
     """Return jobs in the order of their ids."""
     named = None if ids is None else checks.job_ids(ids)
     fields: dict[str, Any] = {
-        "users": checks.texts("users", users, '["ada"]'),
+        "users": checks.check_texts("users", users, '["ada"]'),
         "states": [
-            state.upper() for state in checks.texts("states", states, '["RUNNING", "PENDING"]')
+            state.upper()
+            for state in checks.check_texts("states", states, '["RUNNING", "PENDING"]')
         ],
-        "names": checks.texts("names", names, '["heat*"]'),
+        "names": checks.check_texts("names", names, '["heat*"]'),
         "since": checks.seconds("since", since),
     }
     selected = {name: value for name, value in fields.items() if value}
@@ -83,7 +84,7 @@ def _job_record(number: int | str) -> Steps[Mapping[str, Any]]:
 def output(number: int | str, tail: int | None) -> Steps[str]:
     """Return the last ``tail`` lines of the output of a job; all of it if ``tail`` is None."""
     if tail is not None:
-        checks.whole("tail", tail, example="20 (lines), or None for everything")
+        checks.check_whole("tail", tail, example="20 (lines), or None for everything")
     found = yield from job(number)
     return str((yield Call(partial(read_output, found, tail))))
 
@@ -142,8 +143,8 @@ def resize(number: int | str, size: int, release: Sequence[str]) -> Steps[str]:
     """Offer a job another size, and return the server's message."""
     fields = {
         "id": checks.job_id(number),
-        "size": checks.whole("size", size, example="4; 0 lets the strategy choose"),
-        "release": checks.texts("release", release, '["n2"] or ["n1/0"]'),
+        "size": checks.check_whole("size", size, example="4; 0 lets the strategy choose"),
+        "release": checks.check_texts("release", release, '["n2"] or ["n1/0"]'),
     }
     answer = yield Ask("resize", fields)
     return str(answer.get("message", ""))
@@ -177,7 +178,9 @@ def wait(number: int | str, timeout_s: float | None) -> Steps[Job]:
 def event_subscription(number: int | str | None, after: int | None) -> Subscription:
     """Return a subscription to the events of a job, or of all jobs and nodes."""
     job = None if number is None else checks.job_id(number)
-    last = None if after is None else checks.whole("after", after, example="the seq of an event")
+    last = (
+        None if after is None else checks.check_whole("after", after, example="the seq of an event")
+    )
     return Subscription({"id": job, "after": last, "events_only": True})
 
 
@@ -188,7 +191,7 @@ def events_in(message: Mapping[str, Any]) -> list[Event]:
 
 def act_on_node(op: str, node: str, **fields: str) -> Steps[None]:
     """Send an operation on a node, such as "resume", with its other fields."""
-    yield Ask(op, {"node": checks.name("node", node, '"n1"'), **fields})
+    yield Ask(op, {"node": checks.check_name("node", node, '"n1"'), **fields})
 
 
 def drain(node: str, reason: str) -> Steps[None]:

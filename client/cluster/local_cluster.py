@@ -320,14 +320,14 @@ class LocalCluster:
     def _is_reachable(self) -> bool:
         return all(os.path.exists(os.path.join(self.run, name)) for name in (SOCKET, ADDRESS))
 
-    def end_started(self) -> None:
+    def undo_start(self) -> None:
         """End all daemons that this process has started.
 
         `pliant up` calls this if the cluster did not start.
         """
-        self.end_started_daemons()
+        self.end_own_daemons()
 
-    def end_started_daemons(self) -> None:
+    def end_own_daemons(self) -> None:
         """End and reap the daemons that this process has started, and remove their pid files."""
         for daemon in reversed(self.daemons):
             if daemon.process is not None:

@@ -78,7 +78,7 @@ def jobs_with_processes(cluster: LocalCluster) -> list[int]:
     return sorted({int(env["PLIANT_JOB"]) for env in found if "PLIANT_JOB" in env})
 
 
-def end_remaining_worlds(cluster: LocalCluster, report: Report) -> list[str]:
+def end_remaining_processes(cluster: LocalCluster, report: Report) -> list[str]:
     """End the job processes that have lost their shim, and record their exits.
 
     A shim is the process that starts the ranks of a job on a node. A process that has changed its
@@ -88,7 +88,7 @@ def end_remaining_worlds(cluster: LocalCluster, report: Report) -> list[str]:
     Returns:
         The nodes on which processes are still left.
     """
-    if nodes := nodes_with_worlds(cluster):
+    if nodes := nodes_with_unfinished_jobs(cluster):
         report(f"ending what is left of jobs on {plural(len(nodes), 'node')}")
     for node in nodes:
         with open(cluster.node_file(node, "nodectl.log"), "ab") as log:
@@ -100,10 +100,10 @@ def end_remaining_worlds(cluster: LocalCluster, report: Report) -> list[str]:
                 stderr=log,
                 check=False,
             )
-    return nodes_with_worlds(cluster)
+    return nodes_with_unfinished_jobs(cluster)
 
 
-def nodes_with_worlds(cluster: LocalCluster) -> list[str]:
+def nodes_with_unfinished_jobs(cluster: LocalCluster) -> list[str]:
     """Return the nodes that have records of job processes whose end has not been recorded."""
     found = glob.glob(os.path.join(glob.escape(cluster.state), "node-*", "spool", "*", "token"))
     return sorted({path.split(os.sep)[-4].removeprefix("node-") for path in found})

@@ -25,9 +25,9 @@ from pliant.client.cluster.mpi_library import LibraryProbe
 from pliant.client.cluster.shutdown import (
     EndedJobs,
     end_leftovers,
-    end_remaining_worlds,
+    end_remaining_processes,
     jobs_with_processes,
-    nodes_with_worlds,
+    nodes_with_unfinished_jobs,
     stop,
 )
 from pliant.client.cluster.up_options import add_state_dir, requested_spec, up_parser
@@ -138,7 +138,7 @@ def _up(options: argparse.Namespace) -> int:
             progress.end()
             cluster.before_down(interrupts.number)
             if options.detach:
-                _end_started(cluster)
+                _undo_start(cluster)
                 return INTERRUPTED
         if options.detach:
             _print_up(cluster, options, [*warnings, *library.warnings()])
@@ -194,7 +194,7 @@ def _bring_up(
     except (ClientError, OSError):
         interrupts.ignore()
         progress.end()
-        _end_started(cluster)
+        _undo_start(cluster)
         raise
     progress.end()
     return [*missing, *kept]
@@ -215,9 +215,9 @@ def _check_takeover(cluster: LocalCluster, options: argparse.Namespace) -> None:
     )
 
 
-def _end_started(cluster: LocalCluster) -> None:
+def _undo_start(cluster: LocalCluster) -> None:
     with _storage_errors_explained(cluster):
-        cluster.end_started()
+        cluster.undo_start()
 
 
 @contextmanager
@@ -290,7 +290,7 @@ def _wait_for_end(cluster: LocalCluster) -> int:
             _report(lost)
             return 1
         if len(reported) == len(cluster.daemons):
-            cluster.end_started_daemons()
+            cluster.end_own_daemons()
             if reason:
                 with suppress(OSError):
                     print(f"down: {reason}", flush=True)
@@ -306,7 +306,7 @@ def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = 
     with cluster.locked():
         ended = stop(cluster, progress, keep_jobs=keep_jobs)
         left = end_leftovers(cluster, keep_jobs=keep_jobs)
-        unable = [] if keep_jobs else end_remaining_worlds(cluster, progress)
+        unable = [] if keep_jobs else end_remaining_processes(cluster, progress)
         cluster.release_run_dir()
     progress.end()
     _report_ended_jobs(ended, cluster.state)
@@ -361,7 +361,7 @@ def _down(options: argparse.Namespace) -> int:
         was = (
             cluster.running()
             or process_table.find(cluster.owns)
-            or nodes_with_worlds(cluster)
+            or nodes_with_unfinished_jobs(cluster)
             or cluster.has_other_hosts()
         )
         with _storage_errors_explained(cluster):

@@ -111,7 +111,7 @@ class LiveState:
         self.rows[number] = {key: row[key] for key in _SHOWN if row.get(key) is not None}
         if measured is not None:  # the daemon forgets what a job measured when it ends
             self.rows[number].setdefault("progress", measured)
-        self.tracks.adopt(row)
+        self.tracks.update_from_row(row)
         self._dirty_jobs.add(number)
 
     def _apply_live(self, number: int, values: Mapping[str, Any]) -> None:

@@ -77,9 +77,9 @@ class PliantExecutor(Executor):
             TypeError: there is no such option.
         """
         #: Dask reads the number of workers from this name.
-        self._max_workers = checks.whole("workers", workers, 1, "4")
-        processors = checks.whole("processors_per_worker", processors_per_worker, 1, "1")
-        checks.whole("retries", retries, 0, "1")
+        self._max_workers = checks.check_whole("workers", workers, 1, "4")
+        processors = checks.check_whole("processors_per_worker", processors_per_worker, 1, "1")
+        checks.check_whole("retries", retries, 0, "1")
         _check(options)
         client = Client(run_dir)
         try:
@@ -88,7 +88,7 @@ class PliantExecutor(Executor):
             try:
                 jobs = WorkerJobs(client, pool, workers, processors, options)
             except BaseException as error:
-                pool.break_off(error)
+                pool.fail_all(error)
                 listener.close()
                 raise
         except BaseException:

@@ -25,7 +25,7 @@ from pliant.client.executor.authentication import (
     prove_as_executor,
     prove_as_worker,
 )
-from pliant.client.executor.wire import prepare
+from pliant.client.executor.wire import set_socket_options
 from pliant.protos.daemons.private_paths import PrivateSocket
 from pliant.protos.daemons.sockets import listen
 
@@ -102,7 +102,7 @@ class Listener:
         """
         try:
             link.settimeout(_HANDSHAKE_S)
-            prepare(link)
+            set_socket_options(link)
             if self._context is not None and link.family != socket.AF_UNIX:
                 link = self._context.wrap_socket(link, server_side=True)
             prove_as_executor(link, self.contact.secret)
@@ -166,7 +166,7 @@ def _connect(contact: Contact, place: tuple[str, int] | str) -> socket.socket:
             with PrivateSocket(place) as path:
                 link.connect(path)
         else:
-            prepare(link)
+            set_socket_options(link)
             link = Credentials(contact.key, contact.certificate).wrap_client(link)
         prove_as_worker(link, contact.secret)
         link.settimeout(None)

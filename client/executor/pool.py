@@ -133,7 +133,7 @@ class Pool:
         running = sum(worker.task is not None for worker in self.workers.values())
         return len(self._queue) + running + sum(worker.task is not None for worker, _ in self.lost)
 
-    def settle(self, worker: Worker, reason: str) -> None:
+    def retry_or_fail(self, worker: Worker, reason: str) -> None:
         """Queue the task of a lost worker again, or fail the task's future after the last retry."""
         with self.lock:
             task, worker.task = worker.task, None
@@ -148,7 +148,7 @@ class Pool:
         text = f"job {worker.name} on node {worker.node} ended while it ran the task: {reason}"
         task.fail(WorkerLostError(f"{text}{times}"))
 
-    def break_off(self, error: BaseException) -> None:
+    def fail_all(self, error: BaseException) -> None:
         """Fail all tasks with ``error``, and accept no more."""
         with self.lock:
             if self.broken is None:
@@ -174,7 +174,7 @@ class Pool:
             try:
                 target(*args)
             except BaseException as error:
-                self.break_off(error)
+                self.fail_all(error)
 
         threading.Thread(target=guarded, name=name, daemon=True).start()
 

@@ -44,11 +44,11 @@ class PicklingFailure(Exception):
     """
 
 
-class Exit(Exception):
+class ExitRequested(Exception):
     """Raised by `Wire.receive` in a worker when the executor has told the worker to exit."""
 
 
-def prepare(link: socket.socket) -> None:
+def set_socket_options(link: socket.socket) -> None:
     """Set options of a TCP socket: detect a host that is gone, and send small messages at once."""
     if link.family != socket.AF_UNIX:
         for level, option, value in _KEEPALIVE:
@@ -132,7 +132,7 @@ class Wire:
 
         Raises:
             PicklingFailure: the object cannot be unpickled.
-            Exit: the executor has told this worker to exit.
+            ExitRequested: the executor has told this worker to exit.
             OSError: the connection ended.
         """
         while True:
@@ -142,7 +142,7 @@ class Wire:
             except _AbortedMessage:
                 continue
             except Exception as error:
-                if reader.has_failed or isinstance(error, Exit):
+                if reader.has_failed or isinstance(error, ExitRequested):
                     raise
                 if not reader.drain():
                     continue
@@ -289,7 +289,7 @@ class _Reader:
         if mark == _ABORTED:
             raise _AbortedMessage
         if mark == _EXIT:
-            raise Exit
+            raise ExitRequested
         self._left = mark if self.is_open else 0
         return self.is_open
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from pliant.client.executor.executor_errors import TaskResultError
 from pliant.client.executor.listener import Contact, connect
-from pliant.client.executor.wire import Exit, PicklingFailure, Wire
+from pliant.client.executor.wire import ExitRequested, PicklingFailure, Wire
 
 #: The variable with the `Contact`.
 VARIABLE = "PLIANT_EXECUTOR"
@@ -44,7 +44,7 @@ def main() -> int:
     try:
         while True:
             _run_next(wire)
-    except Exit:
+    except ExitRequested:
         return 0
     except OSError:
         return 1

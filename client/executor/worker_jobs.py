@@ -95,7 +95,7 @@ class WorkerJobs:
         try:
             self._watch()
         except BaseException as error:
-            self._pool.break_off(error)
+            self._pool.fail_all(error)
             self._pool.listener.close()
         finally:
             # A worker that starts only now connects, and is told that there are no more tasks.
@@ -115,12 +115,12 @@ class WorkerJobs:
                 has_lost = bool(self._pool.lost)
             now = time.monotonic()
             if now >= next_poll or has_lost:
-                self._look(now)
+                self._poll(now)
                 next_poll = now + _POLL_S
             with self._pool.lock:
                 self._pool.changed.wait(_TICK_S if not has_lost else _TICK_S / 5)
 
-    def _look(self, now: float) -> None:
+    def _poll(self, now: float) -> None:
         """Compare the connected workers with their jobs once, and submit missing jobs."""
         try:
             jobs = self._jobs()
@@ -128,7 +128,7 @@ class WorkerJobs:
         except NoServerError as error:
             jobs = None
             self._note_absence(now, error)
-        self._settle_lost(jobs, now)
+        self._retry_or_fail_lost(jobs, now)
         if jobs is None:
             return
         self._drop_ended(jobs, now)
@@ -137,7 +137,7 @@ class WorkerJobs:
             if self._pool.is_closing:
                 wanted = min(wanted, self._pool.open_tasks())
         if wanted > len(self._names) and now >= self._submit_at:
-            with contextlib.suppress(NoServerError):  # the next look tries again
+            with contextlib.suppress(NoServerError):  # the next poll tries again
                 self._submit(wanted - len(self._names))
 
     def _jobs(self) -> dict[str, Job]:
@@ -154,7 +154,7 @@ class WorkerJobs:
         if is_alone and now - self._server_left > _ABSENCE_S:
             raise error
 
-    def _settle_lost(self, jobs: Mapping[str, Job] | None, now: float) -> None:
+    def _retry_or_fail_lost(self, jobs: Mapping[str, Job] | None, now: float) -> None:
         """Repeat or fail the task of each lost worker, with the reason why its job ended.
 
         If the job of a worker has not ended `_GRACE_S` seconds after the loss, it is cancelled.
@@ -171,7 +171,7 @@ class WorkerJobs:
             if ended is None:
                 with contextlib.suppress(ClientError):
                     self._client.cancel(worker.name)
-            self._pool.settle(worker, ended or "the connection to it was lost")
+            self._pool.retry_or_fail(worker, ended or "the connection to it was lost")
             with self._pool.lock:
                 self._pool.lost.remove(entry)
 

@@ -12,7 +12,7 @@ const found = JSON.parse(readFileSync(0, 'utf8')).map(({jobs, start, end, now, p
     order: shown.map(job => job.id),
     concurrency: layout.concurrency(shown, start, end, now),
     merged: merged.map(job => [job.id, job.segments.map(([a, b, n]) => [a, b, n])]),
-    pieces: pieces.map(own => own.map(p => [p.a, p.b, p.lo, p.n])),
+    pieces: pieces.map(own => own.map(p => [p.a, p.b, p.bottom, p.height])),
     outlined: pieces.map(own => layout.isOutlined(own, 1 / pixel, 3)),
     users: layout.byUser(shown, start, end, now, 50).map(row => [row.user, row.users, [...row.level]]),
     marks: layout.chooseMarks(jobs.map(job => [job.id * 7 % 200, job.segments.length * 5, job.id % 3 ? 'counter' : 'refused'])),

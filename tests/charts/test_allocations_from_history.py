@@ -70,9 +70,11 @@ def test_refusals_and_counter_offers_are_marked() -> None:
 def test_a_job_that_started_before_the_window_is_taken_from_its_row() -> None:
     tracks = JobTracks()
     row = {"id": 7, "name": "x", "user": "ann", "sizes": "1-4", "state": "RUNNING"}
-    tracks.adopt({**row, "submit": 1.0, "start": 2.0, "end": None, "procs": "0-2,5"})
+    tracks.update_from_row({**row, "submit": 1.0, "start": 2.0, "end": None, "procs": "0-2,5"})
     assert held_over_time(tracks, 7) == [(2.0, None, 4)]
-    tracks.adopt({**row, "state": "FAILED", "submit": 1.0, "start": 2.0, "end": 9.0, "procs": ""})
+    tracks.update_from_row(
+        {**row, "state": "FAILED", "submit": 1.0, "start": 2.0, "end": 9.0, "procs": ""}
+    )
     assert held_over_time(tracks, 7) == [(2.0, 9.0, 4)]
 
 

@@ -25,8 +25,8 @@ def random_bands(seed: int, count: int) -> list[Band]:
 def test_a_band_steps_when_the_job_is_resized_and_lies_above_older_ones() -> None:
     bands = [band(1, (0, 50, 4), (50, None, 2)), band(2, (50, None, 2))]
     first, second = layout.stack(bands, Window(0, 100, 100), 0)
-    assert [(p.a, p.b, p.lo, p.n) for p in first] == [(0, 50, 0, 4), (50, 100, 0, 2)]
-    assert [(p.a, p.b, p.lo, p.n) for p in second] == [(50, 100, 2, 2)]
+    assert [(p.a, p.b, p.bottom, p.height) for p in first] == [(0, 50, 0, 4), (50, 100, 0, 2)]
+    assert [(p.a, p.b, p.bottom, p.height) for p in second] == [(50, 100, 2, 2)]
 
 
 def test_merging_short_jobs_keeps_the_processor_time() -> None:
@@ -45,7 +45,7 @@ def test_bands_lie_on_each_other_without_gaps() -> None:
     pieces = layout.stack(bands, window, 0)
     for moment in range(600):
         time = moment + 0.5
-        here = sorted((p.lo, p.n) for own in pieces for p in own if p.a <= time < p.b)
+        here = sorted((p.bottom, p.height) for own in pieces for p in own if p.a <= time < p.b)
         base = 0.0
         for lo, n in here:
             assert lo == base

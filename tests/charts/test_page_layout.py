@@ -57,7 +57,7 @@ def arranged(scene: dict[str, Any]) -> dict[str, Any]:
         "order": [band.id for band in shown],
         "concurrency": layout.concurrency(shown, window),
         "merged": [[band.id, [[*hold[:3]] for hold in band.holds]] for band in merged],
-        "pieces": [[[p.a, p.b, p.lo, p.n] for p in own] for own in pieces],
+        "pieces": [[[p.a, p.b, p.bottom, p.height] for p in own] for own in pieces],
         "outlined": [layout.is_outlined(own, 1 / scene["pixel"], 3) for own in pieces],
         "users": [[*area] for area in layout.by_user(shown, window, 50)],
         "marks": None if marks is None else [[*mark] for mark in marks],

@@ -32,7 +32,7 @@ from pliant.client.cluster.remote.node_start_message import (
     decode_start_messages,
     node_folder,
 )
-from pliant.client.cluster.shutdown import end_leftovers, end_remaining_worlds, stop
+from pliant.client.cluster.shutdown import end_leftovers, end_remaining_processes, stop
 from pliant.core.support.base_error import PliantError
 from pliant.protos.address import TcpAddress, local_address, parse_address
 from pliant.protos.daemons.private_paths import UntrustedPathError, open_private
@@ -68,11 +68,11 @@ def main(argv: list[str]) -> int:
         elif action == "serve":
             return _serve()
         elif action == "stub":
-            return _be_stub(float(words[0]))
+            return _run_as_stub(float(words[0]))
         elif action == "stop":
             return _stop(node_folder(*words[:3]), keep_jobs="keep-jobs" in words[3:])
         else:
-            node = _local(node_folder(*words[:3]))
+            node = _node_cluster(node_folder(*words[:3]))
             running = any(daemon.running() for daemon in node.all_daemons()[1:])
             log = tail(node.node_file(words[2], "nodectl.log"), 5)
             _answer(node=words[2], running=running, log=log)
@@ -105,7 +105,7 @@ def _answer(**fields: Any) -> None:
         sys.stdout.flush()
 
 
-def _local(folder: str) -> LocalCluster:
+def _node_cluster(folder: str) -> LocalCluster:
     """Return a `LocalCluster` for the state folder of a node, to manage the node's controller.
 
     The server of the node runs on another host.
@@ -121,7 +121,7 @@ def start(message: NodeStartMessage) -> Daemon:
     Raises:
         _StepError: a step failed.
     """
-    node = _local(message.folder)
+    node = _node_cluster(message.folder)
     with _step("state folder"):
         _make_folder(Path(message.folder))
     for daemon in node.all_daemons()[1:]:
@@ -202,14 +202,14 @@ def take_down(folder: str, *, keep_jobs: bool = False) -> list[str]:
     if not os.path.exists(os.path.join(folder, _MARK)):
         return []
     _check_folder(Path(folder))
-    node, silent = _local(folder), _ignore
+    node, silent = _node_cluster(folder), _ignore
     stop(node, silent, keep_jobs=keep_jobs)
     pids = end_leftovers(node, keep_jobs=keep_jobs)
     if keep_jobs:
         return [f"process {pid}" for pid in pids]
-    worlds = end_remaining_worlds(node, silent)
+    nodes = end_remaining_processes(node, silent)
     left = [f"process {pid} ({' '.join(process_table.command_line(pid))})" for pid in pids]
-    left += [f"processes of jobs, see {node.node_file(name, 'nodectl.log')}" for name in worlds]
+    left += [f"processes of jobs, see {node.node_file(name, 'nodectl.log')}" for name in nodes]
     if not left:
         shutil.rmtree(folder, ignore_errors=True)
     return left
@@ -284,7 +284,7 @@ def _wait(name: str, daemon: Daemon, wakeup: _SignalPipe) -> int:
 # ------------------------------------------------------------------ a job of another server
 
 
-def _be_stub(orphan_s: float) -> int:
+def _run_as_stub(orphan_s: float) -> int:
     """Run a node of a federation's server inside this job of a site; return the exit code.
 
     The node ends after a signal, if its controller ends, or if the federation's server could not

@@ -142,10 +142,10 @@ class SshCluster(RemoteCluster):
         """Return whether nodes on other hosts were started, and not yet ended."""
         return bool(self._saved_hosts())
 
-    def end_started(self) -> None:
+    def undo_start(self) -> None:
         """End all daemons that this process has started, also the nodes on other hosts."""
         started = self.daemons[0].process is not None
-        super().end_started()
+        super().undo_start()
         if started:
             self.stop_nodes(lambda _: None, keep_jobs=False)
 

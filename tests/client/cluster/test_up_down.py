@@ -422,7 +422,7 @@ def test_an_unusable_directory_after_ctrl_c_is_explained(
         raise Interrupted
 
     def fail(own: LocalCluster, *_: object, **__: object) -> None:
-        own.end_started()
+        own.undo_start()
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(state))
 
     monkeypatch.setattr(process_table, "adopt_orphans", lambda: None)

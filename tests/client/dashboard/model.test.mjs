@@ -34,8 +34,8 @@ test('ranges and holders', () => {
 test('a band changes its height when a job is resized, and lies above older jobs', () => {
   const jobs = [job(1, [[0, 50, 4, ''], [50, null, 2, '']]), job(2, [[50, null, 2, '']])];
   const [first, second] = stack(jobs, 0, 100, 100, 0);
-  assert.deepEqual(first, [{a: 0, b: 50, lo: 0, n: 4}, {a: 50, b: 100, lo: 0, n: 2}]);
-  assert.deepEqual(second, [{a: 50, b: 100, lo: 2, n: 2}]);
+  assert.deepEqual(first, [{a: 0, b: 50, bottom: 0, height: 4}, {a: 50, b: 100, bottom: 0, height: 2}]);
+  assert.deepEqual(second, [{a: 50, b: 100, bottom: 2, height: 2}]);
 });
 
 test('bands never overlap and their sum is what is held', () => {
@@ -50,9 +50,9 @@ test('bands never overlap and their sum is what is held', () => {
   }
   const shown = byStart(jobsBetween(jobs, 100, 900, 1000)), pieces = stack(shown, 100, 900, 1000, 0);
   for (let t = 100.5; t < 900; t++) {
-    const here = pieces.flat().filter(p => p.a <= t && t < p.b).sort((a, b) => a.lo - b.lo);
+    const here = pieces.flat().filter(p => p.a <= t && t < p.b).sort((a, b) => a.bottom - b.bottom);
     let base = 0;
-    for (const p of here) { assert.equal(p.lo, base); base += p.n; }
+    for (const p of here) { assert.equal(p.bottom, base); base += p.height; }
     const expected = shown.flatMap(j => j.segments).filter(([a, b]) => a <= t && t < b).reduce((sum, s) => sum + s[2], 0);
     assert.equal(base, expected);
   }

@@ -66,7 +66,7 @@ def test_a_refused_job_leaves_no_socket(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("place", ["worker_jobs.WorkerJobs._look", "pool.Pool._welcome"])
+@pytest.mark.parametrize("place", ["worker_jobs.WorkerJobs._poll", "pool.Pool._welcome"])
 def test_no_future_waits_for_ever_if_a_thread_of_the_executor_fails(
     server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

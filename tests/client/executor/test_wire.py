@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pliant.client.executor.wire import Exit, PicklingFailure, Wire
+from pliant.client.executor.wire import ExitRequested, PicklingFailure, Wire
 
 
 @pytest.fixture(name="pair")
@@ -102,7 +102,7 @@ def send_all(pair: tuple[Wire, Wire], value: object) -> None:
 
 def test_the_end_of_a_connection_and_the_order_to_exit(pair: tuple[Wire, Wire]) -> None:
     pair[0].send_exit()
-    with pytest.raises(Exit):
+    with pytest.raises(ExitRequested):
         pair[1].receive()
     interrupting = threading.Thread(target=pair[1].interrupt)
     interrupting.start()

@@ -45,8 +45,8 @@ export function concurrency(jobs, t0, t1, now) {
 }
 
 /**
- * Stack jobs, which are in the order of `byStart`, on each other. Return for each job its pieces {a, b, lo, n}: from time a to b it covers
- * n processors above lo. Changes that are closer together than `step` seconds become one.
+ * Stack jobs, which are in the order of `byStart`, on each other. Return for each job its pieces {a, b, bottom, height}:
+ * from time a to b it covers height processors above bottom. Changes that are closer together than `step` seconds become one.
  */
 export function stack(jobs, t0, t1, now, step) {
   const changes = [];
@@ -79,9 +79,9 @@ export function stack(jobs, t0, t1, now, step) {
     let base = 0;
     for (const index of active) {
       const piece = open[index];
-      if (!piece || piece.lo !== base || piece.n !== size[index]) {
+      if (!piece || piece.bottom !== base || piece.height !== size[index]) {
         close(index, t);
-        open[index] = {a: t, b: finish, lo: base, n: size[index]};
+        open[index] = {a: t, b: finish, bottom: base, height: size[index]};
       }
       base += size[index];
     }
@@ -180,7 +180,7 @@ export function mergeShort(jobs, t0, t1, now, column) {
 /** Return whether a band is large enough for an outline, which would cover a smaller one. Scales are in pixels. */
 export function isOutlined(pieces, perSecond, perProcessor) {
   let width = 0, area = 0;
-  for (const p of pieces) { width += (p.b - p.a) * perSecond; area += (p.b - p.a) * p.n * perSecond * perProcessor; }
+  for (const p of pieces) { width += (p.b - p.a) * perSecond; area += (p.b - p.a) * p.height * perSecond * perProcessor; }
   return pieces.length > 0 && width >= OUTLINED[0] && area >= width * OUTLINED[1] && width >= pieces.length * STEP_WIDTH;
 }
 

@@ -69,7 +69,7 @@ function drawBands(c, scale, view, all, now, y) {
         c.lineWidth = 1.5;
         c.stroke();
       }
-      if (!merged) for (const p of run) hits.push({job, x0: scale.x(p.a), x1: scale.x(p.b), y0: y(p.lo + p.n), y1: y(p.lo), n: p.n, t: p.a});
+      if (!merged) for (const p of run) hits.push({job, x0: scale.x(p.a), x1: scale.x(p.b), y0: y(p.bottom + p.height), y1: y(p.bottom), n: p.height, t: p.a});
     }
   });
   c.globalAlpha = 1;
@@ -92,9 +92,9 @@ function unbroken(pieces) {
 
 function outline(c, scale, run, y) {
   c.beginPath();
-  c.moveTo(scale.x(run[0].a), y(run[0].lo));
-  for (const p of run) { c.lineTo(scale.x(p.a), y(p.lo + p.n)); c.lineTo(scale.x(p.b), y(p.lo + p.n)); }
-  for (const p of run.slice().reverse()) { c.lineTo(scale.x(p.b), y(p.lo)); c.lineTo(scale.x(p.a), y(p.lo)); }
+  c.moveTo(scale.x(run[0].a), y(run[0].bottom));
+  for (const p of run) { c.lineTo(scale.x(p.a), y(p.bottom + p.height)); c.lineTo(scale.x(p.b), y(p.bottom + p.height)); }
+  for (const p of run.slice().reverse()) { c.lineTo(scale.x(p.b), y(p.bottom)); c.lineTo(scale.x(p.a), y(p.bottom)); }
   c.closePath();
 }
 
@@ -120,8 +120,8 @@ function roomFrom(scale, pieces, first, y) {
   for (let k = first; k < Math.min(pieces.length, first + 12); k++) {
     const p = pieces[k];
     if (k > first && pieces[k - 1].b !== p.a) break;
-    top = Math.max(top, y(p.lo + p.n));
-    bottom = Math.min(bottom, y(p.lo));
+    top = Math.max(top, y(p.bottom + p.height));
+    bottom = Math.min(bottom, y(p.bottom));
     const height = bottom - top, width = scale.x(p.b) - x, area = Math.min(130, width) * Math.min(24, height) + width / 100;
     if (height < 13) break;
     if (area > best.area) best = {area, height, width, x, top, bottom};
@@ -136,7 +136,7 @@ function placeMarks(scale, job, pieces, y) {
   for (const [t, kind] of job.marks) {
     if (t < scale.t0 || t > scale.t1 || kind === 'withdrawn') continue;
     const piece = pieces.find(p => p.a <= t + 1e-6 && p.b >= t - 1e-6);
-    if (piece) found.push([scale.x(t), y(piece.lo + piece.n), kind]);
+    if (piece) found.push([scale.x(t), y(piece.bottom + piece.height), kind]);
   }
   return found;
 }
