@@ -256,7 +256,7 @@ def _simulate(
         workload = make_workload(options, seed, machine)
         for place, chosen in enumerate(settings):
             spans = chosen.keep_spans and first is None
-            used = _fitted(
+            used = _with_processors(
                 replace(chosen, seed=seed, keep_spans=spans), machine or workload.processors
             )
             number = (seed - options.seed) * len(settings) + place + 1
@@ -292,7 +292,7 @@ def _listener(
     return take
 
 
-def _fitted(settings: "Settings", machine: int | None) -> "Settings":
+def _with_processors(settings: "Settings", machine: int | None) -> "Settings":
     """Return the settings with ``machine`` as the number of processors of the machine.
 
     Raises:

@@ -105,14 +105,14 @@ class LazyCycle(Cycle):
         self._lookaheads = kept | new
         return set(new)
 
-    def _needed_by_others(self, but: JobId, time: float) -> int:
+    def _needed_by_others(self, except_job: JobId, time: float) -> int:
         """Return how many processors other jobs need at a given lookahead (Kumar's ``at(L)``).
 
         Running jobs count with their present needs, postponed jobs with their needs at their own
         lookahead, and jobs with reserved processors with these processors.
 
         Args:
-            but: the job that is not counted.
+            except_job: the job that is not counted.
             time: the lookahead, a deadline to which jobs are postponed, in seconds since the epoch.
         """
         ended = {job_id for job_id, end in self._lookaheads.items() if end <= time}
@@ -122,7 +122,7 @@ class LazyCycle(Cycle):
             until = self._until[job_id]
             start = first if until is None else until
             has_ended = job_id in ended and until is not None
-            if job_id != but and not has_ended and start <= time:
+            if job_id != except_job and not has_ended and start <= time:
                 total += value.min_size_at(start) or value.min_size_at(self.view.now)
         given = (count(job.processors) for job in self.view.promised if job.id not in ended)
         return total + sum(given)

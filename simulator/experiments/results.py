@@ -30,7 +30,7 @@ from pliant.simulator.experiments.verdicts import (
     REPORTED,
     THEORY,
     UNDECIDED,
-    Compared,
+    ClaimResult,
     compare_pairs,
     judge,
     summary,
@@ -70,7 +70,7 @@ class Line:
     theory: dict[str, float]
     #: The verdict on each metric; ``verdict`` sums up metrics and claims.
     verdicts: dict[str, str]
-    claims: dict[str, Compared]
+    claims: dict[str, ClaimResult]
     verdict: str
 
 
@@ -96,7 +96,7 @@ class ExperimentOutcome:
         return self.runs == self.all_runs
 
     @property
-    def claims(self) -> list[tuple[str, Compared]]:
+    def claims(self) -> list[tuple[str, ClaimResult]]:
         """Return the results of the claims of all lines, each with the name of its line."""
         return [
             (f"{name_of(line.setup)}: {claim}", found)
@@ -248,7 +248,9 @@ def _scaled(experiment: Experiment, values: Mapping[str, float], share: float) -
     }
 
 
-def _compared(experiment: Experiment, claim: CellClaim, cell: Cell, runs: Runs) -> Compared | None:
+def _compared(
+    experiment: Experiment, claim: CellClaim, cell: Cell, runs: Runs
+) -> ClaimResult | None:
     """Return the result of a claim for a cell, by comparing its runs with those of another cell.
 
     Returns:

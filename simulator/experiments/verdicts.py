@@ -26,7 +26,7 @@ ANY = Tolerance(0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ClaimResult:
     """How a claim, that one side's values are above the other's, holds in pairs of runs.
 
     The two runs of a pair have the same seed.
@@ -107,7 +107,7 @@ def compare_pairs(
     above: bool,
     by: Tolerance = ANY,
     at_most: Tolerance | None = None,
-) -> Compared:
+) -> ClaimResult:
     """Compare the two sides of a claim run by run, and return the result.
 
     If one side has more runs, only as many of them are compared as the other side has.
@@ -131,7 +131,7 @@ def compare_pairs(
         0 < difference <= most and difference >= least
         for difference in (found.low, found.mean, found.high)
     )
-    return Compared(
+    return ClaimResult(
         holds=holds,
         by=found,
         pairs=sum(each > 0 for each in ahead),

@@ -89,7 +89,7 @@ class Claims:
             reserves=settings.reservations,
         )
         run.claim, run.stage = claim, Stage.INTENDED
-        self._state.at(claim.at, self._if_same(run, self._claim))
+        self._state.at(claim.at, self._unless_outdated(run, self._claim))
 
     def _transfer_s(self, run: GridRun) -> float:
         """Return the seconds of the longest file transfer of a job's components; 0 if none."""
@@ -116,15 +116,17 @@ class Claims:
         assert taken, "a claim without lacking processors succeeds"
         run.stage = Stage.STARTING
         first = state.settings.latencies.first_stub_s
-        ready = max(state.stub_time(run, first) for _ in range(count(run.bits)))
-        state.at(max(run.claim.start, state.now + ready), self._if_same(run, self._begin))
+        ready = max(state.vary_start_time(run, first) for _ in range(count(run.bits)))
+        state.at(max(run.claim.start, state.now + ready), self._unless_outdated(run, self._begin))
 
     def _begin(self, run: GridRun) -> None:
         self._queue.forget(run.id)
         run.begin(run.ranks, self._state.now)
         self._state.schedule_end(run)
 
-    def _if_same(self, run: GridRun, action: Callable[[GridRun], None]) -> Callable[[], None]:
+    def _unless_outdated(
+        self, run: GridRun, action: Callable[[GridRun], None]
+    ) -> Callable[[], None]:
         """Return a function that calls ``action``, unless the job has failed or ended by then."""
         version = run.version
 

@@ -61,7 +61,7 @@ class GridState:
         """
         self.events.schedule(time, _call, action, kind)
 
-    def stub_time(self, run: GridRun, seconds: float) -> float:
+    def vary_start_time(self, run: GridRun, seconds: float) -> float:
         """Return ``seconds`` varied at random by up to the fraction ``spread``.
 
         This is a time that a local manager takes to start processes. The random numbers of a job do

@@ -52,13 +52,13 @@ class Adaptations:
         if state.take(run, one):
             growth.got |= one
             growth.outstanding += 1
-            delay = state.stub_time(run, latencies.growth_stub_s)
+            delay = state.vary_start_time(run, latencies.growth_stub_s)
             state.later(delay, lambda: self._active(growth))
         else:
             run.bits &= ~one
             state.metrics.counts["lost_stubs"] += 1
         if growth.pending:
-            gap = state.stub_time(run, latencies.stub_gap_s)
+            gap = state.vary_start_time(run, latencies.stub_gap_s)
             state.later(gap, lambda: self._submit(growth))
         elif not growth.outstanding:
             self._hear(growth)

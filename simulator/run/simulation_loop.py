@@ -123,12 +123,12 @@ class Engine:
             batch: list[Event] = []
             self._queue.collect_due(batch)
             if batch:
-                self._instant(batch)
+                self._handle_instant(batch)
             if progress is not None and self.jobs.ended >= ended + 100:
                 ended = self.jobs.ended
                 progress(ended, self._queue.now)
 
-    def _instant(self, batch: list[Event]) -> None:
+    def _handle_instant(self, batch: list[Event]) -> None:
         """Handle the events of one instant, and those that follow from them at the same time.
 
         The strategy plans when there are no more events. If its negotiations take time, the events
@@ -250,7 +250,7 @@ class Engine:
         """Register all nodes at the time of the first submission, and schedule their failures."""
         self._queue.advance_to_next()
         begin = self._queue.now
-        self._instant(list(self.machine.registrations))
+        self._handle_instant(list(self.machine.registrations))
         for node in self.machine.registrations if self.settings.failures else ():
             name = node.name
             outages = self.settings.failures.of_node(name, begin, self.settings.seed)

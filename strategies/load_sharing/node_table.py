@@ -70,7 +70,7 @@ class NodeRow:
         self._set_idle()
         return processor
 
-    def lose(self, moved: JobMemory) -> None:
+    def subtract(self, moved: JobMemory) -> None:
         """Subtract a job that is moved away from the node's job count, memory demand and faults."""
         self.running -= 1
         self.demand -= moved.demand

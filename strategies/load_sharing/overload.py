@@ -96,6 +96,6 @@ def relieve(
 
 def move(job: JobMemory, source: NodeRow, goal: NodeRow) -> Migration:
     """Plan the move of a job: update the rows of both nodes and return the migration."""
-    source.lose(job)
+    source.subtract(job)
     reason = f"{source.node.name} is short of memory, {goal.node.name} has enough"
     return Migration(job.job, goal.take(job.demand), reason)

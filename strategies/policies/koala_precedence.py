@@ -102,7 +102,7 @@ class Round:
         else:
             for job in self.view.waiting:
                 if not self._place(job, self._clusters):
-                    self._wait(job)
+                    self._record_wait(job)
 
     def run(self, precedence: Precedence) -> None:
         """Grow running jobs and start waiting ones; the precedence says which come first."""
@@ -131,7 +131,7 @@ class Round:
             unplaced = self._scan([job for job, _ in unplaced])
         for job, idle in unplaced:
             held = job.sizes.min <= idle and not job.components
-            self._wait(job, GROWING if held else None, tried=not held)
+            self._record_wait(job, GROWING if held else None, tried=not held)
 
     def _scan(self, queue: Iterable[WaitingJob]) -> list[tuple[WaitingJob, int]]:
         """Place jobs with one size in any cluster, other jobs where no running job can grow.
@@ -182,7 +182,7 @@ class Round:
         for job in self.view.waiting:
             if not self._place(job, self._clusters):
                 if not first or not self._make_room(job):
-                    self._wait(job)
+                    self._record_wait(job)
                 first = False
         for cluster in self._clusters:
             self._grow(cluster)
@@ -259,7 +259,7 @@ class Round:
                 cluster.resizing = True
         cluster.growing = cluster.growing or any(map(growth.may_grow, cluster.jobs))
 
-    def _wait(
+    def _record_wait(
         self, job: WaitingJob, reason: WaitReason | None = None, *, tried: bool = True
     ) -> None:
         """Record why a job waits.

@@ -120,7 +120,7 @@ class Valuation:
 
     def obtainable(self) -> int:
         """Return how many processors a new job could get if all others had their minima."""
-        return self.free + sum(self._between(c, c.minpe, c.size) for c in self.jobs)
+        return self.free + sum(self._freed_by_shrink(c, c.minpe, c.size) for c in self.jobs)
 
     def admit(self, new: JobValue, size: int, *, for_profit: bool) -> bool:
         """Give a new job ``size`` processors: free ones, then those of jobs that lose least.
@@ -224,7 +224,7 @@ class Valuation:
             total += loss
             below = job.sizes.largest_at_most(job.size - 1)
             self._changes.append((job, job.size))
-            self.free += self._between(job, below, job.size)
+            self.free += self._freed_by_shrink(job, below, job.size)
             job.size = below
             following = self._donor(job)
             if following is not None:
@@ -237,7 +237,7 @@ class Valuation:
             job, size = self._changes.pop()
             job.size = size
 
-    def _between(self, job: JobValue, below: int, above: int) -> int:
+    def _freed_by_shrink(self, job: JobValue, below: int, above: int) -> int:
         """Return how many usable processors a job frees if it shrinks from ``above`` to ``below``.
 
         Processors of drained nodes are not usable.

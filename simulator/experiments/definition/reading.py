@@ -23,7 +23,7 @@ from pliant.simulator.experiments.definition.definitions import (
     is_list,
 )
 from pliant.simulator.experiments.definition.reading_claims import (
-    Known,
+    KnownNames,
     read_claims,
     read_curves,
     read_differences,
@@ -132,7 +132,7 @@ def _experiment(name: str, tree: object) -> Experiment:
     metrics = tuple(_metric(("metrics", key), key, value) for key, value in top["metrics"].items())
     runs = _Runs(top, [metric.name for metric in metrics])
     cells = tuple(runs.cells())
-    known = Known(runs.axes, [metric.name for metric in metrics], runs.compare, cells)
+    known = KnownNames(runs.axes, [metric.name for metric in metrics], runs.compare, cells)
     claims, peaks = read_claims(top.get("claims", []), known)
     return Experiment(
         name=name,

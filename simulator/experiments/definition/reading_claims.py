@@ -67,7 +67,7 @@ _CURVE: Mapping[str, type] = {"curve": str, "lines": str, "where": dict}
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownNames:
     """The names that the claims and plots of an experiment may use."""
 
     axes: Mapping[str, list[Any]]
@@ -97,7 +97,9 @@ class Known:
         return str(tree["metric"])
 
 
-def read_claims(claims: list[Any], known: Known) -> tuple[tuple[CellClaim, ...], tuple[Peak, ...]]:
+def read_claims(
+    claims: list[Any], known: KnownNames
+) -> tuple[tuple[CellClaim, ...], tuple[Peak, ...]]:
     """Read the claims of an experiment: comparisons of cells, and positions of a maximum."""
     differences, peaks = [], []
     for index, tree in enumerate(claims):
@@ -110,7 +112,7 @@ def read_claims(claims: list[Any], known: Known) -> tuple[tuple[CellClaim, ...],
     return tuple(differences), tuple(peaks)
 
 
-def _claim(place: Place, entries: Tree, known: Known) -> CellClaim:
+def _claim(place: Place, entries: Tree, known: KnownNames) -> CellClaim:
     required(place, entries, ("of",))
     of, than, above = _sides(place, entries, known)
     by = tolerance((*place, "by"), entries["by"]) if "by" in entries else Tolerance(0.0)
@@ -121,7 +123,7 @@ def _claim(place: Place, entries: Tree, known: Known) -> CellClaim:
     return CellClaim(known.metric(place, entries), of, than, above, by, where, most)
 
 
-def _sides(place: Place, entries: Tree, known: Known) -> tuple[Tree, Tree, bool]:
+def _sides(place: Place, entries: Tree, known: KnownNames) -> tuple[Tree, Tree, bool]:
     """Return the two compared sides of a claim, and whether the first should be the larger one."""
     if ("above" in entries) == ("below" in entries):
         raise InvalidError(place, "expected either above or below")
@@ -133,7 +135,7 @@ def _sides(place: Place, entries: Tree, known: Known) -> tuple[Tree, Tree, bool]
     return of, than, side == "above"
 
 
-def _peak(place: Place, entries: Tree, known: Known) -> Peak:
+def _peak(place: Place, entries: Tree, known: KnownNames) -> Peak:
     highest = known.values((*place, "highest"), entries["highest"])
     if len(highest) != 1:
         raise InvalidError((*place, "highest"), "expected one axis with a list of values")
@@ -143,7 +145,7 @@ def _peak(place: Place, entries: Tree, known: Known) -> Peak:
     return Peak(known.metric(place, entries), axis, values, where)
 
 
-def read_differences(trees: list[Any], known: Known) -> tuple[Difference, ...]:
+def read_differences(trees: list[Any], known: KnownNames) -> tuple[Difference, ...]:
     """Read the entries of ``differences``: differences between two runs that the paper states."""
     found = []
     for index, tree in enumerate(trees):
@@ -160,7 +162,7 @@ def read_differences(trees: list[Any], known: Known) -> tuple[Difference, ...]:
     return tuple(found)
 
 
-def _printed(place: Place, entries: Tree, axis: str, known: Known) -> dict[Any, float]:
+def _printed(place: Place, entries: Tree, axis: str, known: KnownNames) -> dict[Any, float]:
     check_one_of((*place, "across"), axis, known.axes)
     printed: dict[Any, float] = {}
     for value, amount in entries["printed"].items():
@@ -169,7 +171,7 @@ def _printed(place: Place, entries: Tree, axis: str, known: Known) -> dict[Any, 
     return printed
 
 
-def read_interpolations(trees: list[Any], known: Known) -> tuple[Interpolation, ...]:
+def read_interpolations(trees: list[Any], known: KnownNames) -> tuple[Interpolation, ...]:
     """Read the entries of ``interpolations``: values that the paper states for points on curves."""
     found = []
     for index, tree in enumerate(trees):
@@ -196,7 +198,7 @@ def read_interpolations(trees: list[Any], known: Known) -> tuple[Interpolation, 
     return tuple(found)
 
 
-def read_plots(trees: list[Any], known: Known) -> tuple[Plot, ...]:
+def read_plots(trees: list[Any], known: KnownNames) -> tuple[Plot, ...]:
     """Read the plots of an experiment."""
     found = []
     for index, tree in enumerate(trees):
@@ -225,7 +227,7 @@ def read_plots(trees: list[Any], known: Known) -> tuple[Plot, ...]:
     return tuple(found)
 
 
-def read_curves(trees: list[Any], known: Known) -> tuple[CurvePlot, ...]:
+def read_curves(trees: list[Any], known: KnownNames) -> tuple[CurvePlot, ...]:
     """Read the plots of distributions and of values over time."""
     found = []
     for index, tree in enumerate(trees):
