@@ -157,8 +157,7 @@ class LiveWorld:
 class NodeRegistered:
     """A node controller connected and reported the resources of its node.
 
-    ``worlds`` are the groups of processes that the controller started earlier and that are still
-    supervised by a shim on the node.
+    ``worlds`` are groups of processes, started earlier, whose shims still run on the node.
     """
 
     name: NodeName
@@ -256,10 +255,7 @@ class NodeRemoved:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class WorldReady:
-    """A node has started all processes of a job that starts or grows.
-
-    After a growth, these processes wait until the application lets them join.
-    """
+    """A node has started all processes for a start or a growth; the latter wait to join."""
 
     job: JobId
     run: int
@@ -417,10 +413,7 @@ class SaveReported:
 
 @dataclass(frozen=True, slots=True)
 class SuspensionHeld:
-    """A newly connected coordinator reports which ordered suspension it has not begun yet.
-
-    ``number`` is 0 if there is none.
-    """
+    """A new coordinator reports the ordered suspension that it has not begun; 0 if none."""
 
     job: JobId
     run: int

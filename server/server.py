@@ -92,8 +92,7 @@ class Server:
         config: the config of the server.
         stop: is called when a user asks the server to stop.
         on_fault: is called with the name of a thread that ended unexpectedly.
-        manager: the service manager, such as systemd, which is notified that the execute thread
-            is alive.
+        manager: the service manager, which is notified that the execute thread is alive.
     """
 
     def __init__(
@@ -317,10 +316,7 @@ class Server:
         return entry.uid if entry is not None else self._reader.uid_of(job)
 
     def _collect_ended_jobs(self, jobs: Sequence[int]) -> None:
-        """Pass ended jobs to the collector of exits.
-
-        The core loop is created before the collector, so it calls this method instead.
-        """
+        """Pass ended jobs to the collector of exits, which is made after the core loop."""
         self._remove.on_jobs_ended(jobs)
 
     def _new_generation(self, meta: Mapping[str, str]) -> Mapping[str, str]:

@@ -417,10 +417,7 @@ class CoreState:
         self._store_reason(job)
 
     def _store_reason(self, job: Job) -> None:
-        """Mark a job to be stored, because the reason for its state has changed.
-
-        Strategies do not see this change.
-        """
+        """Mark a job to be stored after a change of its reason, which strategies do not see."""
         if not self.silent:
             self._dirty_jobs.add(job.id)
 

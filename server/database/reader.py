@@ -132,10 +132,7 @@ class Reader:
         return {JobId(row.id): int(row.size) for row in self._rows(query)}
 
     def last_event_time(self) -> float | None:
-        """Return the time of the latest event, in seconds since the epoch.
-
-        None if there is no event, or if no job is open, because then the time is not needed.
-        """
+        """Return the latest event's time (seconds since the epoch); None if no job is open."""
         table = tables.job
         if not self._rows(select(table.c.id).where(table.c.state.not_in(_FINAL)).limit(1)):
             return None
@@ -268,10 +265,7 @@ class Reader:
         return [Usage(row.account, row.user, row.seconds, row.at, 0) for row in self._rows(query)]
 
     def phases(self, wanted: PhaseQuery) -> list[AllocationPhase]:
-        """Return the stored phases that match a query, in order of start, up to its limit.
-
-        A phase is a time in which a job had the same processors.
-        """
+        """Return the stored phases that match a query, in order of start, up to its limit."""
         table = tables.phase.c
         query = select(tables.phase).order_by(table.start, table.seq).limit(wanted.limit)
         if wanted.uid is not None:

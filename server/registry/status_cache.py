@@ -183,10 +183,7 @@ class StatusCache:
 
     @property
     def processors(self) -> int:
-        """Return the number of processors of all known nodes except spare ones.
-
-        A spare node only replaces a lost node.
-        """
+        """Return the number of processors of all known nodes except spare ones."""
         return self._nodes.processors
 
     def node_views(self) -> list[NodeView]:
@@ -475,8 +472,7 @@ def _reservation(job: Job) -> dict[str, Any]:
 def _ends(job: Job) -> dict[str, float]:
     """Return when a running job will probably end (``expected_end``) and must end (``limit_end``).
 
-    Both are in seconds since the epoch. A time that is unknown is left out. The result is empty for
-    a job that does not run.
+    An unknown time is left out; the result is empty for a job that does not run.
     """
     if job.start is None or job.final or job.progress is not None:
         return {}
