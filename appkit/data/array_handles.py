@@ -19,7 +19,7 @@ from pliant.appkit.redistribution.range_exchange import Array
 
 
 class Handle(RegisteredData):
-    """A registered array of any kind."""
+    """Base class of the handles of registered arrays, such as the result of ``job.block``."""
 
     #: How errors call objects of this kind.
     kind_name = "array"
@@ -49,39 +49,43 @@ class Handle(RegisteredData):
 
     @property
     def type_terms(self) -> object:
-        """Return the cell type as part of a description."""
+        """Return the cell type as JSON values, for the array's description (`describe`)."""
         return type_terms(self.dtype)
 
     @property
     def has_all_data(self) -> bool:
-        """Return whether this process holds all data that it would need at any size of the job."""
+        """Return whether this process holds all data that it would need at any size of the job.
+
+        This is True for a replicated array only. No data have to be moved to such a process.
+        """
         return False
 
     @abstractmethod
     def buffers(self) -> list[Array]:
-        """Return the arrays of this process's part."""
+        """Return the numpy arrays that hold this process's part; empty if it has no part."""
 
     def clone(self, twins: "Mapping[int, Handle]") -> Self:
-        """Return a copy of the handle, which is filled while the program still uses the original.
+        """Return a copy of the handle that can be filled while the program uses the original.
 
         Args:
-            twins: Clones of arrays that were registered before, by the ``id`` of the array.
+            twins: Copies of handles that were registered before, by the ``id`` of the original.
         """
         return copy.copy(self)
 
     @abstractmethod
     def adopt(self, other: Any) -> None:
-        """Use the part of ``other``, a filled clone, as the new part; called after ``prepare``.
+        """Use the part of ``other``, a filled `clone`, instead of the one from ``prepare``.
 
         Raises:
             DistributionError: The shape is not the one that was prepared.
         """
 
     def check_change(self) -> None:
-        """Check that the program may change values.
+        """Check that the program may change values now.
 
         Raises:
-            DistributionError: The array is constant.
+            DistributionError: The array was registered with ``constant=True``, and the program has
+                not called ``job.thaw``.
         """
         if self.constant:
             raise DistributionError(
@@ -130,18 +134,21 @@ class SinglePartHandle(Handle):
         self._next = array
 
     def commit(self) -> None:
-        """Use the new part, and make the old one read-only so that a stale write raises."""
+        """Switch to the array that the resize has filled.
+
+        The old array becomes read-only: a write through a reference kept over the resize raises.
+        """
         if self._array is not None:
             self._array.flags.writeable = False
         self._array, self._next = self._next, None
 
     def rollback(self) -> None:
-        """Release the new array; the old one was not changed."""
+        """Release the array that a failed resize has allocated; the present one was not changed."""
         self._next = None
 
 
 class Block(Protocol):
-    """One process's part of an array in consecutive blocks."""
+    """The memory of one process in an array that is divided into consecutive blocks."""
 
     start: int
     stop: int
@@ -149,7 +156,7 @@ class Block(Protocol):
 
     @abstractmethod
     def retire(self) -> None:
-        """Make arrays that the program may still hold read-only, so that a stale write raises."""
+        """Make the arrays read-only: a write through a reference kept over a resize then raises."""
 
     @abstractmethod
     def buffers(self) -> list[Array]:
@@ -160,7 +167,7 @@ BlockT = TypeVar("BlockT", bound=Block)
 
 
 class BlockHandle(Handle, Generic[BlockT]):
-    """An array in consecutive blocks along one axis, one for each process."""
+    """Base class of the handles of arrays in consecutive blocks along one axis, one per process."""
 
     def __init__(
         self, membership: Membership, name: str, shape: tuple[int, ...], dtype: DTypeLike
@@ -191,7 +198,7 @@ class BlockHandle(Handle, Generic[BlockT]):
         return self._part
 
     def buffers(self) -> list[Array]:
-        """Return the arrays of the block."""
+        """Return the numpy arrays of this process's block; empty if it has no block."""
         return self._part.buffers() if self._part is not None else []
 
     def adopt(self, other: "BlockHandle[BlockT]") -> None:
@@ -205,11 +212,14 @@ class BlockHandle(Handle, Generic[BlockT]):
         self._next = part
 
     def commit(self) -> None:
-        """Use the new part, and make the old one read-only so that a stale write raises."""
+        """Switch to the block that the resize has filled.
+
+        The old block becomes read-only: a write through a reference kept over the resize raises.
+        """
         if self._part is not None:
             self._part.retire()
         self._part, self._next = self._next, None
 
     def rollback(self) -> None:
-        """Release the new block; the old one was not changed."""
+        """Release the block that a failed resize has allocated; the present one was not changed."""
         self._next = None

@@ -25,10 +25,19 @@ from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter, SavedArr
 
 
 class Constant(RegisteredData):
-    """The entry of an array with ``constant=True``; programs have the array's own handle."""
+    """What the job stores for an array with ``constant=True``: a wrapper around its handle.
+
+    Programs use the handle itself. The wrapper lets a process read its new part from files before a
+    resize (prefetch it), so that the resize need not move it.
+    """
 
     def __init__(self, handle: Handle, early: bool) -> None:
-        """Wrap a handle; ``early``: the array can be prefetched, as a folder for that exists."""
+        """Wrap the handle of a constant array.
+
+        Args:
+            handle: the handle that the program uses.
+            early: whether there is a folder for the files, so that the array can be prefetched.
+        """
         self.name = handle.name
         self.metadata_rounds = handle.metadata_rounds
         self.handle = handle
@@ -57,14 +66,17 @@ class Constant(RegisteredData):
             array.flags.writeable = True
 
     def note(self, arrays: list[Array]) -> None:
-        """Store the checksum of the arrays, for a later `verify`; callable from any thread."""
+        """Store the checksum of ``arrays`` for a later `verify`; callable from any thread."""
         self._seen = (arrays, checksum(arrays))
 
     def verify(self) -> None:
-        """Check that the array was not changed through an older view; callable from any thread.
+        """Check that the array still has the checksum that `note` stored; callable from any thread.
+
+        The program could have changed it through a view from before the array became read-only. An
+        array that a resize has replaced since `note` is not checked.
 
         Raises:
-            DistributionError: It was changed.
+            DistributionError: The array was changed.
         """
         seen, arrays = self._seen, self.handle.buffers()
         if seen is None or [id(array) for array in seen[0]] != [id(array) for array in arrays]:
@@ -80,16 +92,17 @@ class Constant(RegisteredData):
     ) -> tuple[Handle, int] | None:
         """Read the part that this process will own as rank ``rank`` of ``size``, without MPI.
 
-        Called in another thread.
+        Called in another thread, while the program computes.
 
         Args:
             source: The data that all processes have written.
             rank: The rank of this process after the resize.
             size: Number of processes after the resize.
-            others: Clones of arrays that were registered before (see ``Handle.clone``).
+            others: Copies of handles that were registered before (see ``Handle.clone``).
 
         Returns:
-            A filled clone and its checksum, for `expect`; None if this process needs no data.
+            A filled copy of the handle and its checksum, for `expect`; None if this process has all
+            data already.
 
         Raises:
             CheckpointError: Data are missing or damaged.
@@ -102,11 +115,11 @@ class Constant(RegisteredData):
         return other, checksum(other.buffers())
 
     def expect(self, coming: tuple[Handle, int] | None) -> None:
-        """Keep a prefetched part, the result of `fetch`, for the next resize."""
+        """Keep the result of `fetch` for the next resize; None if no part was read."""
         self._coming = coming
 
     def drop(self) -> None:
-        """Discard the prefetched part, after a resize has ended or was withdrawn."""
+        """Discard the prefetched part, because its resize has ended or was withdrawn."""
         self._coming, self.ahead = None, False
 
     # ---------------------------------------------------------------- in a resize
@@ -116,13 +129,17 @@ class Constant(RegisteredData):
         return [*self.handle.describe(), "constant"]
 
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
-        """Return the metadata of the wrapped array, even if its part was prefetched here."""
+        """Return the metadata of the wrapped array, even if its new part was prefetched."""
         return self.handle.local_metadata(rank_map, me, gathered)
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
-        """Allocate the new part and, if it was prefetched, replace it with the prefetched one.
+        """Allocate the part that this process will own after the resize, or use the prefetched one.
 
-        The replaced allocation costs no memory, because its pages were never written to.
+        The allocation happens in either case. If the part was prefetched, it costs no memory,
+        because its pages are never written to.
+
+        Raises:
+            DistributionError: the resize expects prefetched parts, but this process has none.
         """
         self.handle.prepare(rank_map, me, gathered)
         if not self.ahead or me not in rank_map.new or self.handle.has_all_data:
@@ -132,24 +149,27 @@ class Constant(RegisteredData):
         self.handle.adopt(self._coming[0])
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> TransferPlan:
-        """Return the transfer plan; it is empty if joining ranks have prefetched their parts."""
+        """Return the array's transfers in a resize; none if all processes have prefetched it."""
         return Transfers((), 0) if self.ahead else self.handle.plan(rank_map, gathered)
 
     def plan_checksum(self, plan: Any) -> int:
-        """Return the checksum of the wrapped array's plan."""
+        """Return a checksum of the plan, which must be equal on all processes."""
         return hash(plan) if self.ahead else self.handle.plan_checksum(plan)
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Return an estimate of the bytes that would move during the pause."""
+        """Return how many bytes of the array a resize would send; 0 if it can be prefetched."""
         return 0 if self._early else self.handle.estimate(rank_map)
 
     def move(self, plan: Any, comm: MPI.Intracomm, tag: int) -> None:
-        """Move the array, unless it was prefetched."""
+        """Move the array, unless all processes have prefetched their parts."""
         if not self.ahead:
             self.handle.move(plan, comm, tag)
 
     def commit(self) -> None:
-        """Use the new part, remember its checksum if it was prefetched, and freeze it."""
+        """Switch to the part after the resize, and make it read-only.
+
+        The checksum of a prefetched part is kept for `verify`.
+        """
         self.handle.commit()
         if self.ahead and self._coming is not None:
             self._seen = (self.handle.buffers(), self._coming[1])
@@ -157,7 +177,7 @@ class Constant(RegisteredData):
         self.freeze()
 
     def rollback(self) -> None:
-        """Keep the old part, and drop a part that was prefetched for this resize."""
+        """Keep the present part, and discard the parts that were allocated or prefetched."""
         self.handle.rollback()
         self.drop()
 
@@ -172,7 +192,7 @@ class Constant(RegisteredData):
 
 
 def checksum(arrays: list[Array]) -> int:
-    """Return one checksum over arrays; views of arrays in the list are not counted twice."""
+    """Return one CRC-32 over the contents of arrays; arrays that are views are left out."""
     result = 0
     for array in arrays:
         if array.base is None and array.size:

@@ -49,7 +49,7 @@ def _has_empty(cell: np.dtype[Any]) -> bool:
 
 
 def type_terms(cell: np.dtype[Any]) -> object:
-    """Return a description, as JSON values, that is equal for equal types only.
+    """Return a description of a cell type as JSON values; two types have the same only if equal.
 
     numpy's own short text for a structure (``dtype.str``) contains only its size.
     """
@@ -63,7 +63,7 @@ def type_terms(cell: np.dtype[Any]) -> object:
 
 
 def read_terms(text: str) -> object:
-    """Convert a numpy type that is given as text to JSON values like those of `type_terms`.
+    """Convert the text of a numpy type to the JSON values that `type_terms` returns for it.
 
     Text that does not name a numpy type is returned unchanged.
     """

@@ -24,10 +24,10 @@ def gather_metadata(
     rounds: int,
     error: str,
 ) -> tuple[list[GatheredMetadata], str]:
-    """Exchange the metadata of all entries between all processes; collective.
+    """Exchange the metadata of all registered objects between all processes; collective.
 
     Args:
-        entries: The same on all processes, unless there is an error.
+        entries: The registered objects; the same on all processes, unless there is an error.
         rank_map: The processes before and after, as ranks of ``comm``.
         comm: Contains all processes of the redistribution.
         rounds: The largest number of rounds of the entries, the same on all processes.
@@ -62,7 +62,11 @@ def _collect_local(
     step: int,
     error: str,
 ) -> tuple[list[Any], str]:
-    """Return the metadata of this process for round ``step``, and its error, empty if none."""
+    """Return the metadata that this process contributes to round ``step``, and an error text.
+
+    The metadata are one value for each entry; None for an entry that needs fewer rounds. The text
+    is empty if there is no error.
+    """
     facts: list[Any] = [None] * len(entries)
     if error or me not in rank_map.old:
         return facts, error
@@ -81,14 +85,14 @@ def error_text(fault: AppkitError | MemoryError) -> str:
 
 
 def rebalance_entries(entries: Sequence[RegisteredData], comm: MPI.Intracomm) -> int:
-    """Redistribute registered data among the present processes; collective.
+    """Redistribute registered objects among the present processes by their rules; collective.
 
     Args:
-        entries: In order of registration.
+        entries: The objects, in order of registration.
         comm: The job's communicator.
 
     Returns:
-        Bytes that were sent to another process.
+        Bytes that were sent to another process, over the whole job.
 
     Raises:
         DistributionError: A process failed; the data are unchanged on all processes.
@@ -124,10 +128,10 @@ def rebalance_entries(entries: Sequence[RegisteredData], comm: MPI.Intracomm) ->
 
 
 def _check_all_succeeded(comm: MPI.Intracomm, error: str) -> None:
-    """Exchange the errors of all processes and raise the first one; collective.
+    """Exchange the error texts of all processes, and raise the first that is not empty; collective.
 
     Raises:
-        DistributionError: A process has one.
+        DistributionError: A process has an error.
     """
     reasons = [reason for reason in comm.allgather(error) if reason]
     if reasons:

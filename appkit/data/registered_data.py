@@ -32,9 +32,8 @@ class RegisteredData(ABC):
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
         """Return the metadata that this process sends to all others in the next round of exchange.
 
-        It is small and picklable.
-
-        Called on the old processes only.
+        They are what the others need for the plan, for example the number of items of this process.
+        The result must be small and picklable. Only the processes before the resize are asked.
 
         Args:
             rank_map: The processes before and after.
@@ -48,10 +47,13 @@ class RegisteredData(ABC):
 
     @abstractmethod
     def describe(self) -> Description:
-        """Return a description of the object as JSON values, equal on all processes."""
+        """Return kind, name and parameters of the object as JSON values, equal on all processes.
+
+        Joining processes must have equal descriptions, and so must a checkpoint to be restored.
+        """
 
     def preallocate(self, size: int, rank: int) -> list[Array]:
-        """Allocate the new part of rank ``rank`` of ``size`` in advance, and return its memory.
+        """Allocate the part for rank ``rank`` of ``size`` before a resize, and return its memory.
 
         Does nothing and returns an empty list if the two numbers do not determine the part. No MPI.
 
@@ -62,7 +64,7 @@ class RegisteredData(ABC):
 
     @abstractmethod
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
-        """Allocate the new part in addition to the old one.
+        """Allocate the part that this process will own after a resize, in addition to the present.
 
         Raises:
             DistributionError: A function of the program does not return valid owners.
@@ -71,22 +73,25 @@ class RegisteredData(ABC):
 
     @abstractmethod
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> TransferPlan:
-        """Return the transfers of this resize; called after `prepare`."""
+        """Return which process sends how much of this object to which other one in a resize.
+
+        Called after `prepare`. All processes must make the same plan.
+        """
 
     def plan_checksum(self, plan: Any) -> int:
-        """Return a checksum of the plan, which must be equal on all processes."""
+        """Return a checksum of ``plan``, by which processes check that their plans agree."""
         return hash(plan)
 
     @abstractmethod
     def estimate(self, rank_map: RankMap) -> int:
-        """Return an estimate of the bytes that would be sent to another process.
+        """Estimate how many bytes of this object a resize would send, over the whole job.
 
-        Called from any thread; must not communicate.
+        Called from any thread, so it must not communicate.
         """
 
     @abstractmethod
     def move(self, plan: Any, comm: MPI.Intracomm, tag: int) -> None:
-        """Fill the new part; the old part stays unchanged.
+        """Fill the part that `prepare` allocated; the present part stays unchanged.
 
         Args:
             plan: The result of `plan`.
@@ -96,15 +101,17 @@ class RegisteredData(ABC):
 
     @abstractmethod
     def commit(self) -> None:
-        """Replace the old part with the new one."""
+        """Switch to the part that `move` has filled; called when all processes have succeeded."""
 
     @abstractmethod
     def rollback(self) -> None:
-        """Discard the new part; the old part has not changed."""
+        """Discard the part that `prepare` allocated, because the resize failed."""
 
     @abstractmethod
     def save(self, out: ArrayWriter) -> None:
-        """Write the part of this process, without MPI; only rank 0 writes data that all have.
+        """Write this process's part to a checkpoint, without MPI.
+
+        Of data that all processes have, only rank 0 writes its copy.
 
         Raises:
             OSError: The file cannot be written.
@@ -112,7 +119,7 @@ class RegisteredData(ABC):
 
     @abstractmethod
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Make the part of rank ``rank`` of ``size`` and fill it from a checkpoint.
+        """Allocate the part of rank ``rank`` of ``size``, and fill it from a checkpoint.
 
         Reads only the data that this process will own. No MPI.
 
@@ -123,7 +130,7 @@ class RegisteredData(ABC):
 
 
 class Registry:
-    """The registered entries, the same in the same order on every process."""
+    """The objects that the program has registered (entries), in the same order on every process."""
 
     def __init__(self) -> None:
         self._entries: dict[str, RegisteredData] = {}
@@ -145,10 +152,10 @@ class Registry:
         self._entries[entry.name] = entry
 
     def description(self) -> list[Description]:
-        """Return the descriptions of all entries."""
+        """Return the descriptions of all entries, in order (`RegisteredData.describe`)."""
         return [entry.describe() for entry in self]
 
     @property
     def metadata_rounds(self) -> int:
-        """Return the number of metadata exchanges that all plans need, 0 for fixed layouts."""
+        """Return how often processes exchange metadata before they plan a resize; 0 for never."""
         return max((entry.metadata_rounds for entry in self), default=0)

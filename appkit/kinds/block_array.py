@@ -50,17 +50,20 @@ class _Part:
         return np.moveaxis(self.own, array.axis, 0)
 
     def range_buffer(self, array: "BlockArray") -> RangeBuffer:
-        """Return the buffer of an array whose cells are contiguous along the axis."""
+        """Return the part as a buffer whose cells are contiguous in memory, in order of the axis.
+
+        All axes before the distributed one must have length 1.
+        """
         return RangeBuffer(
             self.whole.reshape(self.whole.shape[array.axis :]), self.start, array.halo
         )
 
     def packed_buffer(self, array: "BlockArray", begins: Mapping[int, int]) -> PackedBuffer:
-        """Return the buffer of an array whose cells are not contiguous along the axis.
+        """Return the part as a buffer that packs cells, which are not contiguous in memory.
 
         Args:
             array: The handle.
-            begins: For each other process, the first cell that is sent to or received from it.
+            begins: For each other process, the first cell that is sent to it or received from it.
         """
 
         def indices(other: int, first: int, stop: int) -> slice:
@@ -70,18 +73,19 @@ class _Part:
         return PackedBuffer(self.rows(array), indices)
 
     def retire(self) -> None:
-        """Make arrays that the program may still hold read-only, so that a stale write raises."""
+        """Make the part read-only: a write through a reference kept over a resize then raises."""
         for array in self.buffers():
             array.flags.writeable = False
 
     def buffers(self) -> list[Array]:
-        """Return the array with halo, and the view of the owned cells."""
+        """Return the array of all cells including the halo, and its view of the owned cells."""
         return [self.whole, self.own]
 
 
 class BlockArray(BlockHandle[_Part]):
-    """A handle that stays valid through every resize; read its numpy arrays again after each one.
+    """The handle that ``job.block`` returns. It stays valid through every resize.
 
+    Its numpy arrays do not: the program reads them again from the handle after each resize.
     The halo is on both sides of the axis, even at the ends of the global array. Its cells are zero
     at the start and after every resize, until the program exchanges them.
     """
@@ -99,9 +103,9 @@ class BlockArray(BlockHandle[_Part]):
         dtype: DTypeLike,
         split: Split | None = None,
     ) -> None:
-        """Create an array, still without cells; see ``Job.block``.
+        """Describe an array without allocating it; see ``Job.block`` for the arguments.
 
-        Without ``split`` the blocks are even.
+        ``split`` is the rule that divides the axis. Without it, the blocks are even.
         """
         if not -len(shape) <= axis < len(shape):
             raise ValueError(f"array {name!r}: shape {shape} has no axis {axis}")
@@ -115,7 +119,10 @@ class BlockArray(BlockHandle[_Part]):
         self._split = split or EvenSplit(shape[self.axis])
 
     def start_with(self, init: Init | None) -> None:
-        """Allocate and fill this process's part at the first start, with zeros without ``init``."""
+        """Allocate this process's part at the first start of the job, and fill it.
+
+        It contains the values that ``init`` returns, or zeros if there is no ``init``.
+        """
         layout = self._split.layout_for(self._membership.size)
         self._check_halo(layout)
         self._part = part = _Part(self, layout, self._membership.rank)
@@ -147,10 +154,10 @@ class BlockArray(BlockHandle[_Part]):
         return self._here().whole
 
     def clone(self, twins: Mapping[int, Handle]) -> Self:
-        """Return a clone of this array.
+        """Return a copy of this handle that can be filled while the program uses the original.
 
-        If this array is distributed like a matrix, the clone is distributed like the clone of that
-        matrix.
+        If this array is divided like the rows of a matrix, the copy follows the copy of that
+        matrix, which ``twins`` contains (see `Handle.clone`).
         """
         other = super().clone(twins)
         matrix = twins.get(id(self._split))
@@ -159,18 +166,24 @@ class BlockArray(BlockHandle[_Part]):
         return other
 
     def describe(self) -> Description:
-        """Return kind, name, shape, axis, halo and type; also the split, unless it is even."""
+        """Return kind, name, shape, axis, halo and cell type, to compare registrations.
+
+        If the blocks are not even, the rule that divides the axis is added. All are JSON values.
+        """
         terms = [self.name, list(self.shape), self.axis, self.halo, self.type_terms]
         return ["block", *terms, *self._split.split_description]
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
-        """Return the plan that sends each cell straight to its new owner."""
+        """Return this array's transfers in a resize: each cell goes straight to its new owner."""
         return plan_layouts(
             *self._split.old_and_new_layouts(rank_map), rank_map, self._cell_bytes()
         )
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Return the bytes that a resize would move, as if all blocks were even."""
+        """Return how many bytes of this array a resize would send, over the whole job.
+
+        The estimate assumes blocks of equal length before and after the resize.
+        """
         return plan_blocks(self.shape[self.axis], rank_map, self._cell_bytes()).bytes_moved
 
     def _check_halo(self, layout: Layout) -> None:
@@ -199,10 +212,10 @@ class BlockArray(BlockHandle[_Part]):
         return math.prod(others) * self.dtype.itemsize
 
     def preallocate(self, size: int, rank: int) -> list[Array]:
-        """Allocate the block early, and return its memory.
+        """Allocate the block of rank ``rank`` of ``size`` before a resize, and return its memory.
 
-        Return an empty list if nothing is allocated, for example because the size of the block
-        depends on the contents of a matrix.
+        The list is empty if nothing is allocated: the block exists already, or the numbers do not
+        determine it, because the array is divided like the rows of a matrix.
         """
         if not self._split.depends_on_size_only or self._next is not None:
             return []
@@ -210,7 +223,10 @@ class BlockArray(BlockHandle[_Part]):
         return [self._next.whole]
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
-        """Allocate the new part, unless it was preallocated."""
+        """Allocate the block that this process will own after the resize, unless it exists already.
+
+        A leaving process gets none.
+        """
         _, layout = self._split.old_and_new_layouts(rank_map)
         self._check_halo(layout)
         if me in rank_map.new and self._next is None:
@@ -239,7 +255,10 @@ class BlockArray(BlockHandle[_Part]):
             out.write(self._part.rows(self), start=self._part.start)
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Read the cells of this process's block from the saved blocks."""
+        """Read the block of rank ``rank`` of ``size`` from a checkpoint.
+
+        The checkpoint may have been saved by another number of processes.
+        """
         layout = self._split.layout_for(size)
         self._check_halo(layout)
         part = _Part(self, layout, rank)

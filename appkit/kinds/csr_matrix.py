@@ -33,7 +33,10 @@ _NUMBER = 8
 
 
 class _Part:
-    """This process's rows; their ghosts and the ghost exchange are computed on first use."""
+    """The rows of one process. Their ghosts and the ghost exchange are computed on first use.
+
+    Ghosts are the columns with nonzeros here that other processes own.
+    """
 
     def __init__(self, layout: Layout, rank: int, rows: CsrRows) -> None:
         self.layout, self.rank, self.rows = layout, rank, rows
@@ -51,15 +54,18 @@ class _Part:
         return self._ghosts
 
     def retire(self) -> None:
-        """Make values that the program may still hold read-only: a stale write then raises."""
+        """Make the values read-only: a write through a reference kept over a resize then raises."""
         self.rows.data.flags.writeable = False
 
     def buffers(self) -> list[Array]:
-        """Return the three arrays of the rows."""
+        """Return the three CSR arrays of the rows: ``indptr``, ``indices`` and ``data``."""
         return [self.rows.indptr, self.rows.indices, self.rows.data]
 
     def ghost_exchange(self, comm: MPI.Intracomm) -> GhostExchange:
-        """Return the exchange of ghost values; the first call is collective."""
+        """Return the object that fetches ghost values from their owners.
+
+        The first call is collective.
+        """
         if self._ghost_exchange is None:
             self._ghost_exchange = GhostExchange(self.ghosts(), self.start, comm)
         return self._ghost_exchange
@@ -83,8 +89,9 @@ class _RowLayouts:
 
 
 class CsrMatrix(BlockHandle[_Part]):
-    """A handle that stays valid through every resize; read its arrays again after each one.
+    """The handle that ``job.csr`` returns. It stays valid through every resize.
 
+    Its arrays do not: the program reads them again from the handle after each resize.
     Arrays made with ``job.block(..., like=matrix)`` are always distributed like its rows.
     """
 
@@ -98,7 +105,7 @@ class CsrMatrix(BlockHandle[_Part]):
         dtype: DTypeLike,
         balance: str,
     ) -> None:
-        """Create a matrix, still without rows; see ``Job.csr``."""
+        """Describe a matrix that has no rows yet; see ``Job.csr`` for the arguments."""
         if min(shape) < 0:
             raise ValueError(f"matrix {name!r}: {shape} is not (rows, columns)")
         if balance not in ("rows", "nnz"):
@@ -134,7 +141,10 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def indptr(self) -> NDArray[np.int64]:
-        """Return where rows begin in ``indices`` and ``data``, from 0: ``(rows here + 1,)``."""
+        """Return where each row begins in ``indices`` and ``data``, from 0.
+
+        The shape is ``(rows here + 1,)``.
+        """
         return self._here().rows.indptr
 
     @property
@@ -144,14 +154,15 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def data(self) -> Array:
-        """Return the nonzeros, shape ``(nnz,)``; may be changed in place."""
+        """Return the values of the nonzeros, shape ``(nnz,)``; the program may change them."""
         return self._here().rows.data
 
     @property
     def local(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        """Return the arrays ``(indptr, indices, data)`` of this process's rows; may be assigned.
+        """Return the arrays ``(indptr, indices, data)`` of this process's rows.
 
-        All processes must assign together, because the ghosts change.
+        The program may assign other arrays. All processes must assign together, because the columns
+        needed from other processes (the ghosts) change.
 
         Raises:
             DistributionError: the assigned arrays have another number of rows, or the matrix is
@@ -162,16 +173,17 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @local.setter
     def local(self, values: Any) -> None:
-        """Replace the nonzeros of the local rows; on all processes, because ghosts change."""
+        """Replace the rows of this process; all processes must do so together."""
         self.check_change()
         part = self._here()
         self._part = _Part(part.layout, part.rank, self._taken(values, part.stop - part.start))
 
     @property
     def columns(self) -> NDArray[np.int64]:
-        """Return the local column of each nonzero, shape ``(nnz,)``.
+        """Return the local column number of each nonzero, shape ``(nnz,)``.
 
-        Columns that this process owns are numbered first, then ghosts.
+        The columns that this process owns are numbered first, then the columns of other processes
+        that its rows need (`ghosts`).
 
         Raises:
             DistributionError: the matrix is not square.
@@ -180,7 +192,7 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def ghosts(self) -> NDArray[np.int64]:
-        """Return the ghosts, ascending: global numbers of local columns that other processes own.
+        """Return the ghosts, ascending: global numbers of columns needed here, but owned by others.
 
         Raises:
             DistributionError: the matrix is not square.
@@ -189,7 +201,7 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def ghosts_by_owner(self) -> dict[int, slice]:
-        """Return the slice of ``ghosts`` that each owning rank holds, by rank.
+        """Return, for each rank that owns some of this process's `ghosts`, their slice of `ghosts`.
 
         Raises:
             DistributionError: the matrix is not square.
@@ -197,10 +209,10 @@ class CsrMatrix(BlockHandle[_Part]):
         return dict(self._ghosts().by_owner)
 
     def with_ghosts(self, x: Array) -> Array:
-        """Return the owned part of a vector, followed by the values of the ghosts; collective.
+        """Return the owned part of a vector, followed by its values at `ghosts`; collective.
 
         Args:
-            x: ``(rows here, ...)``, of any type without Python objects.
+            x: the owned part, ``(rows here, ...)``, of any type without Python objects.
 
         Returns:
             A new array, ``(rows here + ghosts, ...)``.
@@ -240,9 +252,9 @@ class CsrMatrix(BlockHandle[_Part]):
         return result
 
     def rebalance(self) -> int:
-        """Redistribute the rows among the present processes by the same rule; collective.
+        """Redistribute the rows among the present processes by the ``balance`` rule; collective.
 
-        Arrays that are ``like`` the matrix move with it.
+        Arrays registered with ``like=`` this matrix move with it.
 
         Returns:
             Bytes that were sent to another process, over the whole job.
@@ -266,29 +278,36 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def split_description(self) -> list[object]:
-        """Return a description, as JSON values, of how arrays ``like`` this matrix are divided."""
+        """Return the part of an array's description which tells that it is ``like`` this matrix."""
         return ["like", self.name]
 
     def layout_for(self, size: int) -> Layout:
-        """Return the present layout of the rows; ``size`` is the present number of processes."""
+        """Return which rank owns which rows now.
+
+        ``size`` must be the present number of processes.
+        """
         assert self._part is not None
         return self._part.layout
 
     def old_and_new_layouts(self, rank_map: RankMap) -> tuple[Layout, Layout]:
-        """Return the layouts of the rows before and after a resize."""
+        """Return which rank owns which rows before and after a resize; call `prepare` first."""
         assert self._layouts is not None
         return self._layouts.rows
 
     # ---------------------------------------------------------------- for resizes
 
     def describe(self) -> Description:
-        """Return kind, name, shape, type and balancing rule."""
+        """Return kind, name, shape, cell type and balancing rule as JSON values.
+
+        Processes compare them before a resize, and a restart compares them with the checkpoint.
+        """
         return ["csr", self.name, list(self.shape), self.type_terms, self._balance]
 
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
-        """Return this process's numbers of rows and nonzeros for the next round of exchange.
+        """Return how many rows and nonzeros this process has, for the next exchange of metadata.
 
-        In the last round, the new borders that fall among its rows are added.
+        In the last of the exchanges, the borders between new blocks that fall among its rows are
+        added.
         """
         assert self._part is not None
         part, parts = self._part, len(rank_map.new)
@@ -305,7 +324,7 @@ class CsrMatrix(BlockHandle[_Part]):
         return *counts, [(border, row, int(indptr[row])) for border, row in cuts]
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
-        """Allocate the new part of this process."""
+        """Allocate the rows that this process will own after the resize; none if it leaves."""
         self._layouts = layouts = _RowLayouts(rank_map, gathered)
         if me in rank_map.new:
             rank = rank_map.new.index(me)
@@ -318,7 +337,10 @@ class CsrMatrix(BlockHandle[_Part]):
             self._next = _Part(rows, rank, room)
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> CombinedPlan:
-        """Return the plan that sends row lengths, columns and values to their new owners."""
+        """Return the transfers of the matrix in a resize, as three plans.
+
+        They send the lengths of rows, the column numbers and the values to the new owners.
+        """
         layouts = _RowLayouts(rank_map, gathered)
         return CombinedPlan(
             (
@@ -329,7 +351,10 @@ class CsrMatrix(BlockHandle[_Part]):
         )
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Return the bytes to move, as if every process had as many nonzeros as this one."""
+        """Return how many bytes of the matrix a resize would send, over the whole job.
+
+        The estimate assumes that every process has as many nonzeros as this one.
+        """
         part = self._part
         nonzeros = len(rank_map.old) * (0 if part is None else len(part.rows.indices))
         rows = plan_blocks(self.shape[0], rank_map, _NUMBER)
@@ -358,7 +383,10 @@ class CsrMatrix(BlockHandle[_Part]):
         self._part.rows.save(out, self._part.start)
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Read this process's rows from a checkpoint, distributed by the balancing rule."""
+        """Read the rows of rank ``rank`` of ``size`` from a checkpoint.
+
+        The balancing rule determines which rows these are.
+        """
         saved = SavedRows(self.name, source, self.shape[0])
         layout: Layout = BlockLayout(self.shape[0], size)
         if self._balance == "nnz":
@@ -371,7 +399,7 @@ class CsrMatrix(BlockHandle[_Part]):
 
 
 def _range_buffers(part: _Part, lengths: NDArray[np.int64], nonzeros: Layout) -> list[RangeBuffer]:
-    """Return the buffers of a part: row lengths, columns and values."""
+    """Return one buffer for each of the row lengths, columns and values of a part, to move them."""
     first = nonzeros.start(part.rank)
     rows = part.rows
     return [

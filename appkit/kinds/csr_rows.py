@@ -29,7 +29,7 @@ class CsrRows:
 
     @classmethod
     def empty(cls, rows: int, nonzeros: int, dtype: np.dtype[Any]) -> "CsrRows":
-        """Return allocated rows and nonzeros without values."""
+        """Return rows of which arrays are allocated, but column numbers and values are not set."""
         indptr, indices = np.zeros(rows + 1, np.int64), np.empty(nonzeros, np.int64)
         return cls(indptr, indices, np.empty(nonzeros, dtype))
 
@@ -37,7 +37,7 @@ class CsrRows:
     def taken(
         cls, what: str, values: Any, rows: int, columns: int, dtype: np.dtype[Any]
     ) -> "CsrRows":
-        """Check the rows that a program gave, three arrays or an object with them, and return them.
+        """Check the CSR rows that a program gave, and return copies of their arrays.
 
         Args:
             what: the name of the matrix, for errors.
@@ -102,9 +102,9 @@ class SavedRows:
         self.layout = UnevenLayout.of(counts or [0])
 
     def balanced(self, size: int) -> Layout:
-        """Return the layout of the rows on ``size`` processes, balanced by nonzeros.
+        """Return the layout on ``size`` processes in which all own about equally many nonzeros.
 
-        Reads the row pointers of one process after the other.
+        Reads the saved row pointers, those of one old process after the other.
 
         Raises:
             CheckpointError: The row pointers are damaged.

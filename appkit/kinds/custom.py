@@ -30,15 +30,19 @@ Unpack = Callable[[list[memoryview], int, int], V]
 
 
 class Custom(RegisteredData, Generic[V]):
-    """A handle of one value on each process: ``value``.
+    """The handle that ``job.custom`` returns: ``value`` is the value of this process.
 
-    During a resize, the packed bytes are in memory in addition to the value.
+    During a resize, the bytes that the program's ``pack`` returned are in memory in addition to the
+    value.
     """
 
     metadata_rounds = 1
 
     def __init__(self, membership: Membership, name: str, pack: Pack[V], unpack: Unpack[V]) -> None:
-        """Create the entry, still without a value; see ``Job.custom``."""
+        """Store the program's functions; the value is set later.
+
+        See ``Job.custom`` for the arguments.
+        """
         self.name = name
         self._membership = membership
         self._pack, self._unpack = pack, unpack
@@ -48,14 +52,17 @@ class Custom(RegisteredData, Generic[V]):
         self._prepared: tuple[RankMap, GatheredMetadata] | None = None
 
     def start_with(self, init: Callable[[int, int], V]) -> None:
-        """Set this process's first value to the result of ``init`` when the job starts."""
+        """Set the first value of this process to the result of ``init(rank, size)``.
+
+        Called only when the job starts for the first time.
+        """
         self._value = [init(self._membership.rank, self._membership.size)]
 
     @property
     def value(self) -> V:
-        """Return the value of this process; may be assigned.
+        """Return the value of this process, which the program may replace by assignment.
 
-        ``init`` and ``unpack`` of the program return it.
+        The first value is the result of the program's ``init``; after a resize, that of ``unpack``.
         """
         self._membership.check()
         return self._value[0]
@@ -66,20 +73,23 @@ class Custom(RegisteredData, Generic[V]):
         self._value = [value]
 
     def describe(self) -> Description:
-        """Return the kind and the name; the functions cannot be compared."""
+        """Return kind and name as JSON values, to compare registrations.
+
+        ``pack`` and ``unpack`` are left out, because functions cannot be compared.
+        """
         return ["custom", self.name]
 
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> list[int]:
-        """Pack the value, and return the number of bytes for each new rank."""
+        """Call the program's ``pack``, and return how many bytes it made for each new rank."""
         self._packed = self._pack_checked(self._value[0], len(rank_map.new))
         return [data.size for data in self._packed]
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
-        """Store the metadata; the value is unpacked later, when its parts have arrived."""
+        """Store how many bytes arrive from each process; `move` unpacks the new value."""
         self._prepared = (rank_map, gathered)
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> CellPlan:
-        """Return the transfer plan of the packed parts."""
+        """Return the transfers of the packed bytes in a resize, from each old to each new rank."""
         return Transfers(
             tuple(
                 Transfer(source, target, size)
@@ -129,7 +139,11 @@ class Custom(RegisteredData, Generic[V]):
         out.write(self._pack_checked(self._value[0], 1)[0])
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Unpack all saved values, and combine their parts that belong to this rank."""
+        """Set the value of rank ``rank`` of ``size`` from a checkpoint.
+
+        The saved values of all old processes are unpacked and packed again for ``size`` processes.
+        The program's ``unpack`` combines the parts for this rank.
+        """
         saved = {saved.rank: saved for saved in source.arrays}
         parts = []
         for writer in range(source.size):

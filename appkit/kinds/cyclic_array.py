@@ -32,13 +32,14 @@ CyclicInit = Callable[[tuple[Any, ...]], Any]
 
 
 class GridLayout:
-    """The cells of each process on a process grid: one cyclic layout for each distributed axis.
+    """Which cells each process of a grid owns, if blocks are assigned to the processes in turn.
 
-    Processes are numbered along the grid's last axis first, as in BLACS by default.
+    There is one cyclic layout for each distributed axis. Processes are numbered along the grid's
+    last axis first, as in BLACS by default.
     """
 
     def __init__(self, extents: tuple[int, ...], blocks: tuple[int, ...], grid: tuple[int, ...]):
-        """Distribute cells over a process grid.
+        """Distribute cells over a grid of processes.
 
         Args:
             extents: number of cells along each distributed axis.
@@ -59,10 +60,15 @@ class GridLayout:
     def intersections(
         self, other: "GridLayout", here: int, there: int
     ) -> tuple[BlockIntersection, ...]:
-        """Return the cells that process ``here`` shares with process ``there`` of ``other``.
+        """Return which cells move from a process of this layout to a process of another layout.
+
+        Args:
+            other: the layout after the redistribution.
+            here: a process of this layout.
+            there: a process of ``other``.
 
         Returns:
-            The common cells along each distributed axis.
+            The common cells of both processes along each distributed axis.
         """
         return tuple(
             map(
@@ -76,9 +82,10 @@ class GridLayout:
 
 
 class CyclicArray(SinglePartHandle):
-    """A handle that stays valid through every resize; read its numpy arrays again after each one.
+    """The handle of ``job.cyclic`` or ``job.block_cyclic``. It stays valid through every resize.
 
-    On a grid ``local`` is in Fortran order, as in ScaLAPACK.
+    Its numpy array does not: the program reads it again from the handle after each resize.
+    If two axes are distributed, ``local`` is in Fortran order, as in ScaLAPACK.
     """
 
     def __init__(
@@ -92,7 +99,7 @@ class CyclicArray(SinglePartHandle):
         blocks: tuple[int, ...],
         grid: Grid,
     ) -> None:
-        """Create an array, still without cells; see ``Job.cyclic`` and ``Job.block_cyclic``."""
+        """Describe an array without allocating it; see ``Job.cyclic`` and ``Job.block_cyclic``."""
         if any(not -len(shape) <= axis < len(shape) for axis in axes):
             raise ValueError(f"array {name!r}: shape {shape} has no axis {axes[-1]}")
         if any(length < 0 for length in shape) or min(blocks) < 1:
@@ -108,7 +115,10 @@ class CyclicArray(SinglePartHandle):
         self._coming: tuple[RankMap, GridLayout, GridLayout] | None = None
 
     def start_with(self, init: CyclicInit | None) -> None:
-        """Allocate and fill this process's part, when the job starts for the first time."""
+        """Allocate this process's part at the first start of the job, and fill it.
+
+        It contains the values that ``init`` returns, or zeros if there is no ``init``.
+        """
         self._grid_layout = self._layout_for(self._membership.size)
         self._array = self._room(self._grid_layout, self._membership.rank)
         if init is not None:
@@ -195,13 +205,16 @@ class CyclicArray(SinglePartHandle):
         return np.zeros(lengths, self.dtype, order="C" if len(self.axes) == 1 else "F")
 
     def _cells(self, array: Array) -> Array:
-        """Return a view of a local array whose first axis runs over the distributed cells."""
+        """Return a view of a local array in which the first axis counts the distributed cells.
+
+        If two axes are distributed, both become one axis, numbered in Fortran order.
+        """
         if len(self.axes) > 1:
             return array.reshape(-1, order="F")
         return np.moveaxis(array, self.axes[0], 0)
 
     def describe(self) -> Description:
-        """Return kind, name, shape, axes, blocks and type."""
+        """Return kind, name, shape, axes, block lengths and cell type, to compare registrations."""
         terms = [list(self.shape), list(self.axes), list(self.blocks), self.type_terms]
         return ["cyclic", self.name, *terms]
 
@@ -224,7 +237,7 @@ class CyclicArray(SinglePartHandle):
             self._next = self._room(new, rank_map.new.index(me))
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> CellPlan:
-        """Return the plan that sends each cell straight to its new owner."""
+        """Return this array's transfers in a resize: each cell goes straight to its new owner."""
         old, new = self._layout_for(len(rank_map.old)), self._layout_for(len(rank_map.new))
         tables = [
             [
@@ -245,13 +258,19 @@ class CyclicArray(SinglePartHandle):
         return Transfers(tuple(shares), math.prod(others) * self.dtype.itemsize)
 
     def plan_checksum(self, plan: CellPlan) -> int:
-        """Return a checksum that includes the grids; different grids can have equal transfers."""
+        """Return a checksum of the plan and the process grids, which all processes must agree on.
+
+        The grids are included because different grids can lead to equal transfers.
+        """
         assert self._coming is not None
         _, old, new = self._coming
         return hash((plan, old.grid, new.grid))
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Return the bytes that a resize would move; 0 if the program's ``grid`` is invalid."""
+        """Return how many bytes of this array a resize would send, over the whole job.
+
+        The number is exact; 0 if the program's ``grid`` returns no valid grid for one of the sizes.
+        """
         try:
             return self.plan(rank_map).bytes_moved
         except DistributionError:
@@ -281,7 +300,7 @@ class CyclicArray(SinglePartHandle):
         exchange_packed(plan, comm, source, target, tag)
 
     def commit(self) -> None:
-        """Use the new part and the new layout."""
+        """Switch to the part and the layout after the resize."""
         assert self._coming is not None
         super().commit()
         self._grid_layout = self._coming[-1]
@@ -292,7 +311,7 @@ class CyclicArray(SinglePartHandle):
         out.write(self._cells(self._array))
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Read the cells of this process from the arrays of all processes."""
+        """Read the cells of rank ``rank`` of ``size`` from the parts that all processes saved."""
         old, new = self._layout_for(source.size), self._layout_for(size)
         array = self._room(new, rank)
         missing = array.size
@@ -316,7 +335,15 @@ def _positions(
     first: int,
     stop: int,
 ) -> Positions:
-    """Return the local indices of the common cells numbered from ``first`` to ``stop - 1``."""
+    """Return where cells of a transfer are in the local array of one of its two processes.
+
+    Args:
+        grid_layout: the layout to which the local array belongs.
+        rank: the process that has this array.
+        intersections: the cells of the transfer, along each distributed axis.
+        first: the first cell, as numbered in the transfer.
+        stop: one past the last cell.
+    """
     if (
         len(intersections) == 1 and intersections[0].block == 1
     ):  # equally spaced: a slice needs no list
@@ -334,7 +361,7 @@ def _positions(
 
 
 class _Selection:
-    """Selects the saved cells of an old process that belong to a new process."""
+    """Finds the saved cells of one old process that a new process owns; a `Choice` function."""
 
     def __init__(self, old: GridLayout, theirs: int, new: GridLayout, mine: int) -> None:
         self._old, self._theirs, self._new, self._mine = old, theirs, new, mine

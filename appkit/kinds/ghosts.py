@@ -15,10 +15,10 @@ from pliant.appkit.redistribution.range_exchange import Array
 
 @dataclass(frozen=True)
 class Ghosts:
-    """The ghosts of a square matrix on one process, and the local column numbers that result.
+    """The ghosts of one process in a square matrix, and its local column numbers.
 
-    The owned columns are numbered first, then the ghosts in the order of their global numbers. The
-    columns of such a matrix are distributed like its rows.
+    Ghosts are the columns with nonzeros here that other processes own; columns are distributed like
+    rows. Local numbers count the owned columns first, then the ghosts by rising global number.
     """
 
     #: The local column number of each nonzero.
@@ -30,7 +30,13 @@ class Ghosts:
 
     @classmethod
     def find(cls, indices: NDArray[np.int64], layout: Layout, rank: int) -> "Ghosts":
-        """Return the ghosts among the global columns of a process's nonzeros."""
+        """Return the ghosts of process ``rank``: the columns in ``indices`` that others own.
+
+        Args:
+            indices: the global column of each nonzero of the process.
+            layout: which process owns which columns.
+            rank: the process.
+        """
         start, stop = layout.start(rank), layout.stop(rank)
         owned = (indices >= start) & (indices < stop)
         numbers = np.unique(indices[~owned])
@@ -41,9 +47,10 @@ class Ghosts:
 
 
 class GhostExchange:
-    """Exchanges ghost values, by a plan of the rows that each process sends to each other one.
+    """Fetches the values of this process's ghosts from the processes that own them.
 
-    It is made once for each distribution of the matrix.
+    The object stores which rows this process sends to each other one. It is made once for each
+    distribution of the matrix.
     """
 
     def __init__(self, ghosts: Ghosts, start: int, comm: MPI.Intracomm) -> None:
@@ -58,7 +65,7 @@ class GhostExchange:
         }
 
     def fetch(self, values: Array, comm: MPI.Intracomm) -> Array:
-        """Return the values of the owned rows, then the values of the ghosts; collective.
+        """Return the given values of the owned rows, then the values of the ghosts; collective.
 
         Args:
             values: The owned values, ``(rows here, ...)``.

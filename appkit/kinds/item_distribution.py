@@ -32,10 +32,16 @@ Owner = Callable[[Array, int], Any]
 
 
 class ItemExchange:
-    """One redistribution of items as one process sees it: ranks before and after, and metadata."""
+    """One redistribution of items as one process sees it, with the metadata gathered so far."""
 
     def __init__(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
-        """Describe a redistribution between the processes of ``rank_map`` on process ``me``."""
+        """Describe a redistribution.
+
+        Args:
+            rank_map: the processes before and after.
+            me: this process, as numbered in ``rank_map``.
+            gathered: the metadata of the rounds that are complete.
+        """
         self.rank_map, self.me, self.gathered = rank_map, me, gathered
 
     @property
@@ -60,20 +66,24 @@ class ItemDistribution(ABC):
     metadata_rounds = 1
 
     def __init__(self, what: str) -> None:
-        """Create the rule; error messages call the items ``what``."""
+        """Create the rule; ``what`` names the items in error messages."""
         self._what = what
 
     @abstractmethod
     def local_metadata(self, items: Array, exchange: ItemExchange) -> Any:
-        """Return the metadata that this process contributes to the next round of exchange."""
+        """Return what the other processes must know about this process's items to make the plan.
+
+        All processes exchange these results, ``metadata_rounds`` times. ``exchange`` has the
+        results of earlier rounds.
+        """
 
     @abstractmethod
     def count(self, exchange: ItemExchange, rank: int) -> int:
-        """Return how many items new rank ``rank`` will have."""
+        """Return how many items rank ``rank`` will have after the redistribution."""
 
     @abstractmethod
     def plan(self, exchange: ItemExchange, item_bytes: int) -> RangePlan | CellPlan:
-        """Return the plan that sends each item straight to its new owner."""
+        """Return the transfers of a redistribution: each item goes straight to its new owner."""
 
     @abstractmethod
     def move(
@@ -97,7 +107,16 @@ class ItemDistribution(ABC):
         dtype: np.dtype[Any],
         place: "RankAndSize",
     ) -> Array:
-        """Read this process's items from a checkpoint; all processes get equal numbers of items."""
+        """Return the items from a checkpoint that belong to one process.
+
+        Without an override, all processes get equal numbers of items.
+
+        Args:
+            source: reads the saved items.
+            shape: the shape of one item.
+            dtype: the type of an item.
+            place: the rank of the process, and the number of processes.
+        """
         return read_even(source, shape, dtype, *place)
 
 
@@ -115,17 +134,17 @@ class Even(ItemDistribution):
         return len(items)
 
     def layouts(self, exchange: ItemExchange) -> tuple[Layout, Layout]:
-        """Return the layouts of the items before and after the redistribution."""
+        """Return how many consecutive items each rank has before and after the redistribution."""
         counts: list[int] = exchange.from_old_ranks(0)
         return UnevenLayout.of(counts), BlockLayout(sum(counts), len(exchange.rank_map.new))
 
     def count(self, exchange: ItemExchange, rank: int) -> int:
-        """Return how many items new rank ``rank`` will have."""
+        """Return how many items rank ``rank`` will have after the redistribution."""
         _, new = self.layouts(exchange)
         return new.stop(rank) - new.start(rank)
 
     def plan(self, exchange: ItemExchange, item_bytes: int) -> RangePlan:
-        """Return the plan that keeps the order of the items and moves the fewest bytes."""
+        """Return the transfers that keep the order of all items and send the fewest bytes."""
         return plan_layouts(*self.layouts(exchange), exchange.rank_map, item_bytes)
 
     def move(
@@ -140,16 +159,21 @@ class Even(ItemDistribution):
 
 
 class Weighted(Even):
-    """A rule that gives all processes about the same weight and keeps the global order of items.
+    """A rule that gives all processes items of about equal total weight, and keeps their order.
 
-    After a restore from a checkpoint, all processes have equal numbers of items.
+    After a restart from a checkpoint, all processes have equal numbers of items instead.
     """
 
     kind = "weight"
     metadata_rounds = 2
 
     def __init__(self, what: str, weight: Weight) -> None:
-        """Weigh the items with the function ``weight``; error messages call the items ``what``."""
+        """Create the rule.
+
+        Args:
+            what: names the items in error messages.
+            weight: the program's function; gets items, returns the weight of each.
+        """
         super().__init__(what)
         self._weight = weight
 
@@ -167,7 +191,7 @@ class Weighted(Even):
         return cuts_by_weight(weights, totals, exchange.before, len(exchange.rank_map.new))
 
     def layouts(self, exchange: ItemExchange) -> tuple[Layout, Layout]:
-        """Return the layouts of the items before and after the redistribution."""
+        """Return how many consecutive items each rank has before and after the redistribution."""
         counts = [count for count, _ in exchange.from_old_ranks(0)]
         new = layout_of(exchange.from_old_ranks(1), counts, len(exchange.rank_map.new))
         return UnevenLayout.of(counts), new
@@ -183,21 +207,27 @@ class Weighted(Even):
 
 
 class ByOwner(ItemDistribution):
-    """A rule that sends each item to the rank that a function of the program returns.
+    """A rule that sends each item to the rank that a function of the program returns for it.
 
-    Arriving items are in the order of their senders.
+    A process has the items it received in the order of the ranks that sent them.
     """
 
     kind = "owner"
 
     def __init__(self, what: str, owner: Owner) -> None:
-        """Find the owners with the function ``owner``; error messages call the items ``what``."""
+        """Create the rule.
+
+        Args:
+            what: names the items in error messages.
+            owner: the program's function; gets items and a number of processes, returns the owner
+                rank of each item.
+        """
         super().__init__(what)
         self._owner = owner
         self._by_owner: OwnerIndex | None = None  # of the last local_metadata
 
     def local_metadata(self, items: Array, exchange: ItemExchange) -> Any:
-        """Return how many items of this process go to each new rank."""
+        """Call the program's ``owner``, and return how many items go from here to each new rank."""
         parts = len(exchange.rank_map.new)
         self._by_owner = OwnerIndex(self._owners(items, parts), parts)
         return self._by_owner.counts
@@ -207,7 +237,7 @@ class ByOwner(ItemDistribution):
         return int(sum(counts[rank] for counts in exchange.from_old_ranks(0)))
 
     def plan(self, exchange: ItemExchange, item_bytes: int) -> CellPlan:
-        """Return the plan that sends each item to its owner."""
+        """Return the transfers of a redistribution: each item goes to the rank that owns it."""
         rank_map = exchange.rank_map
         return Transfers(
             tuple(
@@ -238,7 +268,14 @@ class ByOwner(ItemDistribution):
     def restore(
         self, source: ArrayReader, shape: tuple[int, ...], dtype: np.dtype[Any], place: RankAndSize
     ) -> Array:
-        """Read from a checkpoint the items whose owner is this process."""
+        """Return the items from a checkpoint that the program's ``owner`` assigns to this process.
+
+        Args:
+            source: reads the saved items.
+            shape: the shape of one item.
+            dtype: the type of an item.
+            place: the rank of the process, and the number of processes.
+        """
         rank, size = place
         return read_owned(source, shape, dtype, rank, lambda items: self._owners(items, size))
 
@@ -258,13 +295,15 @@ class ByOwner(ItemDistribution):
 
 
 def _call(what: str, function: Callable[..., Any], items: Array, *more: int) -> Array:
-    """Call a function of the program with items; if there are none, return an empty array.
+    """Return the result of a function of the program for items, as an array.
+
+    Without items, the function is not called, and the result is an empty array.
 
     Args:
         what: the name of the function, for errors.
         function: the function.
-        items: the items.
-        more: further arguments of the function.
+        items: its first argument.
+        more: its further arguments.
 
     Raises:
         DistributionError: The function raised an exception.

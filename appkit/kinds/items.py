@@ -23,8 +23,9 @@ ItemInit = Callable[[int, int], Any]
 
 
 class Items(SinglePartHandle):
-    """A handle that stays valid through every resize; read its numpy array again after each one.
+    """The handle that ``job.items`` returns. It stays valid through every resize.
 
+    Its numpy array does not: the program reads it again from the handle after each resize.
     The items of the job have a global order: those of rank 0, then those of rank 1, and so on. If
     the items are distributed in equal numbers or by weight, a resize keeps this order, and moves
     the fewest bytes with which that is possible.
@@ -40,7 +41,7 @@ class Items(SinglePartHandle):
         shape: tuple[int, ...],
         distribution: ItemDistribution,
     ) -> None:
-        """Create the entry, still without items; see ``Job.items``."""
+        """Describe items without creating any; see ``Job.items`` for the arguments."""
         if any(length < 0 for length in shape):
             raise ValueError(f"items {name!r}: negative length: {shape}")
         super().__init__(membership, name, shape, dtype)
@@ -48,7 +49,10 @@ class Items(SinglePartHandle):
         self._distribution = distribution
 
     def start_with(self, init: ItemInit | None) -> None:
-        """Take the items that ``init`` returns at the first start; none without ``init``."""
+        """Set this process's first items to those that ``init`` returns; none without ``init``.
+
+        Called only when the job starts for the first time.
+        """
         member = self._membership
         self._array = np.empty((0, *self.shape), self.dtype)
         if init is not None:
@@ -58,7 +62,8 @@ class Items(SinglePartHandle):
     def local(self) -> Array:
         """Return the items of this process, ``(n, *shape)``; read them again after a safe point.
 
-        Assigning other items, of any number, replaces them; ``len(...)`` of the handle is ``n``.
+        The program may assign an array with another number of items. ``len(...)`` of the handle is
+        ``n``.
 
         Raises:
             DistributionError: the assigned array has another shape, or the items are constant.
@@ -80,7 +85,9 @@ class Items(SinglePartHandle):
         return counts
 
     def rebalance(self) -> int:
-        """Redistribute the items among the present processes by the same rule; collective.
+        """Redistribute the items among the present processes by their rule; collective.
+
+        The rule is the one given to ``job.items``: equal numbers, ``weight`` or ``owner``.
 
         Returns:
             Bytes that were sent to another process, over the whole job.
@@ -91,7 +98,13 @@ class Items(SinglePartHandle):
         return rebalance_entries([self], self._membership.communicator())
 
     def _fitting(self, values: Any) -> Array:
-        """Return values as an array of items; a copy if the program could still change them."""
+        """Return values that the program gave as an array of items.
+
+        The values are copied if the program could still change the array that it gave.
+
+        Raises:
+            DistributionError: the values do not have the shape ``(n, *shape)``.
+        """
         array: Array = np.ascontiguousarray(values, self.dtype)
         if array.shape != (len(array), *self.shape):
             raise DistributionError(
@@ -102,27 +115,36 @@ class Items(SinglePartHandle):
         return array.copy() if borrowed else array
 
     def describe(self) -> Description:
-        """Return kind, name, shape and type of an item, and the rule."""
+        """Return kind, name, distribution rule, and shape and type of an item, as JSON values.
+
+        Processes compare them before a resize, and a restart compares them with the checkpoint.
+        """
         return ["items", self.name, list(self.shape), self.type_terms, self._distribution.kind]
 
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
-        """Return the metadata that the distribution rule needs, for example the number of items."""
+        """Return what the distribution rule must know from this process before a resize.
+
+        For equal numbers of items, this is the number of items of this process.
+        """
         assert self._array is not None
         return self._distribution.local_metadata(self._array, ItemExchange(rank_map, me, gathered))
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
-        """Allocate the new part of this process."""
+        """Allocate the items that this process will own after the resize; none if it leaves."""
         self._exchange = exchange = ItemExchange(rank_map, me, gathered)
         if exchange.after is not None:
             count = self._distribution.count(exchange, exchange.after)
             self._next = np.empty((count, *self.shape), self.dtype)
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> RangePlan | CellPlan:
-        """Return the plan that sends each item straight to its new owner."""
+        """Return the transfers of a resize: each item goes straight to its new owner."""
         return self._distribution.plan(ItemExchange(rank_map, 0, gathered), self._item_bytes())
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Return the bytes to move, as if every process had as many items as this one."""
+        """Return how many bytes of items a resize would send, over the whole job.
+
+        The estimate assumes that every process has as many items as this one.
+        """
         array = self._array
         total = len(rank_map.old) * (0 if array is None else len(array))
         return plan_blocks(total, rank_map, self._item_bytes()).bytes_moved
@@ -140,7 +162,10 @@ class Items(SinglePartHandle):
         out.write(self._array)
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Read this process's items from a checkpoint: an even share, or the items it owns."""
+        """Read the items of rank ``rank`` of ``size`` from a checkpoint.
+
+        They are those that the program's ``owner`` assigns to it; without ``owner``, an even share.
+        """
         self._array = self._distribution.restore(source, self.shape, self.dtype, (rank, size))
 
     def __repr__(self) -> str:

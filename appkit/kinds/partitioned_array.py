@@ -36,14 +36,14 @@ PartitionInit = Callable[[NDArray[np.int64]], Any]
 
 
 def spread_parts(name: str, parts: Any) -> OwnerMap:
-    """Return the owner map for a partitioner's result, the part number of each cell.
+    """Return a function that assigns cells to any number of processes, by a partitioner's result.
 
     Each process owns the cells of consecutive parts, about equally many parts on each. With as many
     processes as parts, rank ``k`` owns part ``k``.
 
     Args:
         name: The name of the array, for errors.
-        parts: The number of each cell's part, from 0.
+        parts: The number of each cell's part, from 0, as a partitioner returns it.
 
     Raises:
         DistributionError: A number is negative, or ``parts`` is not an array.
@@ -69,8 +69,9 @@ def spread_parts(name: str, parts: Any) -> OwnerMap:
 
 
 class PartitionedArray(SinglePartHandle):
-    """A handle that stays valid through every resize; read its numpy arrays again after each one.
+    """The handle that ``job.partition`` returns. It stays valid through every resize.
 
+    Its numpy arrays do not: the program reads them again from the handle after each resize.
     The first axis is distributed. Row ``i`` of ``local`` is the cell with the global number
     ``cells[i]``. Every process stores the owner of every cell, 4 bytes each.
     """
@@ -83,7 +84,7 @@ class PartitionedArray(SinglePartHandle):
         dtype: DTypeLike,
         owner: OwnerMap,
     ) -> None:
-        """Create an array, still without cells; see ``Job.partition``."""
+        """Describe an array without allocating it; see ``Job.partition`` for the arguments."""
         if not shape or min(shape) < 0:
             raise ValueError(f"array {name!r}: {shape} is not a shape with cells along an axis")
         super().__init__(membership, name, shape, dtype)
@@ -92,7 +93,10 @@ class PartitionedArray(SinglePartHandle):
         self._coming: tuple[RankMap, Owners, Owners] | None = None
 
     def start_with(self, init: PartitionInit | None) -> None:
-        """Allocate and fill this process's part, when the job starts for the first time."""
+        """Allocate this process's part at the first start of the job, and fill it.
+
+        It contains the values that ``init`` returns, or zeros if there is no ``init``.
+        """
         self._owners = self._call_owner_map(self._membership.size)
         self._array = self._room(self._owners, self._membership.rank)
         if init is not None:
@@ -105,7 +109,7 @@ class PartitionedArray(SinglePartHandle):
 
     @property
     def owners(self) -> Owners:
-        """Return the rank that owns each cell: ``(cells,)``, the same on all processes."""
+        """Return the rank that owns each cell of the global array; the same on all processes."""
         self._membership.check()
         assert self._owners is not None
         return self._owners
@@ -133,11 +137,14 @@ class PartitionedArray(SinglePartHandle):
         return math.prod(self.shape[1:]) * self.dtype.itemsize
 
     def describe(self) -> Description:
-        """Return kind, name, shape and type."""
+        """Return kind, name, shape and cell type as JSON values, to compare registrations."""
         return ["partition", self.name, list(self.shape), self.type_terms]
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
-        """Compute the new owners and allocate the new part."""
+        """Find the owner of each cell after the resize, and allocate this process's new part.
+
+        The program's ``owner`` is called with the new number of processes.
+        """
         old = self._owners if self._owners is not None else self._call_owner_map(len(rank_map.old))
         new = self._call_owner_map(len(rank_map.new))
         self._coming = (rank_map, old, new)
@@ -145,7 +152,7 @@ class PartitionedArray(SinglePartHandle):
             self._next = self._room(new, rank_map.new.index(me))
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> CellPlan:
-        """Return the plan that sends each cell straight to its new owner."""
+        """Return this array's transfers in a resize: each cell goes straight to its new owner."""
         assert self._coming is not None
         _, old, new = self._coming
         ranks = (len(rank_map.old), len(rank_map.new))
@@ -169,7 +176,10 @@ class PartitionedArray(SinglePartHandle):
         return zlib.crc32(new.tobytes(), zlib.crc32(old.tobytes()))
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Return the bytes that a resize would move, as if cells were in even blocks."""
+        """Return how many bytes of this array a resize would send, over the whole job.
+
+        The estimate assumes even blocks of cells, because the program's ``owner`` is not called.
+        """
         return plan_blocks(self.shape[0], rank_map, self._cell_bytes()).bytes_moved
 
     def move(self, plan: CellPlan, comm: MPI.Intracomm, tag: int) -> None:
@@ -186,7 +196,7 @@ class PartitionedArray(SinglePartHandle):
         exchange_packed(plan, comm, source, target, tag)
 
     def commit(self) -> None:
-        """Use the new part and the new owners."""
+        """Switch to the part and the owners after the resize."""
         assert self._coming is not None
         super().commit()
         self._owners, self._coming = self._coming[-1], None
@@ -202,7 +212,7 @@ class PartitionedArray(SinglePartHandle):
         out.write(self._array)
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Read the cells of this process from the arrays of all processes."""
+        """Read the cells of rank ``rank`` of ``size`` from the parts that all processes saved."""
         old, new = self._call_owner_map(source.size), self._call_owner_map(size)
         array = self._room(new, rank)
         places = (
@@ -231,7 +241,13 @@ class PartitionedArray(SinglePartHandle):
 
 
 def _packed_buffer(array: Array, others: Owners, processes: tuple[int, ...]) -> PackedBuffer:
-    """Return the buffer whose cells go to, or come from, the ranks ``others`` of ``processes``."""
+    """Return an array as one end of a redistribution, in which each row has its own partner.
+
+    Args:
+        array: the old or the new part of this process.
+        others: for each row, the rank that it goes to or comes from.
+        processes: the processes that have these ranks, as numbered in the communicator.
+    """
     by_other = OwnerIndex(others, len(processes))
     ranks = {process: rank for rank, process in enumerate(processes)}
     return PackedBuffer(array, lambda other, *cells: by_other.positions(ranks[other], *cells))

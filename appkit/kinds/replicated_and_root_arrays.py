@@ -24,14 +24,15 @@ from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter
 
 
 class UndividedHandle(SinglePartHandle):
-    """An array that a process has either completely or not at all."""
+    """Base class of arrays that a process has either completely or not at all."""
 
     object_hint = "job.state"
 
     def _range_buffers(self) -> tuple[RangeBuffer | None, RangeBuffer | None]:
-        """Return the old and the new array, flattened, as source and target of a redistribution.
+        """Return the array before and after the resize, as source and target of messages.
 
-        A side is None if this process does not have the array before, or after, the resize.
+        Both are flattened. The first is None if this process has no array now, the second if it
+        receives none.
         """
         here, there = (
             None if array is None else RangeBuffer(array.reshape(-1), 0)
@@ -40,7 +41,7 @@ class UndividedHandle(SinglePartHandle):
         return here, there
 
     def _read(self, source: ArrayReader) -> None:
-        """Allocate the array and read all of it."""
+        """Allocate the array, and read all of it from a checkpoint."""
         array = np.empty(self.shape, self.dtype)
         if array.size:
             if len(source.arrays) != 1:
@@ -50,32 +51,35 @@ class UndividedHandle(SinglePartHandle):
 
 
 class ReplicatedArray(UndividedHandle):
-    """An array, ``local``, of which every process has a copy.
+    """The handle that ``job.replicated`` returns: every process has a copy of the array, ``local``.
 
     The program must keep the copies equal; this is not checked.
     """
 
     def start_with(self, init: Callable[[], Any] | None) -> None:
-        """Allocate and fill the copy of this process, when the job starts for the first time."""
+        """Allocate this process's copy at the first start of the job, and fill it.
+
+        It contains the values that ``init`` returns, or zeros if there is no ``init``.
+        """
         self._array = np.zeros(self.shape, self.dtype)
         if init is not None:
             assign_initial(self.name, self._array, init())
 
     @property
     def has_all_data(self) -> bool:
-        """Return whether this process has its copy."""
+        """Return whether this process has its copy, so that it needs no data in any resize."""
         return self._array is not None
 
     def describe(self) -> Description:
-        """Return kind, name, shape and type."""
+        """Return kind, name, shape and cell type as JSON values, to compare registrations."""
         return ["replicated", self.name, list(self.shape), self.type_terms]
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
-        """Return the plan that sends a copy to each joining process."""
+        """Return this array's transfers in a resize: each joining process receives a copy."""
         return plan_replicated(int(np.prod(self.shape)), rank_map, self.dtype.itemsize)
 
     def preallocate(self, size: int, rank: int) -> list[Array]:
-        """Allocate the copy of a joining process early.
+        """Allocate the copy of a joining process before the resize.
 
         Returns:
             A list with the new array; empty if the process has its copy already.
@@ -91,7 +95,7 @@ class ReplicatedArray(UndividedHandle):
             self._next = np.empty(self.shape, self.dtype)
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Return the bytes that a resize would move, which is known exactly."""
+        """Return how many bytes of this array a resize sends, over the whole job; exact."""
         return self.plan(rank_map).bytes_moved
 
     def move(self, plan: RangePlan, comm: MPI.Intracomm, tag: int) -> None:
@@ -99,34 +103,40 @@ class ReplicatedArray(UndividedHandle):
         exchange_ranges(plan, comm, *self._range_buffers(), tag)
 
     def commit(self) -> None:
-        """Use the copy that a joining process has received."""
+        """On a joining process, use the copy that it has received; others keep theirs."""
         if self._next is not None:
             self._array, self._next = self._next, None
 
     def save(self, out: ArrayWriter) -> None:
-        """Write the copy of rank 0."""
+        """Write the array to a checkpoint, on rank 0 only."""
         if self._membership.rank == 0 and self._array is not None:
             out.write(self._array)
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Read the copy of this process."""
+        """Allocate this process's copy, and read it from a checkpoint."""
         self._read(source)
 
 
 class RootArray(UndividedHandle):
-    """An array of rank 0. It moves only if that process leaves."""
+    """The handle that ``job.root_only`` returns: an array that exists on rank 0 alone.
+
+    A resize moves the array only if the process that is rank 0 leaves.
+    """
 
     def __init__(
         self, membership: Membership, name: str, shape: tuple[int, ...], dtype: DTypeLike
     ) -> None:
-        """Create an array, still without cells; see ``Job.root_only``."""
+        """Describe an array without allocating it; see ``Job.root_only`` for the arguments."""
         if any(length < 0 for length in shape):
             raise ValueError(f"array {name!r}: negative length: {shape}")
         super().__init__(membership, name, shape, dtype)
         self._stays = True
 
     def start_with(self, init: Callable[[], Any] | None) -> None:
-        """Allocate and fill the array on rank 0, when the job starts for the first time."""
+        """On rank 0, allocate the array at the first start of the job, and fill it.
+
+        It contains the values that ``init`` returns, or zeros if there is no ``init``.
+        """
         if self._membership.rank == 0:
             self._array = np.zeros(self.shape, self.dtype)
             if init is not None:
@@ -152,42 +162,45 @@ class RootArray(UndividedHandle):
         self.local[...] = values
 
     def describe(self) -> Description:
-        """Return kind, name, shape and type."""
+        """Return kind, name, shape and cell type as JSON values, to compare registrations."""
         return ["root", self.name, list(self.shape), self.type_terms]
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
-        """Return the plan that sends the array to the new rank 0."""
+        """Return the transfer of this array in a resize, from the old rank 0 to the new one.
+
+        Both may be the same process; the array then stays where it is.
+        """
         size = int(np.prod(self.shape))
         move = RangeTransfer(rank_map.old[0], rank_map.new[0], 0, size)
         return Transfers((move,) if size else (), self.dtype.itemsize)
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Return the bytes that a resize would move, which is known exactly."""
+        """Return how many bytes of this array a resize sends, over the whole job; exact."""
         return self.plan(rank_map).bytes_moved
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
-        """Allocate the array on the new rank 0."""
+        """If the process that is rank 0 leaves, allocate the array on the new rank 0."""
         self._stays = rank_map.old[0] == rank_map.new[0]
         if not self._stays and me == rank_map.new[0]:
             self._next = np.empty(self.shape, self.dtype)
 
     def move(self, plan: RangePlan, comm: MPI.Intracomm, tag: int) -> None:
-        """Send the array to the new rank 0."""
+        """If the process that is rank 0 leaves, send the array to the new rank 0."""
         if not self._stays:
             exchange_ranges(plan, comm, *self._range_buffers(), tag)
 
     def commit(self) -> None:
-        """Switch to the new copy if rank 0 has changed."""
+        """If rank 0 has changed, use the copy on the new rank 0, and release the old one."""
         if not self._stays:
             self._array, self._next = self._next, None
 
     def save(self, out: ArrayWriter) -> None:
-        """Write the array on rank 0; other processes have none."""
+        """Write the array to a checkpoint, on rank 0 only."""
         if self._array is not None:
             out.write(self._array)
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Read the array on rank 0."""
+        """On rank 0, allocate the array and read it from a checkpoint."""
         if rank != 0:
             return
         self._read(source)

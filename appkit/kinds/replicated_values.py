@@ -22,7 +22,7 @@ class State:
         """Create the handle for values given by name; programs call ``Job.state`` instead.
 
         Raises:
-            ValueError: A name is used by the handle itself.
+            ValueError: A value has the name of an attribute or method of the handle.
         """
         for name in values:
             if name in _OWN or name in dir(State):
@@ -52,7 +52,7 @@ class State:
 
 
 class StateEntry:
-    """The registered object for one ``job.state``; the program itself uses the handle `State`."""
+    """What a job stores for one call of ``job.state``; the program uses the handle `State`."""
 
     def __init__(self, state: State) -> None:
         """Manage ``state``, the handle that the program uses."""
@@ -85,12 +85,12 @@ class StateEntry:
                 ) from error
 
     def replace(self, values: dict[str, Any]) -> None:
-        """Replace the values by the values of rank 0."""
+        """Replace the values by ``values``, which rank 0 has sent or a checkpoint contains."""
         self._state.__dict__["_values"].update(values)
 
 
 def pack(states: list[StateEntry]) -> bytes:
-    """Return the values of all states as bytes, in the order of registration.
+    """Return the values of all calls of ``job.state`` as bytes, in the order of registration.
 
     Raises:
         StateError: A value cannot be stored; the message names it.
@@ -106,7 +106,7 @@ def pack(states: list[StateEntry]) -> bytes:
 
 
 def unpack(data: bytes) -> list[dict[str, Any]]:
-    """Return the values of each state from the bytes that `pack` made.
+    """Return the values of each call of ``job.state`` from the bytes that `pack` made.
 
     Args:
         data: The bytes of a process of this job, or of a checkpoint with a verified signature.

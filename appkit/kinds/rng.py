@@ -20,18 +20,18 @@ from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter
 
 
 def stream(seed: int, number: int) -> np.random.Generator:
-    """Return stream ``number`` of a seed, made by numpy's ``SeedSequence``."""
+    """Return a generator for stream ``number`` of a seed; different numbers are independent."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(number,))))
 
 
 class RandomStreams(RegisteredData):
-    """A handle of one random stream per process; ``generator`` is the stream of this process.
+    """The handle that ``job.rng`` returns; ``generator`` is the random stream of this process.
 
     The generator stays the same object in all resizes until the process leaves.
     """
 
     def __init__(self, membership: Membership, name: str, seed: int) -> None:
-        """Create the entry, still without a stream; see ``Job.rng``."""
+        """Describe the random streams of a seed; see ``Job.rng``. A stream is started later."""
         if seed < 0:
             raise ValueError(f"rng {name!r}: seed {seed} is negative")
         self.name = name
@@ -45,43 +45,50 @@ class RandomStreams(RegisteredData):
         )
 
     def start_with(self) -> None:
-        """Start this process's random stream when the job starts for the first time."""
+        """Start the stream whose number is this process's rank, at the first start of the job."""
         self._generator = stream(self.seed, self._membership.rank)
         self._given[0] = self._membership.size
 
     @property
     def generator(self) -> np.random.Generator:
-        """Return this process's generator: PCG64, on the stream of this rank."""
+        """Return this process's generator, a numpy PCG64; no other process uses its stream."""
         self._membership.check()
         assert self._generator is not None
         return self._generator
 
     def describe(self) -> Description:
-        """Return kind, name and seed."""
+        """Return kind, name and seed as JSON values, to compare registrations."""
         return ["rng", self.name, self.seed]
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
-        """Record the index of this process among the joining ones; it selects the new stream."""
+        """Record how many processes join, and the index of this process among them.
+
+        The index determines which new stream a joining process starts in `commit`.
+        """
         joining = [process for process in rank_map.new if process not in rank_map.old]
         place = joining.index(me) if me in joining else -1
         self._joins = (place, len(joining))
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
-        """Return the plan that sends the number of assigned streams to each joining process."""
+        """Return the transfers of a resize: each joining process gets the number of streams in use.
+
+        The number counts all streams that any process has been given, also those of processes that
+        have left.
+        """
         return plan_replicated(1, rank_map, 8)
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Return the bytes that a resize would move: a few for each joining process."""
+        """Return how many bytes a resize sends for the streams: 8 for each joining process."""
         return self.plan(rank_map).bytes_moved
 
     def move(self, plan: RangePlan, comm: MPI.Intracomm, tag: int) -> None:
-        """Send the number of assigned streams to the joining processes."""
+        """Send the number of streams given out so far to the joining processes."""
         own = RangeBuffer(self._given, 0)
         here = self._generator is not None
         exchange_ranges(plan, comm, own if here else None, None if here else own, tag)
 
     def commit(self) -> None:
-        """Start the stream of a joining process; the others continue theirs."""
+        """Start the next unused stream on a joining process; the others continue theirs."""
         assert self._joins is not None
         place, joining = self._joins
         if self._generator is None:
@@ -98,7 +105,7 @@ class RandomStreams(RegisteredData):
         out.write(np.frombuffer(state, np.uint8), given=int(self._given[0]))
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Continue the saved stream of this rank, or start a new one if there is none."""
+        """Continue the saved stream of rank ``rank``; start an unused one if that rank is new."""
         if not source.arrays:
             raise CheckpointError(f"rng {self.name!r} is not in the checkpoint")
         given = int(source.arrays[0].where["given"])
