@@ -37,7 +37,7 @@ class Variable:
 
 @contextmanager
 def blocking_waits() -> Iterator[None]:
-    """Within this context, let MPICH sleep between polls instead of using the processor."""
+    """Within this context, let MPICH sleep between polls; other MPI libraries are not changed."""
     switch = find(_SWITCH)
     if switch is None:
         yield

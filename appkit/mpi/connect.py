@@ -30,12 +30,12 @@ def connect_and_merge(
     """Connect two groups of processes, and return the merged communicator; collective over both.
 
     Args:
-        together: Calls Accept or Connect.
+        together: Calls MPI's Accept or Connect with an Info, which contains the timeout.
         high: Whether this group gets the higher ranks, as joining processes do.
 
     Raises:
-        MPI.Exception: The other side did not connect in time.
-        JoiningRankLost: A process of the other side has died.
+        MPI.Exception: The other group did not connect within `JOIN_TIMEOUT_S` seconds.
+        JoiningRankLost: A process of the other group has died.
     """
     info = MPI.Info.Create()
     info.Set("timeout", str(JOIN_TIMEOUT_S))
@@ -54,7 +54,10 @@ def connect_and_merge(
 
 
 def warm_up_connections(world: MPI.Intracomm) -> None:
-    """Open the connections between all processes of one world; collective."""
+    """Open the connections between all processes of one ``MPI_COMM_WORLD``; collective.
+
+    Needed only for MPICH over ofi; does nothing otherwise, or with more than 128 processes.
+    """
     if _is_needed(world.size):
         _exchange_empty(world, range(world.rank + 1, world.size), range(world.rank))
 

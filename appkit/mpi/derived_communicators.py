@@ -51,7 +51,9 @@ class DerivedComm:
         return self._comm
 
     def rebuild(self) -> None:
-        """Make the communicator from the job's present one; collective over the job.
+        """Call the program's function with the present ``job.comm``, and store its communicator.
+
+        Collective over the job.
 
         Raises:
             RegistrationError: The program's function did not return a new communicator.
@@ -74,7 +76,7 @@ class DerivedComm:
         self._comm = made
 
     def free(self) -> None:
-        """Free the communicator that was made before the resize; collective over its processes."""
+        """Free the communicator before a resize replaces it; collective over its processes."""
         comm, self._comm = self._comm, None
         if comm is not None and comm != MPI.COMM_NULL:
             comm.Free()

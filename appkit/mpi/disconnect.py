@@ -35,7 +35,10 @@ class _StaleComm(MPI.Intracomm):
 
 
 def disconnect(comm: MPI.Intracomm, report_fatal: Callable[[BaseException], None]) -> None:
-    """Disconnect an old communicator of the job; collective. If it hangs, this process ends.
+    """Disconnect an old communicator of the job; collective.
+
+    If that takes more than `PENDING_S` seconds, this process ends: the program has left an MPI
+    request pending. Afterwards, every use of the communicator raises `StaleHandle`.
 
     Args:
         comm: A ``JobComm``.

@@ -36,7 +36,10 @@ _current: "JoinWatch | None" = None
 
 
 class JoinWatch:
-    """During a growth, lets rank 0 tell all old ranks that a joining rank has died."""
+    """During a growth, lets rank 0 inform all old ranks that a joining rank has died.
+
+    Old ranks are those that were in the job before.
+    """
 
     def __init__(self, old: MPI.Intracomm, lost: Callable[[], str]) -> None:
         """Start watching; collective over the old ranks.
@@ -62,7 +65,10 @@ class JoinWatch:
         return self._reason
 
     def stop(self) -> None:
-        """Stop watching; called once on all old ranks."""
+        """Stop watching; called once on each of the old ranks.
+
+        Rank 0 sends the others a message, unless it has already reported a loss to them.
+        """
         if self._received is not None:
             self._received.Wait()
         elif not self._reason:
@@ -89,7 +95,7 @@ def watching(watch: JoinWatch) -> Iterator[None]:
 
 
 def wait(requests: Sequence[MPI.Request], statuses: list[MPI.Status] | None = None) -> None:
-    """Wait until operations over the joined communicator are complete.
+    """Wait until ``requests`` on the joined communicator are complete.
 
     Raises:
         JoiningRankLost: A joining rank has died, and the operations were given up.
@@ -144,9 +150,10 @@ def send(
 
 
 def wait_for_old_ranks(old: MPI.Intracomm) -> None:
-    """Wait until all old ranks are here, before they use their communicator.
+    """Wait until all old ranks have called this, before they use their communicator.
 
-    Some may still be waiting for a joining rank that has died, so rank 0 keeps checking the watch.
+    Some may still be waiting for a joining rank that has died, so rank 0 keeps testing whether one
+    has.
     """
     if _current is None:
         return

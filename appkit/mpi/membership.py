@@ -11,7 +11,7 @@ from pliant.appkit.mpi.disconnect import JobComm
 
 
 class MembershipPhase(Enum):
-    """The phases of a process in a job, such as joining, member and left."""
+    """The phases of a process in a job: joining, member, left, or ``main`` has ended."""
 
     #: The process is joining, and its data have not arrived.
     JOINING = auto()
@@ -23,7 +23,7 @@ class MembershipPhase(Enum):
 
 
 class Membership:
-    """State of the job in this process: phase, communicator, epoch and processors."""
+    """The state of this process in its job: phase, communicator, and the processors of the job."""
 
     def __init__(
         self, comm: MPI.Intracomm | None, epoch: int = 0, processors: tuple[int, ...] = ()
@@ -40,7 +40,7 @@ class Membership:
         self._allowed = 0
 
     def check(self) -> None:
-        """Check that the data of the job may be used.
+        """Check that this process is a member of the job, so that it may use the job's data.
 
         Raises:
             NotJoined: The data have not arrived.
@@ -77,13 +77,22 @@ class Membership:
             self._allowed -= 1
 
     def become(self, comm: MPI.Intracomm, epoch: int, processors: tuple[int, ...]) -> None:
-        """Make this process a member with a new communicator."""
+        """Make this process a member of the job, or renew its membership after a resize.
+
+        Args:
+            comm: the new communicator of the job.
+            epoch: the new epoch of the job.
+            processors: the global processor of each rank.
+        """
         self.raw, self.rank, self.size = JobComm(comm), comm.rank, comm.size
         self.allocation = (epoch, processors)
         self.phase = MembershipPhase.MEMBER
 
     def leave(self, phase: MembershipPhase) -> None:
-        """End the membership of this process; ``phase`` tells why."""
+        """End the membership of this process.
+
+        ``phase`` is LEFT after a shrink or a suspension, and ENDED at the end of ``main``.
+        """
         self.phase, self.raw = phase, None
 
     def _refuse(self) -> None:

@@ -35,7 +35,10 @@ def has_no_shared_memory() -> bool:
 
 
 def replacements() -> dict[str, Callable[..., Any]]:
-    """Return the replacements for methods of `MPI.Comm`, by name; empty if ucx is not used."""
+    """Return the functions that replace receiving methods of `MPI.Comm`, by name.
+
+    Empty if the transport is not ucx.
+    """
     if not transport_is_ucx():
         return {}
     replaced: dict[str, Callable[..., Any]] = {
@@ -113,7 +116,12 @@ def _send_receive_object(
 
 
 def _receive_arguments(positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return by name the arguments of a send-and-receive call that belong to the receive."""
+    """Return the arguments of the receive in a call that sends and receives, by name.
+
+    Args:
+        positional: the arguments of the call that follow those of the send.
+        named: its keyword arguments.
+    """
     receive: dict[str, Any] = {"recvbuf": None, "source": MPI.ANY_SOURCE}
     receive |= {"recvtag": MPI.ANY_TAG, "status": None}
     return {**receive, **dict(zip(receive, positional, strict=False)), **named}

@@ -53,7 +53,10 @@ def _of_one_world(group: MPI.Group) -> bool:
 
 
 def _may_share_memory(comm: MPI.Comm) -> bool:
-    """Return whether MPICH can tell which ranks share memory; the same on all ranks."""
+    """Return whether MPICH knows which ranks of ``comm`` can share memory; the same on all ranks.
+
+    It does not after a growth, or if shared memory is switched off.
+    """
     if has_no_shared_memory():
         return False
     group = comm.Get_group()
@@ -139,11 +142,17 @@ def _create_from_groups(
 def _replace(
     owner: type, name: str, replacement: Callable[..., Any], *, is_static: bool = True
 ) -> None:
-    """Replace a method, or a class method (``is_static``), by a function.
+    """Replace a method of an mpi4py class by a function, which gets the original method first.
 
     The classes of mpi4py are extension types. Python refuses to assign their attributes, but their
     dictionary can be changed. A subclass would not help, because other libraries return windows and
     communicators of the original class.
+
+    Args:
+        owner: the class.
+        name: the name of the method.
+        replacement: the function.
+        is_static: whether the method is called without an object, as class methods are.
     """
     original = getattr(owner, name)
     if getattr(original, "refuses_unsupported", False):

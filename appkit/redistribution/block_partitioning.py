@@ -22,55 +22,68 @@ Lengths = Callable[[int], Sequence[int]]
 
 
 class Split(Protocol):
-    """A rule that assigns the cells of an axis to the processes in consecutive blocks."""
+    """A rule that divides an axis into consecutive blocks, one for each process."""
 
     @property
     def split_description(self) -> list[object]:
-        """Return the part of an array's description that names the rule, as JSON values."""
+        """Return JSON values that name the rule, as a part of the array's description."""
 
     #: Whether the number of processes alone determines the layout.
     depends_on_size_only: bool
 
     def layout_for(self, size: int) -> Layout:
-        """Return the layout on the present ``size`` processes."""
+        """Return the blocks on ``size`` processes.
+
+        If the rule does not depend on the size only, ``size`` must be the present one.
+        """
 
     def old_and_new_layouts(self, rank_map: RankMap) -> tuple[Layout, Layout]:
-        """Return the layouts before and after a resize, once its metadata have been gathered."""
+        """Return the blocks before and after a resize.
+
+        If the rule does not depend on the size only, the processes must have exchanged the metadata
+        of this resize.
+        """
 
 
 class EvenSplit:
-    """Split an axis into blocks whose lengths differ by at most one."""
+    """A rule that divides an axis into blocks whose lengths differ by at most one."""
 
     depends_on_size_only = True
 
     split_description: list[object] = []  # noqa: RUF012 - never changed
 
     def __init__(self, extent: int) -> None:
-        """Split ``extent`` cells into blocks whose lengths differ by at most one."""
+        """Create the rule for an axis of ``extent`` cells."""
         self._extent = extent
 
     def layout_for(self, size: int) -> Layout:
-        """Return the layout on ``size`` processes."""
+        """Return the blocks on ``size`` processes."""
         return BlockLayout(self._extent, size)
 
     def old_and_new_layouts(self, rank_map: RankMap) -> tuple[Layout, Layout]:
-        """Return the layouts before and after a resize."""
+        """Return the blocks before and after a resize."""
         return self.layout_for(len(rank_map.old)), self.layout_for(len(rank_map.new))
 
 
 class LengthSplit:
-    """Split an axis into blocks whose lengths the program gives."""
+    """A rule that divides an axis into blocks whose lengths a function of the program returns."""
 
     depends_on_size_only = True
 
     split_description: list[object] = ["lengths"]  # noqa: RUF012 - never changed
 
     def __init__(self, name: str, extent: int, lengths: Lengths) -> None:
-        """Split ``extent`` cells of array ``name``; ``lengths`` is the program's function."""
+        """Create the rule for an axis of an array.
+
+        Args:
+            name: the name of the array, for errors.
+            extent: number of cells along the axis.
+            lengths: the program's function; gets a number of processes, returns the block lengths.
+        """
         self._name, self._extent, self._lengths = name, extent, lengths
 
     def layout_for(self, size: int) -> Layout:
-        """Return the layout on ``size`` processes.
+        """Return the blocks on ``size`` processes.
 
         Raises:
             DistributionError: The program's function raised an exception, or did not return
@@ -90,7 +103,7 @@ class LengthSplit:
         return UnevenLayout.of(lengths)
 
     def old_and_new_layouts(self, rank_map: RankMap) -> tuple[Layout, Layout]:
-        """Return the layouts before and after a resize."""
+        """Return the blocks before and after a resize."""
         return self.layout_for(len(rank_map.old)), self.layout_for(len(rank_map.new))
 
 
@@ -103,10 +116,10 @@ def cuts_by_weight(
 ) -> list[Cut]:
     """Return the borders between parts of equal weight that fall among this process's objects.
 
-    Each border is put between the two objects that are nearest to it, so that no part exceeds the
-    mean weight by more than the heaviest object. If a border lies in a run of objects of weight
-    0, it is put at the end of the run. The borders of integer weights are then the same however the
-    objects are distributed.
+    Objects are matrix rows or items. Each border is put between the two objects that are nearest
+    to it, so that no part exceeds the mean weight by more than the heaviest object. If a border
+    lies in a run of objects of weight 0, it is put at the end of the run. The borders of integer
+    weights are then the same however the objects are distributed.
 
     Args:
         weights: The weight of each object of this process, in order, >= 0.
@@ -129,7 +142,7 @@ def cuts_by_weight(
 
 
 def cuts_evenly(start: int, stop: int, extent: int, parts: int) -> list[Cut]:
-    """Return the borders between ``parts`` even blocks that fall into ``[start, stop)``.
+    """Return the borders between even blocks that fall among this process's objects.
 
     Args:
         start: number of the first object of this process.
@@ -143,15 +156,15 @@ def cuts_evenly(start: int, stop: int, extent: int, parts: int) -> list[Cut]:
 
 
 def layout_of(cuts: Sequence[Sequence[Cut]], counts: Sequence[int], parts: int) -> Layout:
-    """Combine the borders that all processes found into one layout.
+    """Return the blocks whose borders all processes have found, each among its own objects.
 
     Args:
-        cuts: The cuts of each process.
+        cuts: The borders that each process found.
         counts: Number of objects of each process.
-        parts: Number of parts into which all objects are cut.
+        parts: Number of blocks.
 
     Returns:
-        The layout of the parts, with equal numbers of cells if all weights are 0.
+        The layout. If all weights are 0, so that there are no borders, the blocks are even.
     """
     before = list(accumulate(counts, initial=0))
     if parts > 1 and not any(cuts):

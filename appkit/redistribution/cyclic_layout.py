@@ -47,7 +47,7 @@ class CyclicLayout:
         return cell // (self.block * self.parts) * self.block + cell % self.block
 
     def cell(self, part: int, local: CellT) -> CellT:
-        """Return the global number of a local cell of a part (INDXL2G, from 0)."""
+        """Return the global number of a part's cell number ``local`` (INDXL2G, from 0)."""
         return (local // self.block * self.parts + part) * self.block + local % self.block
 
     def cells(self, part: int) -> NDArray[np.int64]:
@@ -59,8 +59,8 @@ class CyclicLayout:
 class BlockIntersection:
     """The cells that a part of one cyclic layout and a part of another have in common, in order.
 
-    Both layouts have blocks of the same length. The two parts share every ``step``-th block,
-    beginning with block ``first``.
+    A part is the share of one process. Both layouts have blocks of the same length. The two parts
+    share every ``step``-th block, beginning with block ``first``.
     """
 
     first: int
@@ -71,7 +71,7 @@ class BlockIntersection:
 
     @classmethod
     def of(cls, old: CyclicLayout, here: int, new: CyclicLayout, there: int) -> "BlockIntersection":
-        """Intersect part ``here`` of the old layout with part ``there`` of the new one.
+        """Return the cells that process ``here`` owns in layout ``old``, and ``there`` in ``new``.
 
         The shared blocks follow from the Chinese remainder theorem.
         """
@@ -89,12 +89,12 @@ class BlockIntersection:
         return cls(first, step, old.block, count)
 
     def cell(self, number: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the global number of the common cells with the positions ``number``."""
+        """Return the global numbers of cells from their positions among the common cells."""
         return (self.first + number // self.block * self.step) * self.block + number % self.block
 
 
 def square_grid(size: int) -> tuple[int, int]:
-    """Return rows and columns of the process grid closest to a square, rows <= columns."""
+    """Return rows and columns of the most square grid of ``size`` processes, rows <= columns."""
     rows = math.isqrt(size)
     while size % rows:
         rows -= 1

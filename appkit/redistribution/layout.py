@@ -24,7 +24,7 @@ class Layout(Protocol):
         """Return one past the last cell of a block."""
 
     def owner(self, cell: int) -> int:
-        """Return the block that contains a cell.
+        """Return the number of the block that contains a cell.
 
         Raises:
             IndexError: The cell does not exist.
@@ -60,7 +60,7 @@ class BlockLayout:
         return self.extent * (part + 1) // self.parts
 
     def owner(self, cell: int) -> int:
-        """Return the block that contains a cell.
+        """Return the number of the block that contains a cell.
 
         Raises:
             IndexError: The cell does not exist.
@@ -118,7 +118,7 @@ class UnevenLayout:
         return self.borders[part + 1]
 
     def owner(self, cell: int) -> int:
-        """Return the block that contains a cell.
+        """Return the number of the block that contains a cell.
 
         Raises:
             IndexError: The cell does not exist.

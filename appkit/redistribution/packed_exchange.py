@@ -26,19 +26,20 @@ IndexFunction = Callable[[int, int, int], Positions]
 
 
 class OwnerIndex:
-    """The cells of an array sorted by owner."""
+    """The cells of an array sorted by owner, to find the cells of one owner."""
 
     def __init__(self, owners: NDArray[np.integer[Any]], parts: int) -> None:
-        """Sort by ``owners``, which has a number from 0 to ``parts - 1`` for each cell."""
+        """Sort the cells; ``owners`` has a number from 0 to ``parts - 1`` for each of them."""
         self._order = np.argsort(owners, kind="stable")
         #: Number of cells of each owner.
         self.counts: list[int] = np.bincount(owners, minlength=parts).tolist()
         self._begins = [0, *np.cumsum(self.counts).tolist()]
 
     def positions(self, owner: int, first: int, stop: int) -> Positions:
-        """Return the indices of an owner's cells, from its cell ``first`` to ``stop - 1``.
+        """Return where some cells of an owner are in the array, as indices along its first axis.
 
-        The result is a slice if these cells are contiguous.
+        The cells are those numbered ``first`` to ``stop - 1`` among the cells of the owner. The
+        result is a slice if they are contiguous.
         """
         begin = self._begins[owner]
         found = self._order[begin + first : begin + stop]
@@ -48,10 +49,15 @@ class OwnerIndex:
 
 
 class PackedBuffer:
-    """An array as one end of a redistribution, with a function that finds the cells to transfer."""
+    """The old or new array of a process in a redistribution, and a function to find its cells."""
 
     def __init__(self, cells: Array, indices: IndexFunction) -> None:
-        """Set the array, which may have any strides; its first axis counts the cells."""
+        """Set the array and the function.
+
+        Args:
+            cells: the array, with any strides; its first axis counts the cells.
+            indices: returns where the cells of a transfer are in the array.
+        """
         self._cells, self._indices = cells, indices
 
     def pack(self, other: int, first: int, stop: int) -> Array:
@@ -83,7 +89,10 @@ class PackedBuffer:
         return np.empty((stop - first, *self._cells.shape[1:]), self._cells.dtype), positions
 
     def put(self, positions: Positions | None, piece: Array) -> None:
-        """Copy a received piece to ``positions``; None: MPI has received it in place."""
+        """Copy a received piece to ``positions``.
+
+        If they are None, do nothing: MPI has received the piece in place.
+        """
         if positions is not None:
             self._cells[positions] = piece
 
@@ -141,7 +150,7 @@ _Part = tuple[Transfer, int, int]
 
 
 class _PackedExchange:
-    """The two ends of a redistribution on this process."""
+    """Sends and receives the parts of transfers on this process, over one communicator."""
 
     def __init__(
         self,
@@ -187,7 +196,7 @@ def _parts(transfers: Sequence[Transfer], first: int, step: int) -> list[_Part]:
 def exchange_buffers(
     comm: MPI.Intracomm, sends: Mapping[int, Array], receives: Mapping[int, Array], tag: int
 ) -> None:
-    """Exchange whole buffers whose sizes both ends know; return when the exchange is complete.
+    """Send and receive whole buffers of known size; return when all messages are complete.
 
     Args:
         comm: Contains all senders and receivers.
@@ -209,7 +218,10 @@ def exchange_buffers(
 
 
 def cells_per_message(plan: CellPlan, processes: int) -> int:
-    """Return the number of cells in one message, the same on all processes."""
+    """Return how many cells of a plan are sent in one message at most; the same on all processes.
+
+    Messages are limited by `CHUNK_BYTES`, and all messages of a process together by `STAGE_BYTES`.
+    """
     limit = min(range_exchange.CHUNK_BYTES, STAGE_BYTES // processes)
     return max(1, limit // plan.cell_bytes)
 

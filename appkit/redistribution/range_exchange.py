@@ -63,7 +63,10 @@ class MessageBatch:
 
 
 def _underlying_error(fault: MPI.Exception, statuses: list[MPI.Status]) -> Exception:
-    """Return the error of the message that failed, which MPI may report in a status only."""
+    """Return the error of the message that failed, as an exception.
+
+    After a wait for several messages, MPI may report it in their statuses only.
+    """
     codes = [status.Get_error() for status in statuses]
     kinds = [MPI.Get_error_class(code) for code in codes]
     if fault.Get_error_class() != MPI.ERR_IN_STATUS:
@@ -88,7 +91,10 @@ Array = NDArray[Any]
 
 
 class RangeBuffer:
-    """A C-contiguous array as one end of a redistribution, with the number of its first cell."""
+    """A C-contiguous array that consecutive cells are sent from or received into.
+
+    It knows the global number of its first cell.
+    """
 
     def __init__(self, array: Array, start: int, halo: int = 0) -> None:
         """Wrap an array whose first axis has ``halo`` cells, then the cells from ``start`` on."""
@@ -98,7 +104,7 @@ class RangeBuffer:
         self._shift = halo - start
 
     def view(self, move: RangeTransfer) -> Array:
-        """Return the cells of a transfer, as a view."""
+        """Return the cells of a transfer in this array, as a view."""
         cells: Array = self.array[move.start + self._shift : move.stop + self._shift]
         return cells
 

@@ -43,7 +43,7 @@ class RankMap:
 
     @classmethod
     def identity(cls, size: int) -> "RankMap":
-        """Return the map in which all ``size`` processes stay, for a rebalancing."""
+        """Return the map in which all ``size`` processes keep their ranks, to rebalance data."""
         return cls(tuple(range(size)), tuple(range(size)))
 
 
@@ -55,7 +55,7 @@ class TransferPlan(ABC):
     @property
     @abstractmethod
     def bytes_moved(self) -> int:
-        """Return the bytes that are sent to another process, over the whole job."""
+        """Return how many bytes go from one process to another, over the whole job."""
 
     @property
     @abstractmethod
@@ -105,7 +105,7 @@ class Transfers(TransferPlan, Generic[TransferT]):
 
     @property
     def bytes_moved(self) -> int:
-        """Return the bytes that are sent to another process, over the whole job."""
+        """Return how many bytes go from one process to another, over the whole job."""
         return self.cell_bytes * sum(t.cells for t in self.transfers if t.source != t.target)
 
     @property
@@ -122,7 +122,7 @@ class Transfers(TransferPlan, Generic[TransferT]):
         return tuple(t for t in self.transfers if t.target == process != t.source)
 
     def copies(self, process: int) -> tuple[TransferT, ...]:
-        """Return the transfers of a process to itself."""
+        """Return the transfers of a process to itself, which are copied and not sent."""
         return tuple(t for t in self.transfers if t.source == process == t.target)
 
 
@@ -134,13 +134,13 @@ CellPlan: TypeAlias = Transfers[Transfer]
 
 @dataclass(frozen=True, slots=True)
 class CombinedPlan(TransferPlan):
-    """Several plans of one registered object."""
+    """Several plans for the arrays of one registered object, such as a sparse matrix."""
 
     plans: tuple[RangePlan, ...]
 
     @property
     def bytes_moved(self) -> int:
-        """Return the sum of all bytes that go to a process other than the one that has them now."""
+        """Return how many bytes go from one process to another in all plans, over the whole job."""
         return sum(plan.bytes_moved for plan in self.plans)
 
     @property
@@ -172,14 +172,17 @@ def plan_layouts(old: Layout, new: Layout, rank_map: RankMap, cell_bytes: int) -
 
 
 def plan_blocks(extent: int, rank_map: RankMap, cell_bytes: int) -> RangePlan:
-    """Return the plan that moves an array of ``extent`` cells from even blocks to even blocks."""
+    """Return the plan for an array of ``extent`` cells in even blocks before and after a resize."""
     old = BlockLayout(extent, len(rank_map.old))
     new = BlockLayout(extent, len(rank_map.new))
     return plan_layouts(old, new, rank_map, cell_bytes)
 
 
 def plan_replicated(extent: int, rank_map: RankMap, cell_bytes: int) -> RangePlan:
-    """Return the plan that copies an array to each joining process, from the old ones in turn."""
+    """Return the plan that copies an array of ``extent`` cells to each joining process.
+
+    The old processes send one copy each, in turn.
+    """
     holders = set(rank_map.old)
     joining = [process for process in rank_map.new if process not in holders]
     senders = rank_map.old
