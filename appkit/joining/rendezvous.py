@@ -9,9 +9,9 @@ The messages, each a line of JSON:
 3. The coordinator sends the number of processes and the results of ``job.once`` so far. If the
    protocol numbers do not fit, it sends ``{"refused": reason}`` instead, and the resize fails.
 4. The joining rank sends ``{"loop": k}`` when it has reached its k-th loop, and sleeps in a read.
-5. If constant data are prefetched, the coordinator sends ``{"constant": …}``, a description of the
-   files (see `resize.prefetch_constant_arrays`), and the joining rank answers ``{"fetched": true}``
-   or false.
+5. If arrays with ``constant=True`` are read before the resize, the coordinator sends
+   ``{"constant": …}``, a description of the files (see `resize.prefetch_constant_arrays`), and the
+   joining rank answers ``{"fetched": true}`` or false.
 6. The coordinator sends ``{"skip": true}`` if the application has left that loop, so that the rank
    continues with step 4, or ``{"port": …}``, the MPI port to connect to.
 
@@ -52,14 +52,17 @@ class _JoinGroup:
         return sorted(set(range(self.count)) - set(self.peers))
 
     def is_waiting_at(self, loop: int) -> bool:
-        """Return whether all ranks wait at this loop and have tried to read the constant arrays."""
+        """Return whether all joining ranks wait at loop ``loop`` of the program.
+
+        If arrays with ``constant=True`` are prefetched, each rank must have tried to read them.
+        """
         return len(self.peers) == self.count and all(
             peer.loop == loop > 0 and (self.prefetch is None or peer.has_fetched is not None)
             for peer in self.peers.values()
         )
 
     def remove(self, peer: Peer) -> int | None:
-        """Remove a connection and return its rank; None if it is not in the group."""
+        """Remove a connection and return the rank that it belongs to; None for an unknown one."""
         for rank, each in self.peers.items():
             if each is peer:
                 del self.peers[rank]
@@ -68,7 +71,10 @@ class _JoinGroup:
 
 
 class Rendezvous:
-    """Gathers the joining ranks of one resize at a time, in a thread of its own."""
+    """The TCP listener at which the joining ranks of a resize connect, and its thread.
+
+    It gathers the ranks of one resize at a time.
+    """
 
     def __init__(
         self,
@@ -85,8 +91,8 @@ class Rendezvous:
         Args:
             host: address at which the nodes of the job reach this process.
             on_change: called when the result of `is_complete` has changed.
-            on_failure: called with the resize and a reason if it cannot happen: a joining rank has
-                ended or is late, or this thread has failed.
+            on_failure: called with the number of the resize and a reason if the resize cannot
+                happen: a joining rank has ended or is late, or this thread has failed.
             size: returns the number of processes of the job now.
             once: returns the encoded results of ``job.once`` so far.
 
@@ -123,26 +129,36 @@ class Rendezvous:
         self._listener.wake()
 
     def set_loop(self, loop: int) -> None:
-        """Set the number of the active loop; joining ranks at an earlier loop are sent past it."""
+        """Set the number of the loop that the application runs.
+
+        Joining ranks that wait at an earlier loop are told to continue to this one.
+        """
         with self._lock:
             self._loop = loop
         self._listener.wake()
 
     def is_complete(self) -> bool:
-        """Return whether all joining ranks wait at the active loop.
+        """Return whether all joining ranks wait at the loop that the application runs.
 
-        If constant data are prefetched, each rank must have tried to read them, too.
+        If arrays with ``constant=True`` are prefetched, each rank must have tried to read them.
         """
         with self._lock:
             return self._group is not None and self._group.is_waiting_at(self._loop)
 
     def all_connected(self) -> bool:
-        """Return whether all joining ranks wait at the active loop and are still connected."""
+        """Return whether `is_complete` is true, and no joining rank has closed its connection."""
         with self._lock:
             return self.is_complete() and all(peer.is_connected() for peer in self._peers())
 
     def send_prefetch(self, resize: int, constant: dict[str, Any]) -> None:
-        """Ask the joining ranks of a resize to read constant data before they count as complete."""
+        """Ask the joining ranks of a resize to read their parts of arrays with ``constant=True``.
+
+        `is_complete` is False until each of them has tried to.
+
+        Args:
+            resize: the resize; if another one is gathered, nothing happens.
+            constant: a description of the files to read.
+        """
         with self._lock:
             group = self._group
             if group is not None and group.resize == resize:
@@ -150,7 +166,10 @@ class Rendezvous:
         self._listener.wake()
 
     def all_prefetched(self) -> bool:
-        """Return whether all joining ranks have read the constant data, if there are any."""
+        """Return whether all joining ranks have read the arrays that `send_prefetch` named.
+
+        True also if there are none to read.
+        """
         with self._lock:
             group = self._group
             if group is None or group.prefetch is None:
@@ -168,7 +187,10 @@ class Rendezvous:
                 peer.lines.send(port=port)
 
     def wait_for_error(self, timeout: float) -> str:
-        """Wait up to ``timeout`` seconds for an error of a joining rank; return it, or ""."""
+        """Return the error text that a joining rank has sent; empty if none arrives in time.
+
+        This waits at most ``timeout`` seconds.
+        """
         self._has_error.wait(timeout)
         return self._error
 
@@ -207,7 +229,7 @@ class Rendezvous:
             self._on_failure(group.resize, fault)
 
     def _serve(self) -> None:
-        """Handle the messages that have arrived, then advance all joining ranks."""
+        """Wait for messages, handle them, then advance all joining ranks."""
         with self._lock:
             group = self._group
         self._listener.awaited_resize = group.resize if group is not None else None
@@ -242,7 +264,7 @@ class Rendezvous:
             self._on_failure(group.resize, reason)
 
     def _advance(self, group: _JoinGroup, active: int) -> None:
-        """Admit joining ranks, send them past old loops, and report changes of the group."""
+        """Admit joining ranks, send them on to the active loop, and report changes of the group."""
         for peer in self._listener.unauthenticated():
             if not self._admit(group, peer):
                 self._remove(peer)
@@ -256,7 +278,11 @@ class Rendezvous:
         self._report(group)
 
     def _admit(self, group: _JoinGroup, peer: Peer) -> bool:
-        """Take the next step of a peer's handshake; return False if it must be disconnected."""
+        """Take the next step of a peer's handshake.
+
+        Returns:
+            False if the peer must be disconnected.
+        """
         request = peer.request
         if request is None or request.resize > group.resize:
             return True  # it has sent nothing, or the GO of its resize has not arrived yet
@@ -283,7 +309,7 @@ class Rendezvous:
         return True
 
     def _report(self, group: _JoinGroup) -> None:
-        """Call ``on_change`` or ``on_failure`` if the state of the group has changed."""
+        """Call ``on_change`` if `is_complete` has changed, ``on_failure`` if ranks are late."""
         with self._lock:
             if self._group is not group:
                 return

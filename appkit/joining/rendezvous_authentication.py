@@ -28,7 +28,13 @@ class ConnectionSigner:
     """Signs the lines that this side sends, and checks the signatures of received lines."""
 
     def __init__(self, key: bytes, own: bytes, other: bytes) -> None:
-        """Start counting lines at 0; ``own`` and ``other`` are the names of the two sides."""
+        """Start counting lines at 0.
+
+        Args:
+            key: the key of this connection.
+            own: the name of this side.
+            other: the name of the other side.
+        """
         self._key, self._own, self._other = key, own, other
         self._sent = self._received = 0
         #: Held while a line is signed and sent: lines must leave in the order of their numbers.
@@ -58,10 +64,16 @@ class ConnectionSigner:
 
 
 class JoiningSide:
-    """The handshake of a joining rank."""
+    """The part of a joining rank in the handshake with the running application."""
 
     def __init__(self, secret: str, resize: int, rank: int) -> None:
-        """Start a handshake; ``rank`` is the one in the joining rank's own ``MPI.COMM_WORLD``."""
+        """Start a handshake.
+
+        Args:
+            secret: the secret of the resize.
+            resize: the number of the resize.
+            rank: the rank of this process in its own ``MPI.COMM_WORLD``.
+        """
         self._handshake = ClientHandshake(secret.encode(), _subject(resize, rank))
 
     @property
@@ -84,7 +96,7 @@ class JoiningSide:
 
 
 class RunningSide:
-    """The handshake of the running application with one joining rank."""
+    """The part of the running application in the handshake with one joining rank."""
 
     def __init__(self, secret: str, resize: int, rank: int, nonce: bytes) -> None:
         """Start a handshake with the resize, rank and nonce of the rank's first message."""
@@ -93,7 +105,7 @@ class RunningSide:
 
     @property
     def challenge(self) -> dict[str, str]:
-        """Return the application's proof, and the nonce that the rank's proof has to cover."""
+        """Return the message with the application's proof, and a nonce for the rank's proof."""
         metadata = dict(self._handshake.metadata)
         return {"nonce": _sent(metadata[NONCE]), "proof": _sent(metadata[PROOF])}
 
@@ -102,12 +114,12 @@ class RunningSide:
         return self._handshake.verifies(_received(answer, "proof"))
 
     def signer(self) -> ConnectionSigner:
-        """Return the signer for the lines after the proofs."""
+        """Return the object that signs and checks the lines that follow the handshake."""
         return ConnectionSigner(self._handshake.session_key, _RUNNING, _JOINING)
 
 
 def read_nonce(message: dict[str, Any]) -> bytes:
-    """Return the nonce in a first message.
+    """Return the nonce, random bytes for the handshake, from a joining rank's first message.
 
     Raises:
         ValueError: the nonce is missing or has a wrong length.

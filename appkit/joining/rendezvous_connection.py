@@ -23,7 +23,7 @@ _SEND_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RendezvousRequest:
-    """The first message of a joining rank."""
+    """The first message of a joining rank, with which it asks to be admitted."""
 
     resize: int
     rank: int
@@ -47,7 +47,10 @@ class RendezvousRequest:
 
 
 class Peer:
-    """A connection from a process that claims to be a joining rank; untrusted until admitted."""
+    """A connection from a process that claims to be a joining rank.
+
+    The process is not trusted until it has been admitted.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         """Take over the socket of an accepted connection.
@@ -78,10 +81,13 @@ class Peer:
         self.error = ""
 
     def receive(self) -> bool:
-        """Read and handle the messages that have arrived; False if the other side has closed.
+        """Read and handle the messages that have arrived.
+
+        Returns:
+            False if the other side has closed the connection.
 
         Raises:
-            ValueError: a message that no joining rank sends.
+            ValueError: the other side has sent a message that no joining rank sends.
         """
         alive = self.lines.read()
         while (message := self.lines.take()) is not None:
@@ -104,7 +110,7 @@ class Peer:
             self.send(**self._handshake.challenge)
 
     def welcome(self, size: int, once: list[bytes]) -> None:
-        """Admit the joining rank.
+        """Send an admitted joining rank the state of the job that it needs.
 
         Args:
             size: number of processes of the job now.
@@ -129,7 +135,7 @@ class Peer:
             pass  # the other side has closed it already
 
     def is_connected(self) -> bool:
-        """Return whether the other side has kept the connection open; neither reads nor waits."""
+        """Return whether the other side has kept the connection open; this does not block."""
         sock, poll = self.lines.sock, select.poll()
         try:
             poll.register(sock, select.POLLIN)
@@ -166,10 +172,10 @@ class Peer:
 
 
 def _number(message: dict[str, Any], name: str) -> int:
-    """Return a number from a message.
+    """Return the whole number, 0 or more, that a message has under ``name``.
 
     Raises:
-        ValueError: there is no number from 0 with this name.
+        ValueError: the message has no such number.
     """
     value = message.get(name)
     if type(value) is not int or value < 0:  # type, because True is an instance of int

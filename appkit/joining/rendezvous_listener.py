@@ -22,7 +22,7 @@ class Listener:
     """A listening socket and its connections. Other threads may call only `wake`."""
 
     def __init__(self, host: str) -> None:
-        """Listen on a free port.
+        """Listen on a free port of ``host``.
 
         Raises:
             OSError: the host is not an address of this machine.
@@ -69,7 +69,7 @@ class Listener:
         return [peer for peer in self._peers if not peer.is_admitted]
 
     def expired(self) -> list[Peer]:
-        """Return the unauthenticated connections whose time is up."""
+        """Return the connections that have been unauthenticated for `MAX_UNPROVEN_S` seconds."""
         now = time.monotonic()
         return [
             peer for peer in self.unauthenticated() if now >= peer.connected_at + MAX_UNPROVEN_S
@@ -90,7 +90,11 @@ class Listener:
         self._selector.close()
 
     def _timeout(self, until: float | None) -> float | None:
-        """Return the seconds until the next time limit; None if there is none."""
+        """Return how many seconds `poll` may sleep; None if there is no limit.
+
+        The limits are ``until``, the time limits of connections, and the end of a pause in which no
+        connections are accepted.
+        """
         now = time.monotonic()
         times = [peer.connected_at + MAX_UNPROVEN_S for peer in self.unauthenticated()]
         if self._paused_until > now:
@@ -113,12 +117,14 @@ class Listener:
             self._selector.unregister(self._socket)
 
     def _oldest_idle(self) -> Peer | None:
-        """Return the most suspicious unauthenticated connection; None if there is none.
+        """Return the unauthenticated connection to close first when there are too many.
 
-        First come connections that have sent no request or name another resize, then connections
-        that have not answered the application's proof; the oldest of them is returned. A missing
-        answer is suspicious because any process can send a correct first message, but a joining
-        rank answers the proof at once.
+        That is the oldest one that has sent no request or names another resize. If there is none,
+        it is the oldest that has not answered the application's proof: any process can send a
+        correct first message, but a joining rank answers the proof at once.
+
+        Returns:
+            The connection; None if there is no such connection.
         """
         for peer in self.unauthenticated():
             request = peer.request

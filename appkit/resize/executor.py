@@ -40,7 +40,7 @@ _MARK = (1 << 62) - 1
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The message that rank 0 broadcasts before data move; its fields are part of the protocol."""
+    """What rank 0 broadcasts before a resize moves data. Its fields are part of the protocol."""
 
     resize: int
     epoch: int
@@ -68,10 +68,13 @@ def header_to_plain(header: Header | str | None) -> dict[str, Any] | str | None:
 
 
 def header_from_plain(told: dict[str, Any] | str | None) -> Header | str:
-    """Return the header from what `header_to_plain` returned; unknown fields are ignored.
+    """Return the header of a resize from the plain data that `header_to_plain` returned.
+
+    Unknown fields are ignored.
 
     Returns:
-        The header; if there is none, a text that says why.
+        The header. If rank 0 sent an error text instead, or the header cannot be read, a text that
+        says why.
     """
     if not isinstance(told, dict):
         return told or "rank 0 told nothing"
@@ -183,7 +186,7 @@ class Executor:
 
         Args:
             port: name of the MPI port.
-            report_refusal: called with an error of this process that makes the resize fail.
+            report_refusal: called with the reason if this process makes the resize fail.
 
         Returns:
             The header that rank 0 has broadcast.
@@ -205,7 +208,7 @@ class Executor:
         return header
 
     def leave(self) -> None:
-        """Leave the job; collective over the old communicator."""
+        """End this process's membership in the job; collective over the ranks before the shrink."""
         old = self._communicator()
         self._free_derived()
         disconnect(old, self._report_fatal)
@@ -240,7 +243,10 @@ class Executor:
     def _header(
         self, decision: Decision, processors: tuple[int, ...], position: Any
     ) -> Header | str | None:
-        """Return the header or, if it cannot be made, an error text; None on ranks other than 0."""
+        """Return, on rank 0, the header to broadcast; on other ranks, return None.
+
+        If a value of ``job.state`` cannot be sent, an error text is returned instead of the header.
+        """
         if self._member.rank != 0:
             return None
         try:
@@ -268,13 +274,14 @@ class Executor:
         timing: ResizeTiming,
         report_refusal: Callable[[str], None] | None = None,
     ) -> None:
-        """Prepare, check and move all data; the new parts then exist next to the old ones.
+        """Prepare, check and move all data; the new parts then exist in addition to the old ones.
 
         Args:
             comm: all processes that take part.
             home: the communicator of the old processes; None on joining ranks.
             rank_map: the ranks before and after the resize.
-            header: on rank 0, the header or why there is none; on joining ranks, as received.
+            header: on rank 0, the header, or a text why it could not be made; on joining ranks, the
+                header or text that was received; None on others.
             timing: receives the seconds of each step.
             report_refusal: on joining ranks, called with an error of this process.
 
@@ -307,9 +314,10 @@ class Executor:
     def _broadcast_header(
         self, comm: MPI.Intracomm, header: Header | str | None
     ) -> tuple[Header | str | None, str]:
-        """Return the header that rank 0 sent, and an error text.
+        """Return the header that rank 0 broadcasts, and an error text; collective over ``comm``.
 
-        The header is None and the text not empty if a joining rank died meanwhile.
+        If a joining rank dies meanwhile, the header is None and the text says so. Otherwise the
+        text is empty.
         """
         try:
             return header_from_plain(joining_rank_watch.bcast(comm, header_to_plain(header))), ""
@@ -323,10 +331,17 @@ class Executor:
         comm: MPI.Intracomm,
         home: MPI.Intracomm | None,
     ) -> None:
-        """Vote on whether all processes are prepared and have made matching plans.
+        """Check by a vote that all processes are prepared, and that their transfer plans agree.
+
+        Args:
+            header: the header of the resize; a text if rank 0 could not make one; None if it was
+                not received.
+            error: the error of this process; empty if it has none.
+            comm: all processes that take part.
+            home: the communicator of the old processes; None on joining ranks.
 
         Raises:
-            ResizeFailed: a process has an error, or plans do not match.
+            ResizeFailed: a process has an error, or plans differ.
         """
         entries = list(self._data.registry)
         description = header.description if isinstance(header, Header) else []

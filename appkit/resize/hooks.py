@@ -24,7 +24,7 @@ class ResizeInfo:
 
 
 def call(kind: str, hooks: Iterable[Callable[[ResizeInfo], object]], info: ResizeInfo) -> None:
-    """Call hooks of one kind (``before_resize``, ``after_resize``).
+    """Call the program's hooks of one kind, ``before_resize`` or ``after_resize``, in order.
 
     Raises:
         Exception: an exception of a hook, with a note that names the hook and what to do.
@@ -42,7 +42,9 @@ def call(kind: str, hooks: Iterable[Callable[[ResizeInfo], object]], info: Resiz
 
 
 def check_callable(where: str, given: object) -> None:
-    """Check at once that a hook can be called; otherwise its first call would end the job.
+    """Check, when a hook is registered, that it can be called.
+
+    Without this check, the first call of the hook would end the job.
 
     Args:
         where: the method that got the hook, for the error.

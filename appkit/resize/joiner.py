@@ -23,14 +23,14 @@ _CONNECT_TIMEOUT_S = 20.0
 
 
 class Joiner:
-    """The connections of a joining rank to its shim and to the coordinator."""
+    """A joining rank's connections to its shim, the process that supervises it, and to rank 0."""
 
     def __init__(self, environment: Environment, control: JsonLines, rank: int) -> None:
-        """Prepare to join.
+        """Store what the rank needs to join; a later call connects to the coordinator.
 
         Args:
             environment: the environment of this process.
-            control: the control socket of the shim.
+            control: the control socket, which connects this process to its shim.
             rank: the rank of this process in its own ``MPI.COMM_WORLD``.
         """
         self._environment = environment
@@ -42,7 +42,7 @@ class Joiner:
         self._once_calls = 0
 
     def next_once_result(self) -> bytes:
-        """Return the next encoded result of ``job.once`` from the running application."""
+        """Return the encoded result of the next ``job.once``, from the running application."""
         self._connection()
         self._once_calls += 1
         if self._once_calls > len(self._results):
@@ -55,12 +55,12 @@ class Joiner:
         return self._old_size + len(self._environment.processors), self._old_size + self._rank
 
     def wait_at_loop(self, loop: int, fetch: Callable[[dict[str, Any]], bool]) -> str | None:
-        """Wait at loop ``loop`` until the coordinator lets this rank join or sends it on.
+        """Wait at a loop until the coordinator lets this rank join, or sends it to a later loop.
 
         Args:
             loop: number of the loop.
-            fetch: called with a description of the prefetched constants; reads them and returns
-                whether that succeeded.
+            fetch: called with a description of files if arrays with ``constant=True`` are to be
+                read before joining; reads them and returns whether that succeeded.
 
         Returns:
             The name of the MPI port to connect to; None if the application has left this loop.
@@ -101,9 +101,14 @@ class Joiner:
         return self._coordinator
 
     def _prove(self, coordinator: JsonLines, order: dict[str, Any]) -> None:
-        """Authenticate both sides by the resize's secret; end this process if that fails.
+        """Authenticate this rank and the coordinator to each other; end this process if that fails.
 
-        The secret is not sent, and nothing that arrives before the proof is used.
+        Both prove that they know the secret of the resize without sending it. Nothing that arrives
+        before the coordinator's proof is used.
+
+        Args:
+            coordinator: the connection to the coordinator.
+            order: the GO, which contains the resize and its secret.
         """
         side = JoiningSide(order["secret"], order["resize"], self._rank)
         for _ in message("appkit.newcomer.hello"):
@@ -158,7 +163,10 @@ class Joiner:
             end_now(0)
 
     def _receive(self, coordinator: JsonLines) -> dict[str, Any]:
-        """Return the coordinator's next message; end this process if it or the shim is gone."""
+        """Return the coordinator's next message.
+
+        End this process if the coordinator or the shim is gone.
+        """
         poll = select.poll()
         poll.register(coordinator.fileno(), select.POLLIN)
         poll.register(self._control.fileno(), select.POLLIN)

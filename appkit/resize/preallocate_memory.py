@@ -22,7 +22,10 @@ from pliant.appkit.redistribution.range_exchange import Array
 
 @dataclass(frozen=True, slots=True)
 class PreallocateOrder:
-    """Rank 0's order to allocate memory for a growth. The field names are part of the protocol."""
+    """Rank 0's order to allocate memory before a growth, or to release it.
+
+    The field names are part of the protocol.
+    """
 
     #: The resize to allocate for; 0 to release, because the resize was withdrawn.
     resize: int = 0
@@ -31,10 +34,10 @@ class PreallocateOrder:
 
 
 class Preallocator:
-    """The memory that this process has allocated in advance for a growth."""
+    """Allocates, before a growth, the memory that this process will need for its new parts."""
 
     def __init__(self, registry: Registry, member: Membership) -> None:
-        """Prepare to allocate; the first allocation happens when a growth is announced."""
+        """Store the registered objects; `execute` and `allocate_now` allocate their new parts."""
         self._registry, self._member = registry, member
         #: The resize for which memory is allocated; 0 if there is none.
         self.resize = 0
@@ -46,7 +49,10 @@ class Preallocator:
         self._is_complete = False
 
     def execute(self, order: PreallocateOrder) -> None:
-        """Start to allocate for the ordered growth, or release the memory if it was withdrawn."""
+        """Start to allocate for a growth in a thread, or release the memory if it was withdrawn.
+
+        Memory that was allocated for another growth is released first.
+        """
         self.clear()
         self.resize = order.resize
         if order.resize:
@@ -70,9 +76,9 @@ class Preallocator:
             self._is_complete = not is_withdrawn()
 
     def allocate_now(self, size: int, rank: int) -> None:
-        """Allocate in this thread the parts of a joining rank, the later ``rank`` of ``size``.
+        """Allocate the parts of a joining process, which will be rank ``rank`` of ``size``.
 
-        A joining rank has nothing else to do, so it needs no other thread.
+        This blocks until the memory is there: a joining process has nothing else to do.
         """
         try:
             touch_pages(self._lay_out(size, rank))
@@ -101,7 +107,10 @@ class Preallocator:
         self.resize, self._thread = 0, None
 
     def _lay_out(self, size: int, rank: int) -> list[Array]:
-        """Create the new parts of rank ``rank``; return arrays whose pages do not exist yet."""
+        """Create the new parts of rank ``rank`` of ``size``, and return their arrays.
+
+        The operating system provides their memory only when it is first written to.
+        """
         arrays: list[Array] = []
         try:
             for entry in self._registry:

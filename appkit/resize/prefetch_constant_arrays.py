@@ -1,7 +1,8 @@
-"""Read constant data through files before a resize, while the program computes.
+"""Read arrays with ``constant=True`` through files before a resize, while the program computes.
 
-From GO on, rank 0 broadcasts one step after another at safe points (`safe_point.ActionSelector`). A
-background thread of each process does the work, without MPI, and the program continues at once:
+When the server has ordered a resize (its GO), rank 0 broadcasts one step after another at safe
+points (`safe_point.ActionSelector`). A background thread of each process does the work, without
+MPI, and the program continues at once:
 
 - *write*: each process writes its parts next to the job's checkpoints. The files serve all later
   resizes, until the program changes the data (``job.thaw``).
@@ -47,7 +48,11 @@ NewParts = list[tuple[Handle, int] | None]
 
 @dataclass(frozen=True, slots=True)
 class PrefetchFiles:
-    """The files that all processes have written, for one version of the constants."""
+    """The files with the contents of all constant arrays, written by all processes.
+
+    Constant arrays are those registered with ``constant=True``. The files are outdated once the
+    program changes one of these arrays.
+    """
 
     #: Name of the folder, among the folders of the job's checkpoints.
     folder: str
@@ -58,7 +63,7 @@ class PrefetchFiles:
     pieces: Written = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return a description of the files as JSON values, for joining ranks."""
+        """Return a description of the files as JSON values, which joining ranks receive."""
         pieces = [[piece.to_json() for piece in own] for own in self.pieces]
         return {
             "folder": self.folder,
@@ -69,13 +74,16 @@ class PrefetchFiles:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "PrefetchFiles":
-        """Read what `to_json` returned; other keys are ignored."""
+        """Return the files that `to_json` described; unknown keys are ignored."""
         pieces = tuple(tuple(map(SavedArray.from_json, own)) for own in data["pieces"])
         return cls(data["folder"], data["size"], tuple(data["versions"]), pieces)
 
 
 class PrefetchStep(Enum):
-    """The next step of the processes during a prefetch. The values are part of the protocol."""
+    """A step of a prefetch, in which constant arrays are read from files before a resize.
+
+    The values are part of the protocol.
+    """
 
     #: Write the files.
     WRITE = "write"
@@ -102,7 +110,10 @@ class PrefetchOrder:
 
 
 class BackgroundTask:
-    """A task in a daemon thread; the program never waits for its end."""
+    """A function that runs in a daemon thread.
+
+    The program tests at safe points whether it has ended, but never waits for it.
+    """
 
     def __init__(self, work: Callable[[], Any]) -> None:
         """Start ``work`` in a new thread."""
@@ -116,12 +127,12 @@ class BackgroundTask:
 
     @property
     def is_done(self) -> bool:
-        """Return whether the work has ended or its time limit has passed."""
+        """Return whether the work has ended, or has taken longer than `LIMIT_S` seconds."""
         late = time.monotonic() > self._since + LIMIT_S
         return late or not self._thread.is_alive()
 
     def error(self) -> str:
-        """Return why the work failed; empty if it succeeded. Call it when the task is done."""
+        """Return why the work failed; empty if it succeeded. Call it once `is_done` is True."""
         return "it takes too long" if self._error is None else self._error
 
     def _run(self, work: Callable[[], Any]) -> None:
@@ -133,10 +144,16 @@ class BackgroundTask:
 
 
 class Prefetcher:
-    """Writes and reads the constants of this process before a resize."""
+    """Writes and reads the constant arrays of this process before a resize.
+
+    Constant arrays are those registered with ``constant=True``.
+    """
 
     def __init__(self, data: JobData, store: CheckpointStore | None) -> None:
-        """Keep files next to the checkpoints in ``store``; None disables prefetching."""
+        """Keep the files in the folder of ``store``, next to the checkpoints.
+
+        With None, nothing is prefetched.
+        """
         self._constants, self._member = data.constants, data.membership
         self._store = store if data.can_prefetch else None
         #: The last order, other than POLL; None if there is none, or it was cancelled.
@@ -153,23 +170,25 @@ class Prefetcher:
 
     @property
     def is_active(self) -> bool:
-        """Return whether there are constant arrays and a folder through which to prefetch them."""
+        """Return whether there are constant arrays, and a folder for the files of a prefetch."""
         return self._store is not None and bool(self._constants)
 
     @property
     def is_task_done(self) -> bool:
-        """Return whether this process has finished the last order."""
+        """Return whether this process has finished its last step; False if there was none."""
         return self._task is not None and self._task.is_done
 
     @property
     def has_current_files(self) -> bool:
-        """Return whether files with the present contents of all constants exist."""
+        """Return whether files with the present contents of all constant arrays exist."""
         return self._files is not None and self._files.versions == self._versions()
 
     # ---------------------------------------------------------------- running ranks
 
     def execute(self, order: PrefetchOrder, coordinator: Coordinator | None) -> None:
-        """Carry out rank 0's order; collective over the job.
+        """Carry out the step that rank 0 has ordered; collective over the job.
+
+        The work continues in another thread when this returns.
 
         Args:
             order: the same on all processes.
@@ -194,9 +213,9 @@ class Prefetcher:
             coordinator.send_prefetch(order.resize, self._files.to_json() | sizes)
 
     def is_ready(self, resize: int) -> bool:
-        """Return whether this process has read its parts for ``resize``, which is starting now.
+        """Return whether this process has read its new parts for ``resize``, which is starting now.
 
-        If so, the parts are handed to the resize.
+        If it has, the resize will use these parts.
         """
         order, files, task = self.order, self._files, self._task
         if order is None or (order.step, order.resize) != (PrefetchStep.READ, resize):
@@ -211,7 +230,10 @@ class Prefetcher:
         return not self._error
 
     def resolve(self, all_ready: bool) -> None:
-        """Stop using the prefetched files unless all processes have read their parts from them."""
+        """Keep the files for later resizes if ``all_ready``, otherwise stop using them.
+
+        ``all_ready`` is whether all processes have read their new parts from them.
+        """
         if self.is_active and not all_ready:
             self._files = None
             for constant in self._constants:
@@ -250,7 +272,10 @@ class Prefetcher:
     # ---------------------------------------------------------------- the steps
 
     def _write(self, order: PrefetchOrder, comm: MPI.Intracomm) -> None:
-        """Start to write this process's present parts, which the program may replace soon."""
+        """Start to write this process's parts of the constant arrays to a file, in a thread.
+
+        The thread uses copies of the handles, because the program may replace the arrays meanwhile.
+        """
         handles, name = [constant.handle.clone({}) for constant in self._constants], order.folder
         rank, store = comm.rank, self._store
         assert store is not None
@@ -270,7 +295,11 @@ class Prefetcher:
         self._task = BackgroundTask(work)
 
     def _read(self, order: PrefetchOrder, comm: MPI.Intracomm) -> None:
-        """Start to read the new parts; collective, because the lists of pieces are exchanged."""
+        """Start to read the new parts of this process, in a thread; collective.
+
+        After a write step, the processes first exchange which pieces of the arrays each has
+        written.
+        """
         if self.order is not None and self.order.step is PrefetchStep.WRITE:
             self._exchange_pieces(comm)
         else:
@@ -291,7 +320,10 @@ class Prefetcher:
         self._task = BackgroundTask(work)
 
     def _exchange_pieces(self, comm: MPI.Intracomm) -> None:
-        """Exchange the lists of written pieces; remove the files if a process has failed."""
+        """Exchange which pieces of the arrays each process has written; collective.
+
+        If a process has failed, or an array was changed in the meantime, the files are not used.
+        """
         task, draft, self._files = self._task, self._draft, None
         assert task is not None
         assert draft is not None
@@ -309,7 +341,7 @@ class Prefetcher:
             self._files = replace(draft, pieces=pieces)
 
     def _fetch(self, files: PrefetchFiles, rank: int, size: int) -> NewParts:
-        """Read the new parts of ``rank`` from the files, in a job of ``size`` processes."""
+        """Return the parts of all constant arrays for ``rank`` of ``size``, read from the files."""
         fetched: NewParts = []
         twins: dict[int, Handle] = {}
         assert self._store is not None
@@ -324,7 +356,10 @@ class Prefetcher:
         return fetched
 
     def _stage(self, parts: NewParts) -> None:
-        """Hand the prefetched parts to the coming resize; a leaving process has none."""
+        """Store the prefetched parts with their arrays, for the coming resize.
+
+        The list is empty on a process that will leave.
+        """
         for constant, part in zip(self._constants, parts, strict=False):
             constant.expect(part)
 
@@ -340,7 +375,7 @@ class Prefetcher:
 
 
 def _remove_old_files(base: PrivateFolder, name: str) -> None:
-    """Remove the files of former resizes."""
+    """Remove the folders with the files of earlier prefetches, all but ``name``."""
     for old in base.names():
         if old.startswith(FOLDER_PREFIX) and old != name:
             base.remove(old)
@@ -349,7 +384,11 @@ def _remove_old_files(base: PrivateFolder, name: str) -> None:
 def _write_all(
     handles: Sequence[Handle], folder: PrivateFolder, rank: int
 ) -> list[tuple[SavedArray, ...]]:
-    """Write this process's part of each constant, and return the pieces of each."""
+    """Write this process's part of each constant array to a file of its own.
+
+    Returns:
+        For each array, the records of the pieces that were written.
+    """
     written = []
     for place, handle in enumerate(handles):
         out = ArrayWriter(folder, f"rank{rank}-{place}.bin", rank)

@@ -28,7 +28,7 @@ Action = Decision | CheckpointOrder | PrefetchOrder | PreallocateOrder
 
 @dataclass(frozen=True, slots=True)
 class SafePointMessage:
-    """The message that rank 0 broadcasts at a safe point. Field names are part of the protocol."""
+    """What rank 0 broadcasts at a safe point. The field names are part of the protocol."""
 
     #: The action to carry out; None if only the request has changed.
     order: Action | None
@@ -48,7 +48,7 @@ class JoinState:
 
 
 class ActionSelector:
-    """Chooses the action of each safe point, on rank 0."""
+    """Chooses, on rank 0, what all processes do at a safe point, such as a resize or checkpoint."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class ActionSelector:
         preallocator: Preallocator,
         prefetcher: Prefetcher,
     ) -> None:
-        """Choose among the actions of these parts of the runtime."""
+        """Store the parts of the runtime that may want an action."""
         self._member, self._requests, self._checkpoints = membership, requests, checkpoints
         self._preallocator, self._prefetcher = preallocator, prefetcher
 
@@ -86,7 +86,11 @@ class ActionSelector:
     def next_message(
         self, coordinator: Coordinator | None, performance: PerformanceMonitor
     ) -> SafePointMessage | None:
-        """Return the message to broadcast at this safe point; None if there is nothing to do."""
+        """Return the message that rank 0 broadcasts at this safe point; None if there is none.
+
+        There is a message if all processes must do something (`next_action`), or if the state of
+        the program's latest request for another size has changed.
+        """
         has_changed = False
         if coordinator is not None:
             self._requests.receive_answer(coordinator.take_request_answer())
@@ -127,9 +131,17 @@ class ActionSelector:
     # ---------------------------------------------------------------- preparing a resize
 
     def _preallocation(self, decision: Decision | None, is_ready: bool) -> PreallocateOrder | None:
-        """Return an order to allocate memory for a growth, or to release it if it is not needed.
+        """Return an order to allocate memory for a growth before it begins, or to release it.
 
-        None if nothing is to be done, for example if the growth can begin already.
+        Memory is allocated when the server has ordered a growth that cannot begin yet, and released
+        when that growth is withdrawn.
+
+        Args:
+            decision: the resize that the server has ordered; None if there is none.
+            is_ready: whether that resize can begin.
+
+        Returns:
+            The order; None if memory need be neither allocated nor released now.
         """
         allocated_for = self._preallocator.resize
         if allocated_for and (decision is None or decision.resize != allocated_for):
@@ -139,9 +151,11 @@ class ActionSelector:
         return PreallocateOrder(decision.resize, self._member.size + len(decision.joining))
 
     def _prefetch_has_work(self, resize: int) -> bool:
-        """Return whether the prefetch for ``resize`` needs another step.
+        """Return whether constant arrays need another prefetch step at this safe point.
 
-        ``resize`` is 0 if there is no resize; a prefetch that was begun must then be cancelled.
+        Args:
+            resize: the resize that the server has ordered; 0 if there is none. A prefetch that was
+                begun must then be cancelled.
         """
         prefetcher = self._prefetcher
         if not prefetcher.is_active:
@@ -153,7 +167,14 @@ class ActionSelector:
         return prefetcher.is_task_done and not self._prefetch_is_done()
 
     def _prefetch(self, decision: Decision | None) -> PrefetchOrder | None:
-        """Return the next step of the prefetch (write, poll, read or cancel), or None."""
+        """Return the next prefetch step of all processes: write, poll, read or cancel.
+
+        Args:
+            decision: the resize that the server has ordered; None if there is none.
+
+        Returns:
+            The order for the step; None if no step is needed at this safe point.
+        """
         if not self._prefetch_has_work(decision.resize if decision is not None else 0):
             return None
         if decision is None:
@@ -169,7 +190,10 @@ class ActionSelector:
         return replace(read, step=PrefetchStep.WRITE, folder=name)
 
     def _prefetch_is_done(self) -> bool:
-        """Return whether all processes have read their constants, or nothing is prefetched."""
+        """Return whether all processes have finished reading their new parts of constant arrays.
+
+        True also if there is nothing to prefetch.
+        """
         prefetcher = self._prefetcher
         if not prefetcher.is_active:
             return True

@@ -24,8 +24,8 @@ def vote(
         stage: the stage of the resize, for the error.
         error: the error of this process; empty if it has none.
         comm: all processes that take part.
-        home: the communicator of the old processes. Its result is final, and error texts are
-            exchanged on it. None on joining ranks.
+        home: the communicator of the old processes; None on joining ranks. The result of the vote
+            on it is final, and error texts are exchanged on it.
         marks: numbers that must be equal on all processes without an error. Each process gives the
             same count of them.
 
@@ -57,7 +57,11 @@ def vote(
 def _reduce_over_joined(
     comm: MPI.Intracomm, mine: NDArray[np.int64], error: str
 ) -> tuple[NDArray[np.int64], str]:
-    """Return the minimum over all ranks; if that fails, this rank's values and the error text."""
+    """Return the elementwise minimum of ``mine`` over all ranks, and this rank's error text.
+
+    If the reduction fails, return this rank's own values with a 0 in front, which stands for an
+    error, and the text of the failure.
+    """
     try:
         return joining_rank_watch.minimum(comm, mine), error
     except (MPI.Exception, JoiningRankLost) as fault:
