@@ -27,13 +27,13 @@ Totals = int | str | Iterable[int]
 
 @dataclass(frozen=True, slots=True)
 class OfferTerms:
-    """The terms on which the program accepts an offer, as ``on_offer`` returns them.
+    """The terms on which the program accepts an offer, as its ``on_offer`` returns them.
 
     If the offer meets the terms, it is accepted. Otherwise the answer is a counter-offer with these
     terms, or a refusal if the offer is final.
 
     Raises:
-        SizesError: ``sizes`` is not in the size grammar.
+        SizesError: ``sizes`` is a text that is not in the size grammar (as "2-8" is).
         ValueError, TypeError: another value is not allowed.
     """
 
@@ -75,7 +75,10 @@ def answer_offer(
     on_offer: OnOffer | None = None,
     policy: Callable[[Offer], str] = lambda _: "",
 ) -> Answer:
-    """Answer an offer: by ``on_offer``, or by the library's policy if that does not decide.
+    """Return the program's answer to an offer of the server.
+
+    The program's ``on_offer`` decides. If it returns None, or there is none, the library decides.
+    An offer of a size that the program cannot run on is refused without asking.
 
     Args:
         offer: the server's proposal.
@@ -145,7 +148,10 @@ def _answer_with_terms(offer: Offer, sizes: Sizes | None, terms: OfferTerms) -> 
 
 
 def _max_change(offer: Offer, terms: OfferTerms) -> int:
-    """Return by how many processors the job may change within the program's limits on resources."""
+    """Return by how many processors the size may change within the resource limits of the terms.
+
+    The offered amount of each named resource belongs to the offered change of the size.
+    """
     change = abs(offer.proposed - offer.current)
     bounds = [
         most * change // offer.resources[name]
@@ -156,23 +162,31 @@ def _max_change(offer: Offer, terms: OfferTerms) -> int:
 
 
 def _within(offer: Offer, totals: Sizes | None, most: int) -> Sizes | None:
-    """Return the sizes in ``totals`` within ``most`` processors of the current size, or None."""
+    """Return the sizes in ``totals`` that differ from the current size by at most ``most``.
+
+    None if there are no such sizes.
+    """
     lowest = totals and totals.above(offer.current - most - 1)
     return lowest and lowest.up_to(offer.current + most)
 
 
 def _is_fair(offer: Offer, terms: OfferTerms) -> bool:
-    """Return whether the offered price is at least as good as the price in the program's terms."""
+    """Return whether the offered price is acceptable: at least as good as that in the terms."""
     if terms.price is None:
         return True
     return offer.price <= terms.price if offer.grows else offer.price >= terms.price
 
 
 def _usable(offer: Offer, sizes: Sizes | None, wanted: Sizes) -> Sizes | None:
-    """Return the sizes for a counter-offer, without the current size; None if none is usable.
+    """Return the sizes that a counter-offer can name; None if there are none.
 
-    Sizes in the direction of the offer are preferred. Other sizes are returned only if there are
-    none.
+    They are those sizes in ``wanted`` that the program can run on, without the current size. If
+    some of them are in the direction of the offer (larger for a growth), the others are left out.
+
+    Args:
+        offer: the offer.
+        sizes: sizes that the program can run on; None if it can run on any.
+        wanted: sizes that the program would accept.
     """
     if wanted.lo < 1:
         return None
@@ -185,17 +199,17 @@ def _usable(offer: Offer, sizes: Sizes | None, wanted: Sizes) -> Sizes | None:
 
 
 def _instant(terms: OfferTerms) -> float:
-    """Return the earliest time for the resize in seconds since the epoch; 0 for at once."""
+    """Return the earliest time of the resize in seconds since the epoch; 0 if it may be now."""
     return clock.now() + terms.not_before_s if terms.not_before_s else 0.0
 
 
 def read_totals(totals: Totals) -> Sizes:
-    """Return a set of sizes, in any form that programs may give, as `Sizes`.
+    """Return the totals that a program accepts, in any form that it may give them, as `Sizes`.
 
     Raises:
-        SizesError: a text is not in the size grammar.
+        SizesError: a text is not in the size grammar (as "2-8" is).
         TypeError: a total is not a whole number.
-        ValueError: there are no totals, or too many.
+        ValueError: there are no totals, or more than `MAX_TOTALS`.
     """
     if isinstance(totals, str):
         return parse_sizes(totals)

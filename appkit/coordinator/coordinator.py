@@ -38,10 +38,10 @@ GATHER_TIMEOUT_S = 60.0
 
 
 class ReportChannel(Protocol):
-    """A channel that sends reports to the server."""
+    """A connection on which the coordinator sends reports to the server (or to a step manager)."""
 
     def start(self) -> None:
-        """Start to connect to the server, and return at once."""
+        """Start to connect to the server in another thread, and return at once."""
 
     def send(self, report: CoordinatorReport) -> None:
         """Queue a report for the server without blocking."""
@@ -52,7 +52,7 @@ class ReportChannel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProgramInfo:
-    """Facts about the program that the coordinator needs, and functions to ask the program."""
+    """Facts about the program that the coordinator needs, and functions that ask the program."""
 
     environment: Environment
     membership: Membership
@@ -73,15 +73,18 @@ class ProgramInfo:
 
 
 class Coordinator:
-    """Negotiates resizes with the server, and holds the resize that the server has ordered (GO)."""
+    """Negotiates resizes with the server, on rank 0.
+
+    It holds the resize that the server has ordered by a GO message, until that has ended.
+    """
 
     def __init__(self, program: ProgramInfo, *, standby: int | None = None, loop: int = 0) -> None:
-        """Open the rendezvous, at which joining ranks connect.
+        """Open the rendezvous, the listener at which joining ranks connect.
 
         Args:
             program: the facts and functions of the program.
-            standby: the resize after which this process becomes the coordinator; None if it is
-                the coordinator now.
+            standby: the resize after which this process becomes the coordinator; None if it is the
+                coordinator now.
             loop: number of the loop that is running; 0 before the first.
 
         Raises:
@@ -129,12 +132,15 @@ class Coordinator:
     # ---------------------------------------------------------------- threads of the stream
 
     def attach(self, channel: ReportChannel) -> None:
-        """Start a channel and send all reports through it."""
+        """Start a channel to the server, and send all later reports through it."""
         self._channel = channel
         channel.start()
 
     def begin_stream(self) -> Hello:
-        """Drop the negotiations of the last stream, and return the first report of a new one."""
+        """Return the first report of a new stream to the server, and drop all open negotiations.
+
+        The negotiations have ended with the stream before.
+        """
         self._negotiations.clear()
         return self._hello()
 
@@ -164,11 +170,11 @@ class Coordinator:
         )
 
     def progress(self) -> Progress | None:
-        """Return how far the application is; None on a coordinator that is only standby."""
+        """Return how far the application is; None on a standby coordinator, which is not asked."""
         return None if self.standby else self._program.progress()
 
     def receive_offer(self, template: Template) -> Template | None:
-        """Apply a message of the server to its negotiation; return a refusal or None.
+        """Record an offer or another message of the server in the negotiation that it belongs to.
 
         Returns:
             A refusal to send if the message is a proposal that is not allowed; otherwise None.
@@ -178,12 +184,16 @@ class Coordinator:
     def answer_offer(self, template: Template) -> Template | None:
         """Return the program's answer to a received proposal; None if it no longer needs one.
 
-        This calls ``on_offer``, which may take its time, so nothing else may wait for it.
+        This calls ``on_offer``, which may never return. So it is called in a thread of its own.
         """
         return self._negotiations.answer(template)
 
     def go(self, decision: Decision) -> None:
-        """Accept the server's GO for a resize: wait for joining ranks, or let a shrink begin."""
+        """Accept the server's GO, its order to carry out a resize that was agreed on.
+
+        A growth then waits for its joining ranks; a shrink can begin at the next safe point. If the
+        resize is no longer possible, that is reported to the server instead.
+        """
         with self._lock:
             mine, resize = self._decision, decision.resize
             if mine is not None and mine.resize == resize:
@@ -204,7 +214,10 @@ class Coordinator:
                 self.ready = True
 
     def withdraw(self, resize: int) -> None:
-        """Cancel a resize because the server has withdrawn it; does nothing if it has begun."""
+        """Cancel a resize because the server has withdrawn it.
+
+        A resize that has begun continues.
+        """
         with self._lock:
             if self._decision is not None and self._decision.resize == resize:
                 if self._begun:
@@ -214,7 +227,7 @@ class Coordinator:
             self._send(Withdrawn(resize))
 
     def on_request_answer(self, answer: RequestAnswer) -> None:
-        """Keep the server's answer to a request until the main thread takes it."""
+        """Store the server's answer to a program's request until the main thread takes it."""
         with self._lock:
             if self.request_answer is None or self.request_answer.number <= answer.number:
                 self.request_answer = answer
@@ -238,12 +251,12 @@ class Coordinator:
     # ---------------------------------------------------------------- the main thread
 
     def send_request(self, asked: RequestRecord) -> None:
-        """Send a request, or its cancellation, to the server."""
+        """Send the server a request of the program for another size, or its cancellation."""
         with self._lock:
             self._send(asked)
 
     def take_request_answer(self) -> RequestAnswer | None:
-        """Return the server's answer to a request, and forget it; None if there is none."""
+        """Return and remove the server's answer to a request; None if there is none."""
         with self._lock:
             answer, self.request_answer = self.request_answer, None
             return answer
@@ -268,15 +281,23 @@ class Coordinator:
         return self._decision
 
     def send_prefetch(self, resize: int, constant: dict[str, Any]) -> None:
-        """Ask the joining ranks to read the constant data; the resize waits until they have."""
+        """Ask the joining ranks to read arrays with ``constant=True`` from files.
+
+        The resize can begin only when each of them has tried to.
+
+        Args:
+            resize: the growth.
+            constant: a description of the files.
+        """
         with self._lock:
             self.rendezvous.send_prefetch(resize, constant)
             self._update_ready()
 
     def begin(self, resize: int) -> Decision | None:
-        """Begin a resize and return it; return None if it was withdrawn before.
+        """Mark a resize as begun, so that it cannot be withdrawn any more.
 
-        After this, the resize cannot be withdrawn any more.
+        Returns:
+            The resize; None if it was withdrawn before, or if a joining rank has disconnected.
         """
         with self._lock:
             decision = self._decision
@@ -290,7 +311,7 @@ class Coordinator:
             return decision
 
     def lost_rank_reason(self) -> str:
-        """Return why a joining rank of the growth that has begun was lost; empty if none was."""
+        """Return why a joining rank of the present growth was lost; empty if none was."""
         return self._lost_reason
 
     def finish(self, outcome: ResizeOutcome) -> None:
@@ -312,13 +333,16 @@ class Coordinator:
             self._update_ready()
 
     def leave_loop(self) -> None:
-        """Withdraw all offers and resizes that have not begun, because the loop has ended."""
+        """Cancel all offers and resizes that have not begun, because the program has left its loop.
+
+        The server is informed of each. No resize can be agreed on until the next loop begins.
+        """
         with self._lock:
             self._between_loops = True
             self._withdraw_open()
 
     def close(self) -> None:
-        """Withdraw all offers and resizes that have not begun, then close stream and rendezvous."""
+        """Cancel all offers and resizes that have not begun, then close stream and rendezvous."""
         with self._lock:
             self._withdraw_open()
             self.suspension.close("the application is ending")
@@ -361,9 +385,10 @@ class Coordinator:
             self._fail(decision.resize, "join", str(error))
 
     def _update_ready(self) -> None:
-        """Set ``ready`` to whether all joining ranks of an ordered growth wait at the active loop.
+        """Set ``ready``, whether a growth can begin, from the state of its joining ranks.
 
-        Do nothing if no growth is ordered, or if the growth has begun.
+        All of them must wait at the active loop. Do nothing if no growth is ordered, or if the
+        growth has begun.
         """
         if self._decision is not None and self._decision.grows and not self._begun:
             self.ready = self.rendezvous.is_complete()

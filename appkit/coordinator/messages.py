@@ -54,7 +54,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The application's reply to an offer."""
+    """The application's reply to an offer: accept, refuse or counter-offer, with its terms."""
 
     verb: Verb
     reason: str = ""
@@ -72,7 +72,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The server's GO for a resize: both sides have agreed, and the server has prepared it."""
+    """The server's GO for a resize, its order to carry out what both sides have agreed on."""
 
     resize: int
     #: The job's epoch after the resize.
@@ -92,21 +92,24 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class BegunReport:
-    """The application has begun a resize at a safe point."""
+    """A report to the server: the application has begun a resize at a safe point."""
 
     resize: int
 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A report to the server: the application will not begin a resize that the server withdrew."""
+    """A report to the server: the application will not begin this resize.
+
+    Either the server has withdrawn it, or the application cannot be resized now.
+    """
 
     resize: int
 
 
 @dataclass(frozen=True, slots=True)
 class ResizeOutcome:
-    """The outcome of a resize, with the epoch and the processors after it."""
+    """A report to the server of how a resize ended, with the job's epoch and processors now."""
 
     resize: int
     committed: bool
@@ -122,7 +125,7 @@ class ResizeOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The measured speed of a loop at one size."""
+    """The measured speed of one of the program's loops at one number of processes."""
 
     #: Number of processes.
     size: int
@@ -134,7 +137,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the application has come, and how fast it was at each size."""
+    """A report of how far the application has come, and how fast its loop was at each size."""
 
     #: Seconds since the last safe point; negative if there was none.
     safe_point_age_s: float
@@ -149,7 +152,7 @@ class Progress:
 
 
 class RequestState(StrEnum):
-    """State of a program's request: pending, or how it ended."""
+    """State of a program's request for another size: pending, or how it ended."""
 
     #: The server has not answered yet.
     PENDING = "pending"
@@ -167,7 +170,10 @@ class RequestState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A request of the program with its state. The field names are part of the protocol."""
+    """A program's request for another size, with its state.
+
+    The field names are part of the protocol.
+    """
 
     #: Counts the requests of the job, from 1.
     number: int
@@ -187,20 +193,23 @@ class RequestRecord:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOrder:
-    """An order to save a checkpoint at this safe point. The field name is part of the protocol."""
+    """An order to all processes to save a checkpoint at this safe point.
+
+    The field name is part of the protocol.
+    """
 
     #: Number of the suspension; 0 if the program itself has asked for a checkpoint.
     number: int = 0
 
     @property
     def leaves(self) -> bool:
-        """Return whether the job is suspended: its processes exit after saving."""
+        """Return whether the processes exit after saving, because the server suspends the job."""
         return self.number > 0
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointReport:
-    """How far a suspension has come, or the result of a checkpoint."""
+    """A report to the server: the progress of a suspension, or the result of a checkpoint."""
 
     #: Number of the suspension; 0 if the program itself has asked for a checkpoint.
     number: int
@@ -216,7 +225,11 @@ class CheckpointReport:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The first message of each stream: the run, its allocation, and the operations under way."""
+    """The coordinator's first message on each stream to the server.
+
+    It names the run of the job and its processors, and repeats what was under way: a resize, a
+    suspension, a request.
+    """
 
     job: int
     run: int
@@ -240,7 +253,10 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class NegotiationMessage:
-    """A message of the application in a negotiation; dropped if the stream breaks before."""
+    """The application's answer or withdrawal in a negotiation.
+
+    It is dropped if the stream to the server breaks before it is sent.
+    """
 
     template: Template
 

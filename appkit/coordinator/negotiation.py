@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Negotiations:
-    """The negotiations that are open on one connection to the server."""
+    """The negotiations about resizes that are open on one connection to the server."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Negotiations:
         self._newest = 0
 
     def receive(self, template: Template) -> Template | None:
-        """Apply a negotiation message of the server, without asking the program for an answer.
+        """Record a message of the server in its negotiation; the program is not asked yet.
 
         Returns:
             A refusal if the message is a proposal that is not allowed; otherwise None.
@@ -104,7 +104,7 @@ class Negotiations:
             self._newest = 0  # a server from an older copy of its database counts from there
 
     def withdraw_all(self) -> tuple[list[int], list[Template]]:
-        """End all negotiations.
+        """End all negotiations, because the program has left its loop or is ending.
 
         Returns:
             The numbers of those that were agreed on, and withdrawals of the application's proposals
@@ -122,7 +122,7 @@ class Negotiations:
             return agreed, withdrawals
 
     def _advance(self, template: Template) -> Negotiation:
-        """Return the negotiation in its state after a message of the server.
+        """Return the state of a negotiation after a message of the server.
 
         Raises:
             NegotiationError: the message is not allowed in the present state.
@@ -145,7 +145,7 @@ class Negotiations:
         return negotiation.apply_message(Side.SERVER, template)
 
     def _fulfils_request(self, template: Template) -> bool:
-        """Return whether the server takes processors that the program has offered to release."""
+        """Return whether the server takes processors that the program offered to release."""
         asked, size = self._asked(), self._size()
         if asked is None or asked.state is not RequestState.PENDING:
             return False
@@ -156,7 +156,7 @@ class Negotiations:
         return total < size and total in asked.sizes
 
     def _apply(self, template: Template) -> None:
-        """Apply a message that the application sends to its negotiation.
+        """Record a message that the application sends in its negotiation.
 
         Raises:
             NegotiationError: the state machine does not allow it.
@@ -183,9 +183,13 @@ class Negotiations:
             return Answer(Verb.REJECT, _describe(error))
 
     def _reply(self, template: Template, answer: Answer) -> Template | None:
-        """Return the message with the program's answer, and apply it to the negotiation.
+        """Return the message with the program's answer to a proposal, and record it.
 
-        If the answer is not allowed, the message is a refusal.
+        If the answer is not allowed in the state of the negotiation, the message is a refusal.
+
+        Args:
+            template: the proposal of the server.
+            answer: the program's answer.
 
         Returns:
             The message; None if the server has ended the negotiation in the meantime.
@@ -204,7 +208,7 @@ class Negotiations:
 
 
 def _describe(error: BaseException) -> str:
-    """Return type and text of an error, or only its type if its text cannot be made."""
+    """Return type and text of an error; only its type if converting it to text raises."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # of the error's own code

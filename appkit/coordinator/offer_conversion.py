@@ -17,10 +17,10 @@ from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 
 
 def offer_from_template(template: Template, current: int) -> Offer:
-    """Return the offer in a negotiation message of the server.
+    """Return the offer that a negotiation message of the server contains.
 
     Args:
-        template: a proposal of the server.
+        template: the message, a proposal.
         current: number of processors that the job has.
 
     Raises:
@@ -47,7 +47,7 @@ def offer_from_template(template: Template, current: int) -> Offer:
 
 
 def reply_template(template: Template, answer: Answer, current: int) -> Template:
-    """Return the message that carries an answer: the proposal's items, each accepted or changed.
+    """Return the message that answers a proposal: its items, each accepted, refused or changed.
 
     Only processors and named resources are accepted. Other items are refused, and with them an
     offer that requires them.
@@ -95,7 +95,16 @@ def _accepted(item: Item, answer: Answer) -> Item:
 
 
 def _counter(item: Item, answer: Answer, current: int, proposed: int) -> Item:
-    """Return an item of a counter-offer; its quantity leads to the nearest total in the answer."""
+    """Return an item of the server's offer, changed for a counter-offer.
+
+    Its quantity leads to the total in the program's answer that is nearest to the offered one.
+
+    Args:
+        item: the item of the offer.
+        answer: the program's answer.
+        current: number of processors that the job has.
+        proposed: number of processors that the server offers in total.
+    """
     if item.kind.startswith(RESOURCE_KIND) and answer.sizes is not None:
         return _counter_resource(item, answer, current, proposed)
     if item.kind != "processors" or answer.sizes is None:
@@ -119,10 +128,16 @@ def _counter(item: Item, answer: Answer, current: int, proposed: int) -> Item:
 
 
 def _counter_resource(item: Item, answer: Answer, current: int, proposed: int) -> Item:
-    """Return a resource item of a counter-offer.
+    """Return an item for a named resource in the server's offer, changed for a counter-offer.
 
     Its quantity is the limit of the program's answer for this resource. Without a limit, the
     offered quantity is scaled to the largest change that the answer allows.
+
+    Args:
+        item: the item of the offer.
+        answer: the program's answer.
+        current: number of processors that the job has.
+        proposed: number of processors that the server offers in total.
     """
     totals = answer.sizes or Sizes((proposed,))
     change = max(abs(totals.min - current), abs(totals.max - current))

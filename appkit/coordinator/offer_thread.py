@@ -12,7 +12,7 @@ class AnswerChannel(Protocol):
     """The connection that delivered a proposal and that sends its answer."""
 
     def send_answer(self, reply: Template) -> None:
-        """Send the answer to a proposal."""
+        """Send the server the program's answer to a proposal."""
 
 
 class OfferThread:
@@ -37,7 +37,7 @@ class OfferThread:
         self._waiting.put(None)
 
     def put(self, channel: AnswerChannel, template: Template) -> None:
-        """Queue a proposal; its answer is sent on ``channel``."""
+        """Queue a proposal for the program; the answer is sent on ``channel``."""
         self._waiting.put((channel, template))
 
     def _run(self) -> None:

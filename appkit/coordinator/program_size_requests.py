@@ -48,29 +48,32 @@ class Request:
 
     @property
     def done(self) -> bool:
-        """Return whether the request has ended, so that its state does not change any more."""
+        """Return whether the request was answered, cancelled or has expired: its state is final."""
         return self.state is not RequestState.PENDING
 
     @property
     def size(self) -> int:
-        """Return the size of the job when the server answered; 0 while there is no answer."""
+        """Return how many processes the job had when the server answered; 0 before the answer."""
         return self._asked.size if self._asked is not None else 0
 
     @property
     def reason(self) -> str:
-        """Return why the request was refused or has ended; empty if there is no reason."""
+        """Return why the request was refused or cancelled, or expired; empty without a reason."""
         return self._asked.answer if self._asked is not None else ""
 
     @property
     def sizes(self) -> str:
-        """Return the requested sizes in the size grammar; empty on a rank that has not joined."""
+        """Return the requested sizes as text, such as "4-16".
+
+        The text is empty on a rank that has not joined.
+        """
         return str(self._asked.sizes) if self._asked is not None else ""
 
     def cancel(self) -> None:
         """Cancel the request if it is pending; call it on all processes at the same place.
 
-        It does nothing if the request has ended or was replaced by a later one. A resize that
-        already has its GO may still happen.
+        It does nothing if the request has ended or was replaced by a later one. A resize that the
+        server has ordered already may still happen.
         """
         self._requests.cancel(self)
 
@@ -171,7 +174,7 @@ class Requests:
             self._changed(asked)
 
     def _end_pending(self, reason: str) -> bool:
-        """Cancel the latest request if it is pending, and return whether it was."""
+        """Mark the latest request as cancelled if it is pending; return whether it was."""
         asked = self.asked
         if self.latest is None or asked is None or asked.state is not RequestState.PENDING:
             return False
@@ -186,7 +189,10 @@ class Requests:
     # ---------------------------------------------------------------- at safe points
 
     def receive_answer(self, answer: RequestAnswer | None) -> None:
-        """Apply the server's answer to the latest request; called on rank 0."""
+        """Apply the server's answer to the program's latest request; called on rank 0.
+
+        An answer to an earlier request, or None, changes nothing.
+        """
         asked = self.asked
         if answer is None or asked is None or answer.number != asked.number or asked.heard:
             return

@@ -99,7 +99,7 @@ def _save_to_wire(report: CheckpointReport) -> pb.SaveReport:
 
 
 def suspension_from_wire(order: pb.Suspend) -> tuple[int, SaveStep]:
-    """Return the number of a suspension and the step that the server orders."""
+    """Return the number of a suspension, and what the server orders: save, leave or withdraw."""
     return order.number, suspend_step_from_proto(order.step)
 
 

@@ -47,7 +47,7 @@ _PER_STREAM = (NegotiationMessage, RequestRecord)
 
 
 class CoordinatorStream:
-    """Connects one coordinator to the server; a ``coordinator.ReportChannel``."""
+    """Connects one coordinator to the server, and again after each break; a `ReportChannel`."""
 
     def __init__(
         self,
@@ -76,7 +76,11 @@ class CoordinatorStream:
         self._thread.start()
 
     def send(self, report: CoordinatorReport) -> None:
-        """Queue a report for the present stream or the next one."""
+        """Queue a report for the present stream to the server, or for the next if there is none.
+
+        Without a stream, a message of a negotiation is dropped, because negotiations end with their
+        stream. So is a request, because the latest one is sent again when a stream begins.
+        """
         with self._lock:
             if self._stream is not None:
                 self._stream.outbox.put(report)
@@ -136,7 +140,16 @@ class _Connection:
         find_roots: Callable[[], bytes | None],
         stopping: threading.Event,
     ) -> bool:
-        """Serve the stream until it ends; return whether the server accepted the application."""
+        """Open the stream, and handle the server's messages until it ends.
+
+        Args:
+            find_address: returns the server's present address.
+            find_roots: returns the root certificates to trust, in PEM form; None without TLS.
+            stopping: set if the application ends.
+
+        Returns:
+            Whether the server has accepted the application.
+        """
         from pliant.protos.address import dial_target
 
         address = find_address()
@@ -164,7 +177,7 @@ class _Connection:
         return self._welcomed
 
     def _open(self, channel: "grpc.Channel") -> "grpc._CallIterator[app_pb2.AppOrder]":
-        """Open the stream; both sides prove that they know the secret token of this run.
+        """Start the gRPC call of this stream; each side proves that it knows the run's token.
 
         Raises:
             UnprovenServerError: the other side does not know the token.
@@ -188,9 +201,10 @@ class _Connection:
             self._call.cancel()
 
     def unsent_reports(self) -> list[CoordinatorReport]:
-        """Return the queued reports to send on the next stream.
+        """Return the queued reports that must be sent on the next stream.
 
-        Reports that lose their meaning when this stream ends are left out.
+        Messages of negotiations are left out, because negotiations end with their stream. So are
+        requests, because the latest one is sent again when the next stream begins.
         """
         left: list[CoordinatorReport] = []
         while not self.outbox.empty():
@@ -255,13 +269,19 @@ class _Connection:
             self.send_answer(reply)
 
     def send_answer(self, reply: "Template") -> None:
-        """Answer a proposal; the answer is void when the stream breaks."""
+        """Queue the answer to a proposal; it is dropped if this stream breaks before."""
         for _ in message("appkit.offer.answered"):
             self.outbox.put(NegotiationMessage(reply))
 
 
 def _open_channel(target: str, roots: bytes | None) -> "grpc.Channel":
-    """Open a gRPC channel; with ``roots`` (PEM), only to a server whose certificate they signed."""
+    """Open a gRPC channel to the server, with TLS if there are root certificates.
+
+    Args:
+        target: the address of the server.
+        roots: the certificates, one of which must have signed that of the server, in PEM form; None
+            for a channel without TLS.
+    """
     import grpc
 
     from pliant.protos.grpc_channel_options import channel_options, tls_channel_options
@@ -273,14 +293,17 @@ def _open_channel(target: str, roots: bytes | None) -> "grpc.Channel":
 
 
 def _with_clock(reports: Iterator["app_pb2.AppReport"]) -> Iterator["app_pb2.AppReport"]:
-    """Yield each report with the time at which it is sent."""
+    """Yield each report after setting its ``clock`` to the present time."""
     for report in reports:
         report.clock = clock.now()
         yield report
 
 
 def _on_refused(reason: str, standby: bool) -> None:
-    """End this process because the server refused it; a standby coordinator continues."""
+    """Print why the server refused this application, and end the process.
+
+    A process with a standby coordinator continues.
+    """
     print(f"pliant: the server refused this application: {reason}", file=sys.stderr)
     sys.stderr.flush()
     if not standby:

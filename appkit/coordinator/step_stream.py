@@ -32,7 +32,10 @@ from pliant.core.model.size_request import RequestAnswer, RequestOutcome
 
 
 class StepStream:
-    """Connects one coordinator to the step manager; a ``coordinator.ReportChannel``."""
+    """Connects the coordinator of a job step to the step manager; a `ReportChannel`.
+
+    The step manager divides the processors of a job among the steps of its script.
+    """
 
     def __init__(self, coordinator: Coordinator, control: JsonLines) -> None:
         """Prepare the stream; `start` sends the first message.
@@ -79,7 +82,7 @@ class StepStream:
                 self._coordinator.on_request_answer(refusal)
 
     def send_answer(self, reply: Template) -> None:
-        """Send the answer to a proposal."""
+        """Send the step manager the program's answer to a proposal."""
         self._write(
             op="answer",
             resize=reply.negotiation,

@@ -13,7 +13,10 @@ from pliant.core.model.checkpoint import SaveProgress, SaveStep
 
 
 class SuspensionHandler:
-    """Holds the suspension that the server has ordered, if any, and how far it has come."""
+    """Holds the suspension that the server has ordered, and how far it has come.
+
+    In a suspension, the job saves a checkpoint, and its processes exit.
+    """
 
     def __init__(
         self,
@@ -25,7 +28,7 @@ class SuspensionHandler:
 
         Args:
             lock: the coordinator's lock.
-            busy_reason: returns why no suspension is possible now; empty if one is.
+            busy_reason: returns why the job cannot be suspended now; empty if it can.
             send: sends a report to the server.
         """
         self._lock, self._busy_reason, self._send = lock, busy_reason, send
@@ -38,7 +41,7 @@ class SuspensionHandler:
         self._leave = threading.Event()
 
     def status(self) -> CheckpointReport | None:
-        """Return the last report about the present suspension; None without a suspension."""
+        """Return the last report about the present suspension; None if there is no suspension."""
         with self._lock:
             if not self._number:
                 return None
@@ -47,7 +50,7 @@ class SuspensionHandler:
     # ---------------------------------------------------------------- thread of the stream
 
     def on_order(self, number: int, step: SaveStep) -> None:
-        """Handle a step that the server orders: save, leave, or withdraw the suspension."""
+        """Handle an order of the server: save, let the processes leave, or withdraw."""
         with self._lock:
             if step is SaveStep.LEAVE:
                 if number == self._number and self._has_reported(SaveProgress.SAVED):
@@ -77,7 +80,7 @@ class SuspensionHandler:
     # ---------------------------------------------------------------- the main thread
 
     def next_order(self) -> CheckpointOrder | None:
-        """Return the order for the next safe point; None if no suspension waits for one."""
+        """Return the order to save at the next safe point; None if no suspension waits for one."""
         with self._lock:
             return CheckpointOrder(self._number) if self.pending else None
 
@@ -95,7 +98,10 @@ class SuspensionHandler:
             return True
 
     def finish(self, report: CheckpointReport) -> None:
-        """Report the result of a checkpoint; a suspension whose checkpoint failed has ended."""
+        """Report the result of a checkpoint to the server.
+
+        If the checkpoint of a suspension has failed, the suspension ends, and the job continues.
+        """
         with self._lock:
             if report.number:
                 self._report(report)
@@ -109,7 +115,7 @@ class SuspensionHandler:
         self._leave.wait()
 
     def close(self, reason: str) -> None:
-        """Decline a suspension that still waits for a safe point, and report that to the server."""
+        """Decline a suspension that has not begun, and report the reason to the server."""
         with self._lock:
             if self.pending:
                 number = self._number

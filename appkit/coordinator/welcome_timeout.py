@@ -9,7 +9,7 @@ INTERVAL_S = 0.5
 
 
 class WelcomeWatchdog:
-    """Ends an attempt to connect that takes too long or uses an outdated address."""
+    """Ends an attempt to connect to the server that takes too long or uses an outdated address."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
